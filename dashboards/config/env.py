@@ -1,0 +1,65 @@
+"""Strict readers of the environment: a wrong value stops the start with a sentence, never a silent default."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+class SettingError(Exception):
+    """A setting that cannot be read; the sentence names it and says how to mend it."""
+
+
+def text(name: str, default: str = "") -> str:
+    """A string."""
+    return os.environ.get(name, default)
+
+
+def switch(name: str, *, default: bool = False) -> bool:
+    """True or False, spelled `true` or `false`."""
+    value = os.environ.get(name)
+    if value is None or value == "":
+        return default
+    if value.lower() not in {"true", "false"}:
+        raise SettingError(f"{name}={value!r} is not a switch: use true or false")
+    return value.lower() == "true"
+
+
+def seconds(name: str, default: float) -> float:
+    """A positive number of seconds."""
+    value = os.environ.get(name)
+    if value is None or value == "":
+        return default
+    try:
+        number = float(value)
+    except ValueError:
+        number = 0.0
+    if number <= 0:
+        raise SettingError(f"{name}={value!r} is not a positive number of seconds")
+    return number
+
+
+def integer(name: str, default: int) -> int:
+    """A whole number, not negative."""
+    value = os.environ.get(name)
+    if value is None or value == "":
+        return default
+    if not value.isdigit():
+        raise SettingError(f"{name}={value!r} is not a whole number")
+    return int(value)
+
+
+def items(name: str) -> list[str]:
+    """A comma-separated list, without empty items."""
+    return [item.strip() for item in os.environ.get(name, "").split(",") if item.strip()]
+
+
+def secret(name: str) -> str | None:
+    """A secret, from NAME or from the file that NAME_FILE names; None when neither is set."""
+    path = os.environ.get(f"{name}_FILE")
+    if path:
+        try:
+            return Path(path).read_text().strip()
+        except OSError as error:
+            raise SettingError(f"{name}_FILE={path!r} cannot be read: {error.strerror}") from error
+    return os.environ.get(name) or None

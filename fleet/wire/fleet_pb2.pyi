@@ -1,0 +1,222 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class HeartbeatRequest(_message.Message):
+    __slots__ = ("agent",)
+    AGENT_FIELD_NUMBER: _ClassVar[int]
+    agent: AgentResource
+    def __init__(self, agent: _Optional[_Union[AgentResource, _Mapping]] = ...) -> None: ...
+
+class HeartbeatResponse(_message.Message):
+    __slots__ = ("auth_id", "revision")
+    AUTH_ID_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    auth_id: str
+    revision: int
+    def __init__(self, auth_id: _Optional[str] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class AgentResource(_message.Message):
+    __slots__ = ("agent_id", "name", "version", "ttl_ms", "via_proxy_id", "policy", "tracker", "labels")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    AGENT_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    VIA_PROXY_ID_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    TRACKER_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    agent_id: str
+    name: str
+    version: str
+    ttl_ms: int
+    via_proxy_id: str
+    policy: ClientPolicy
+    tracker: TrackerSummary
+    labels: _containers.ScalarMap[str, str]
+    def __init__(self, agent_id: _Optional[str] = ..., name: _Optional[str] = ..., version: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., via_proxy_id: _Optional[str] = ..., policy: _Optional[_Union[ClientPolicy, _Mapping]] = ..., tracker: _Optional[_Union[TrackerSummary, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class ClientPolicy(_message.Message):
+    __slots__ = ("mode", "health_check", "read_age_ms", "auth_id")
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_CHECK_FIELD_NUMBER: _ClassVar[int]
+    READ_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    AUTH_ID_FIELD_NUMBER: _ClassVar[int]
+    mode: str
+    health_check: bool
+    read_age_ms: int
+    auth_id: str
+    def __init__(self, mode: _Optional[str] = ..., health_check: _Optional[bool] = ..., read_age_ms: _Optional[int] = ..., auth_id: _Optional[str] = ...) -> None: ...
+
+class TrackerSummary(_message.Message):
+    __slots__ = ("desired_count", "claimed", "tracked", "ttl_seen_ms")
+    DESIRED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CLAIMED_FIELD_NUMBER: _ClassVar[int]
+    TRACKED_FIELD_NUMBER: _ClassVar[int]
+    TTL_SEEN_MS_FIELD_NUMBER: _ClassVar[int]
+    desired_count: int
+    claimed: _containers.RepeatedScalarFieldContainer[str]
+    tracked: int
+    ttl_seen_ms: int
+    def __init__(self, desired_count: _Optional[int] = ..., claimed: _Optional[_Iterable[str]] = ..., tracked: _Optional[int] = ..., ttl_seen_ms: _Optional[int] = ...) -> None: ...
+
+class ListAgentsRequest(_message.Message):
+    __slots__ = ("epoch", "since_revision", "limit")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SINCE_REVISION_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    epoch: str
+    since_revision: int
+    limit: int
+    def __init__(self, epoch: _Optional[str] = ..., since_revision: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class ListAgentsResponse(_message.Message):
+    __slots__ = ("epoch", "revision", "full", "more", "agents", "removed")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    FULL_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    AGENTS_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    epoch: str
+    revision: int
+    full: bool
+    more: bool
+    agents: _containers.RepeatedCompositeFieldContainer[AgentEntry]
+    removed: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, epoch: _Optional[str] = ..., revision: _Optional[int] = ..., full: _Optional[bool] = ..., more: _Optional[bool] = ..., agents: _Optional[_Iterable[_Union[AgentEntry, _Mapping]]] = ..., removed: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class AgentEntry(_message.Message):
+    __slots__ = ("agent", "auth_id", "expires_in_ms")
+    AGENT_FIELD_NUMBER: _ClassVar[int]
+    AUTH_ID_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_IN_MS_FIELD_NUMBER: _ClassVar[int]
+    agent: AgentResource
+    auth_id: str
+    expires_in_ms: int
+    def __init__(self, agent: _Optional[_Union[AgentResource, _Mapping]] = ..., auth_id: _Optional[str] = ..., expires_in_ms: _Optional[int] = ...) -> None: ...
+
+class ListTunnelsRequest(_message.Message):
+    __slots__ = ("epoch", "since_revision", "limit")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SINCE_REVISION_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    epoch: str
+    since_revision: int
+    limit: int
+    def __init__(self, epoch: _Optional[str] = ..., since_revision: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class ListTunnelsResponse(_message.Message):
+    __slots__ = ("epoch", "revision", "full", "more", "tunnels", "closed", "proxy_id")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    FULL_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    TUNNELS_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_FIELD_NUMBER: _ClassVar[int]
+    PROXY_ID_FIELD_NUMBER: _ClassVar[int]
+    epoch: str
+    revision: int
+    full: bool
+    more: bool
+    tunnels: _containers.RepeatedCompositeFieldContainer[TunnelEntry]
+    closed: _containers.RepeatedScalarFieldContainer[str]
+    proxy_id: str
+    def __init__(self, epoch: _Optional[str] = ..., revision: _Optional[int] = ..., full: _Optional[bool] = ..., more: _Optional[bool] = ..., tunnels: _Optional[_Iterable[_Union[TunnelEntry, _Mapping]]] = ..., closed: _Optional[_Iterable[str]] = ..., proxy_id: _Optional[str] = ...) -> None: ...
+
+class TunnelEntry(_message.Message):
+    __slots__ = ("agent_id", "agent_name", "open_for_ms", "sessions")
+    AGENT_ID_FIELD_NUMBER: _ClassVar[int]
+    AGENT_NAME_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FOR_MS_FIELD_NUMBER: _ClassVar[int]
+    SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    agent_id: str
+    agent_name: str
+    open_for_ms: int
+    sessions: int
+    def __init__(self, agent_id: _Optional[str] = ..., agent_name: _Optional[str] = ..., open_for_ms: _Optional[int] = ..., sessions: _Optional[int] = ...) -> None: ...
+
+class AgentFrame(_message.Message):
+    __slots__ = ("hello", "ping", "advisory_reply")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    PING_FIELD_NUMBER: _ClassVar[int]
+    ADVISORY_REPLY_FIELD_NUMBER: _ClassVar[int]
+    hello: AgentHello
+    ping: Ping
+    advisory_reply: AdvisoryReply
+    def __init__(self, hello: _Optional[_Union[AgentHello, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., advisory_reply: _Optional[_Union[AdvisoryReply, _Mapping]] = ...) -> None: ...
+
+class AgentHello(_message.Message):
+    __slots__ = ("agent_id", "name", "version")
+    AGENT_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    agent_id: str
+    name: str
+    version: str
+    def __init__(self, agent_id: _Optional[str] = ..., name: _Optional[str] = ..., version: _Optional[str] = ...) -> None: ...
+
+class Ping(_message.Message):
+    __slots__ = ("sequence",)
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    def __init__(self, sequence: _Optional[int] = ...) -> None: ...
+
+class AdvisoryReply(_message.Message):
+    __slots__ = ("advisory_id", "accepted")
+    ADVISORY_ID_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    advisory_id: str
+    accepted: bool
+    def __init__(self, advisory_id: _Optional[str] = ..., accepted: _Optional[bool] = ...) -> None: ...
+
+class ProxyFrame(_message.Message):
+    __slots__ = ("hello", "pong", "discovery", "reconnect_advisory")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    PONG_FIELD_NUMBER: _ClassVar[int]
+    DISCOVERY_FIELD_NUMBER: _ClassVar[int]
+    RECONNECT_ADVISORY_FIELD_NUMBER: _ClassVar[int]
+    hello: ProxyHello
+    pong: Pong
+    discovery: Discovery
+    reconnect_advisory: ReconnectAdvisory
+    def __init__(self, hello: _Optional[_Union[ProxyHello, _Mapping]] = ..., pong: _Optional[_Union[Pong, _Mapping]] = ..., discovery: _Optional[_Union[Discovery, _Mapping]] = ..., reconnect_advisory: _Optional[_Union[ReconnectAdvisory, _Mapping]] = ...) -> None: ...
+
+class ProxyHello(_message.Message):
+    __slots__ = ("proxy_id", "version")
+    PROXY_ID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    proxy_id: str
+    version: str
+    def __init__(self, proxy_id: _Optional[str] = ..., version: _Optional[str] = ...) -> None: ...
+
+class Pong(_message.Message):
+    __slots__ = ("sequence",)
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    def __init__(self, sequence: _Optional[int] = ...) -> None: ...
+
+class Discovery(_message.Message):
+    __slots__ = ("request",)
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    request: bytes
+    def __init__(self, request: _Optional[bytes] = ...) -> None: ...
+
+class ReconnectAdvisory(_message.Message):
+    __slots__ = ("advisory_id", "reason")
+    ADVISORY_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    advisory_id: str
+    reason: str
+    def __init__(self, advisory_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
