@@ -1,0 +1,148 @@
+"""A certificate authority of our own, for the demo and for tests: one CA, one certificate per program.
+
+A certificate carries the program's role as its organizational unit and its id as its common name, so
+that a server can bind an identity to what a client may claim. Production fleets bring their own files.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+#: Every certificate names this host too: clients that dial an address through a balancer check against it.
+SERVER_NAME = "refloat.local"
+_VALIDITY = datetime.timedelta(days=365)
+#: Clocks of a fleet differ: certificates begin to be valid a little earlier.
+_SKEW = datetime.timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """Where a certificate and its private key are kept, and the CA that signed it."""
+
+    ca: Path
+    certificate: Path
+    key: Path
+
+
+def ensure_authority(folder: Path, *, now: datetime.datetime) -> KeyPair:
+    """Make the CA in `folder` unless it is there and valid for another day. Raises OSError when it cannot be written."""
+    pair = KeyPair(ca=folder / "ca.crt", certificate=folder / "ca.crt", key=folder / "ca.key")
+    if pair.key.exists() and _valid(pair.certificate, now):
+        return pair
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Refloat CA")])
+    certificate = (
+        _begin(name, name, key.public_key(), now)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(sign_certificates=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    _write(pair, certificate, key)
+    return pair
+
+
+def issue(authority: KeyPair, name: str, *, role: str, now: datetime.datetime) -> KeyPair:
+    """Issue a certificate for server and client use to `name`, kept beside the CA; a valid one is kept.
+
+    Raises OSError when a file cannot be read or written, ValueError when the CA's files are damaged.
+    """
+    folder = authority.ca.parent
+    pair = KeyPair(ca=authority.ca, certificate=folder / f"{name}.crt", key=folder / f"{name}.key")
+    if pair.key.exists() and _valid(pair.certificate, now, issued_by=authority.certificate):
+        return pair
+    ca = x509.load_pem_x509_certificate(authority.certificate.read_bytes())
+    ca_key = serialization.load_pem_private_key(authority.key.read_bytes(), password=None)
+    if not isinstance(ca_key, ec.EllipticCurvePrivateKey):
+        raise ValueError(f"{authority.key} is not the key this program made: remove {folder} and start again")
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, role),
+            x509.NameAttribute(NameOID.COMMON_NAME, name),
+        ]
+    )
+    hosts: list[x509.GeneralName] = [
+        *(x509.DNSName(host) for host in (SERVER_NAME, name, "localhost")),
+        *(x509.IPAddress(ipaddress.ip_address(host)) for host in ("127.0.0.1", "::1")),
+    ]
+    certificate = (
+        _begin(subject, ca.subject, key.public_key(), now)
+        .add_extension(x509.SubjectAlternativeName(hosts), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(sign_certificates=False), critical=True)
+        .add_extension(
+            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]),
+            critical=False,
+        )
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False
+        )
+        .sign(ca_key, hashes.SHA256())
+    )
+    _write(pair, certificate, key)
+    return pair
+
+
+def _begin(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime.datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _SKEW)
+        .not_valid_after(now + _VALIDITY)
+    )
+
+
+def _usage(*, sign_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=sign_certificates,
+        crl_sign=sign_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _valid(path: Path, now: datetime.datetime, *, issued_by: Path | None = None) -> bool:
+    """Whether the certificate can be used for another day, and was signed by that CA."""
+    try:
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+        if issued_by is not None:
+            certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(issued_by.read_bytes()))
+    except (OSError, ValueError, TypeError, InvalidSignature):
+        # Absent, damaged, or of another CA: each means the same, a new one is made. What cannot be read at all
+        # will not be writable either, and says so there.
+        return False
+    return certificate.not_valid_after_utc > now + datetime.timedelta(days=1)
+
+
+def _write(pair: KeyPair, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
+    pair.key.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    # Created readable by its owner alone, not made so afterwards: there is no moment at which others may read it.
+    pair.key.unlink(missing_ok=True)
+    descriptor = os.open(pair.key, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(secret)
+    pair.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))

@@ -1,0 +1,99 @@
+"""The CA of the demo: what it issues is accepted by a real TLS handshake, and is made once."""
+
+from __future__ import annotations
+
+import datetime
+import ssl
+import stat
+from pathlib import Path
+
+import pytest
+
+from fleet.transport import authority
+
+NOW = datetime.datetime.now(datetime.UTC)
+
+
+def _handshake(server: authority.KeyPair, client: authority.KeyPair, hostname: str) -> None:
+    """Let both sides finish a mutual TLS handshake in memory; raises ssl.SSLError when one refuses."""
+    server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server_side.load_cert_chain(server.certificate, server.key)
+    server_side.load_verify_locations(server.ca)
+    server_side.verify_mode = ssl.CERT_REQUIRED
+    client_side = ssl.create_default_context(cafile=client.ca)
+    client_side.load_cert_chain(client.certificate, client.key)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client_side.wrap_bio(to_client, to_server, server_hostname=hostname),
+        server_side.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    done: set[int] = set()
+    for _ in range(10):
+        for number, end in enumerate(ends):
+            try:
+                end.do_handshake()
+                done.add(number)
+            except ssl.SSLWantReadError:
+                continue
+        if done == {0, 1}:
+            return
+    raise AssertionError("the handshake did not end")
+
+
+def test_issue_for_server_and_client_makes_a_mutual_handshake(tmp_path: Path) -> None:
+    """A proxy and an agent of one CA accept each other, by address and by the shared server name."""
+    ca = authority.ensure_authority(tmp_path / "pki", now=NOW)
+    proxy = authority.issue(ca, "proxy-1", role="proxy", now=NOW)
+    agent = authority.issue(ca, "agent-1", role="agent", now=NOW)
+
+    for hostname in ("127.0.0.1", authority.SERVER_NAME, "proxy-1"):
+        _handshake(proxy, agent, hostname)
+
+
+def test_issue_by_another_ca_is_refused(tmp_path: Path) -> None:
+    """A certificate of a foreign CA ends the handshake."""
+    ours = authority.ensure_authority(tmp_path / "ours", now=NOW)
+    theirs = authority.ensure_authority(tmp_path / "theirs", now=NOW)
+    server = authority.issue(ours, "proxy-1", role="proxy", now=NOW)
+    stranger = authority.issue(theirs, "agent-1", role="agent", now=NOW)
+    mixed = authority.KeyPair(ca=ours.ca, certificate=stranger.certificate, key=stranger.key)
+
+    with pytest.raises(ssl.SSLError):
+        _handshake(server, mixed, "127.0.0.1")
+
+
+def test_issue_again_keeps_what_is_valid(tmp_path: Path) -> None:
+    """A second start finds the same files; one that is about to expire, damaged or of an older CA is replaced."""
+    ca = authority.ensure_authority(tmp_path, now=NOW)
+    first = authority.issue(ca, "auth-1", role="auth", now=NOW).certificate.read_bytes()
+    assert (
+        authority.ensure_authority(tmp_path, now=NOW).certificate.read_bytes() == ca.certificate.read_bytes()
+    )
+    assert authority.issue(ca, "auth-1", role="auth", now=NOW).certificate.read_bytes() == first
+
+    later = NOW + datetime.timedelta(days=364, hours=1)
+    renewed = authority.ensure_authority(tmp_path, now=later)
+    second = authority.issue(renewed, "auth-1", role="auth", now=later).certificate.read_bytes()
+    assert second != first
+
+    (tmp_path / "auth-1.crt").write_text("damaged")
+    third = authority.issue(renewed, "auth-1", role="auth", now=later).certificate.read_bytes()
+    assert third.startswith(b"-----BEGIN CERTIFICATE")
+
+
+def test_private_keys_are_for_their_owner_alone(tmp_path: Path) -> None:
+    """No key file can be read by others."""
+    ca = authority.ensure_authority(tmp_path / "pki", now=NOW)
+    pair = authority.issue(ca, "auth-1", role="auth", now=NOW)
+
+    for key in (ca.key, pair.key):
+        assert stat.S_IMODE(key.stat().st_mode) == 0o600
+
+
+def test_issue_with_a_damaged_ca_says_so(tmp_path: Path) -> None:
+    """The error names the file."""
+    ca = authority.ensure_authority(tmp_path, now=NOW)
+    ca.key.write_text("damaged")
+
+    with pytest.raises(ValueError, match="PEM"):
+        authority.issue(ca, "auth-1", role="auth", now=NOW)
