@@ -35,7 +35,7 @@ class KeyPair:
 
 
 def ensure_authority(folder: Path, *, now: datetime.datetime) -> KeyPair:
-    """Make the CA in `folder` unless it is there and valid for another day. Raises OSError when it cannot be written."""
+    """Make a CA in `folder` unless it is there and valid for another day. Raises OSError if it cannot be written."""
     pair = KeyPair(ca=folder / "ca.crt", certificate=folder / "ca.crt", key=folder / "ca.key")
     if pair.key.exists() and _valid(pair.certificate, now):
         return pair
