@@ -1,0 +1,89 @@
+# Everything this project does, by name. Each target makes what it needs; none asks for another one first.
+# VENV=path uses a virtual environment as it is; without it, .venv is made and kept up to date.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do command -v $$p && break; done)
+PROTOS := $(wildcard proto/fleet/wire/*.proto)
+
+# A foreign environment is never touched; ours is stamped by what it was made from.
+ifeq ($(VENV),.venv)
+RUN := .venv/.run
+DEV := .venv/.dev
+else
+RUN := $(VENV)/bin/python
+DEV := $(VENV)/bin/python
+endif
+
+.PHONY: help setup demo test test-slow check fix bench proto clean browser stubs-fresh
+
+help:  ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(DEV) browser  ## Make .venv with all it needs, and find Chromium
+
+demo: $(RUN)  ## Run the console and a fleet of its own to watch (FAULTS=1: with a script of incidents)
+	@exec $(PY) manage.py demo $(if $(FAULTS),--faults) $(ARGS)
+
+test: setup  ## Run the fast tests (10 minutes at most; ARGS="-k name" chooses)
+	@$(PY) -m pytest -m "not slow" $(ARGS)
+
+test-slow: setup  ## Run what would make `make test` too long (40 minutes at most)
+	@$(PY) -m pytest -m slow $(ARGS) || { code=$$?; [ $$code -eq 5 ] && echo "no slow tests yet" || exit $$code; }
+
+check: $(DEV) stubs-fresh  ## Look at everything a machine can judge; change nothing
+	@export DJANGO_SETTINGS_MODULE=dashboards.config.settings REFLOAT_HOME="$$(mktemp -d)"; \
+	trap 'rm -rf "$$REFLOAT_HOME"' EXIT; \
+	step() { printf '%-22s' "$$1"; shift; out=$$("$$@" 2>&1) && echo ok || { echo FAILED; echo "$$out"; failed=1; }; }; failed=0; \
+	step "format" $(BIN)/ruff format --check .; \
+	step "lint" $(BIN)/ruff check .; \
+	step "types" $(BIN)/mypy; \
+	step "import contract" $(BIN)/lint-imports; \
+	step "house rules" $(PY) -m tests.meta.house; \
+	step "django check" $(PY) manage.py check --fail-level WARNING; \
+	step "migrations" $(PY) manage.py makemigrations --check --dry-run; \
+	exit $$failed
+
+fix: $(DEV)  ## Repair what a machine can repair
+	@$(BIN)/ruff check --fix-only --quiet . && $(BIN)/ruff format --quiet . && echo "formatted; now: make check"
+
+bench: $(DEV)  ## Measure (NAME=detect, classify, …; without NAME: the list)
+	@$(PY) -m tests.bench $(NAME) $(ARGS)
+
+proto: $(DEV)  ## Write the stubs in fleet/wire anew from proto/
+	@$(PY) -m grpc_tools.protoc -I proto --python_out=. --pyi_out=. --grpc_python_out=. $(PROTOS)
+
+clean:  ## Remove .venv and caches; var/ (your data) stays
+	@rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# -- what the targets stand on -------------------------------------------------------------------
+
+.venv/bin/python:
+	@[ -n "$(PYTHON)" ] && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or newer is needed: apt-get install python3 (or PYTHON=/path/to/python make …)" >&2; exit 2; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
+	  || { echo "python3-venv is missing: apt-get install python3-venv" >&2; exit 2; }
+	@echo "making .venv with $(PYTHON)"; $(PYTHON) -m venv .venv
+
+.venv/.run: .venv/bin/python pyproject.toml constraints.txt
+	@echo "installing what the program needs (about a minute the first time)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e . && touch $@
+
+.venv/.dev: .venv/bin/python pyproject.toml constraints.txt
+	@echo "installing what developing needs (one or two minutes the first time)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' && touch $@ .venv/.run
+
+browser:
+	@bash tests/browser/chromium.sh
+
+stubs-fresh: $(DEV)
+	@fresh="$$(mktemp -d)"; trap 'rm -rf "$$fresh"' EXIT; \
+	$(PY) -m grpc_tools.protoc -I proto --python_out="$$fresh" --pyi_out="$$fresh" --grpc_python_out="$$fresh" $(PROTOS); \
+	diff -r -x __init__.py -x __pycache__ "$$fresh/fleet/wire" fleet/wire >/dev/null \
+	  || { echo "fleet/wire is not what proto/ makes: run 'make proto' and commit it" >&2; exit 1; }

@@ -1,0 +1,206 @@
+"""House rules as patterns, each with its reason: `python -m tests.meta.house` lists what breaks them, and exits 1.
+
+Ruff, mypy and import-linter come first; a rule stands here only when none of them can say it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+#: This file spells the things it forbids.
+_ITSELF = ("tests/meta/house.py", "tests/meta/test_house.py")
+_LONGEST = 500
+_CODE = (".py", ".js", ".html", ".css")
+_ANY = (
+    *_CODE,
+    ".md",
+    ".toml",
+    ".txt",
+    ".sh",
+    ".yml",
+    ".yaml",
+    ".service",
+    ".env",
+    ".proto",
+    "Makefile",
+    "run",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A pattern that must not be found in files whose path matches `where` and not `but`."""
+
+    name: str
+    message: str
+    pattern: str
+    ends: tuple[str, ...] = (".py",)
+    where: str = ""
+    but: str = r"(?!)"
+
+
+RULES = (
+    Rule(
+        "swallowed",
+        "an error is swallowed: name the exception, or log it",
+        r"except( Exception.*)?:\s*pass\b",
+    ),
+    Rule("bare-ignore", "`type: ignore` needs its error code", r"#\s*type:\s*ignore(?!\[)"),
+    Rule(
+        "environment",
+        "the environment is read at the edge only: dashboards/config, cli, nodes",
+        r"\bos\.(environ|getenv)\b",
+        where=r"^(fleet|dashboards)/",
+        but=r"^(dashboards/config|fleet/(cli|nodes|management))/",
+    ),
+    Rule(
+        "settings",
+        "settings are read at the edge and handed down as values",
+        r"from django\.conf import",
+        where=r"^fleet/",
+        but=r"^fleet/(tasks|checks|apps|publish)\.py|^fleet/(management|models)/",
+    ),
+    Rule("late-cycle", "imports for types only hide a cycle: move the name", r"if (typing\.)?TYPE_CHECKING:"),
+    Rule("fork", "GRPC_ENABLE_FORK_SUPPORT must keep its default", r"GRPC_ENABLE_FORK_SUPPORT"),
+    Rule(
+        "httpx",
+        "probe with aiohttp: httpx collapses at 500 hosts",
+        r"^\s*(import|from) httpx\b",
+        where=r"^fleet/",
+    ),
+    Rule(
+        "redis-keys",
+        "Redis keys are spelled in fleet/state/keys.py only",
+        r"f[\"']\{(self\.)?_?prefix\}:",
+        where=r"^(fleet|dashboards)/",
+        but=r"^fleet/state/keys\.py",
+    ),
+    Rule("unsafe", "`|safe` opens the page to whoever names an agent", r"\|\s*safe\b", ends=(".html",)),
+    Rule(
+        "cdn",
+        "assets come out of installed wheels, never from another host",
+        r"<(script|link|img)\b[^>]*(src|href)=[\"'](https?:)?//|url\([\"']?(https?:)?//|@import",
+        ends=(".html", ".css"),
+    ),
+    Rule(
+        "inline-script",
+        "inline script breaks the content security policy",
+        r"\son(click|load|change|submit|input|error)=|<script>|javascript:",
+        ends=(".html",),
+        where=r"^(templates|dashboards)/",
+    ),
+    Rule("eval", "eval breaks the content security policy", r"\beval\(|new Function\(", ends=(".js",)),
+    Rule(
+        "later",
+        "finish it, or leave it out and say so",
+        r"\b(TODO|FIXME|XXX|for now)\b|NotImplementedError",
+        ends=_ANY,
+    ),
+    Rule("luck", "a test that fails at random is a bug", r"mark\.xfail|\bflaky\b|--reruns", where=r"^tests/"),
+    Rule(
+        "fixed-port",
+        "tests listen on ports the system chose",
+        r"(127\.0\.0\.1|localhost):(80|8000|8080|3025|6379)\b",
+        where=r"^tests/(flow|fleet|fakes)/",
+    ),
+    Rule(
+        "registry",
+        "no file names a package registry's host",
+        r"pypi\.org|npmjs\.(org|com)|files\.pythonhosted|deb\.debian|proxy\.golang|registry\.yarnpkg",
+        ends=_ANY,
+    ),
+    Rule(
+        "machine-path",
+        "a path of one machine",
+        r"(?<![\w.])/(work|root|farm|home/\w+)/|/tmp/[a-z]",
+        ends=_ANY,
+    ),
+)
+
+
+def tracked() -> list[str]:
+    """The files git knows or would add, relative to the root."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return sorted(name for name in listed.stdout.splitlines() if (ROOT / name).is_file())
+
+
+def _line(text: str, at: int) -> int:
+    return text.count("\n", 0, at) + 1
+
+
+def broken_by_pattern(name: str, text: str) -> Iterator[str]:
+    """Every rule that `text`, standing in the file `name`, breaks, as `file:line: rule: message`."""
+    for rule in RULES:
+        if not name.endswith(rule.ends) or not re.search(rule.where, name) or re.search(rule.but, name):
+            continue
+        for found in re.finditer(rule.pattern, text, re.MULTILINE):
+            yield f"{name}:{_line(text, found.start())}: {rule.name}: {rule.message}"
+
+
+def _sleeps(name: str, tree: ast.Module) -> Iterator[str]:
+    """Sleeps that block a loop, and in tests sleeps outside a loop that polls for something."""
+
+    def visit(node: ast.AST, *, in_async: bool, in_loop: bool) -> Iterator[str]:
+        if isinstance(node, ast.AsyncFunctionDef):
+            in_async, in_loop = True, False
+        elif isinstance(node, ast.FunctionDef | ast.Lambda):
+            in_async, in_loop = False, False
+        elif isinstance(node, ast.While | ast.For | ast.AsyncFor):
+            in_loop = True
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            if called == "time.sleep" and in_async:
+                yield f"{name}:{node.lineno}: blocking-sleep: time.sleep stops the whole loop"
+            zero = len(node.args) == 1 and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0
+            if (
+                name.startswith("tests/")
+                and called in {"time.sleep", "asyncio.sleep"}
+                and not in_loop
+                and not zero
+            ):
+                yield f"{name}:{node.lineno}: fixed-sleep: poll for what must be seen, with a deadline"
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child, in_async=in_async, in_loop=in_loop)
+
+    yield from visit(tree, in_async=False, in_loop=False)
+
+
+def broken(name: str, text: str) -> Iterator[str]:
+    """Everything that breaks a rule in one file."""
+    if name in _ITSELF or "/wire/" in name:
+        return
+    yield from broken_by_pattern(name, text)
+    lines = text.count("\n")
+    if name.endswith(_CODE) and "/migrations/" not in name and lines > _LONGEST:
+        yield f"{name}:{lines}: too-long: over {_LONGEST} lines: split it by idea"
+    if name.endswith(".py"):
+        yield from _sleeps(name, ast.parse(text))
+
+
+def main() -> int:
+    """Print what breaks the rules; 1 when something does."""
+    found = [
+        complaint
+        for name in tracked()
+        if name.endswith(_ANY)
+        for complaint in broken(name, (ROOT / name).read_text(encoding="utf-8"))
+    ]
+    print("\n".join(found) if found else "house rules kept")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""The house rules find what they forbid, and the tree keeps them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.meta import house
+
+_OFFENCES = {
+    "swallowed": ("fleet/x.py", "try:\n    f()\nexcept Exception:\n    pass\n"),
+    "bare-ignore": ("fleet/x.py", "x = 1  # type: ignore\n"),
+    "environment": ("fleet/state/x.py", "os.environ['A']\n"),
+    "settings": ("fleet/state/x.py", "from django.conf import settings\n"),
+    "late-cycle": ("fleet/x.py", "if TYPE_CHECKING:\n    pass\n"),
+    "fork": ("fleet/x.py", "env['GRPC_ENABLE_FORK_SUPPORT'] = '0'\n"),
+    "httpx": ("fleet/sources/x.py", "import httpx\n"),
+    "redis-keys": ("fleet/x.py", "key = f'{prefix}:{cluster}:x'\n"),
+    "unsafe": ("templates/x.html", "{{ name|safe }}\n"),
+    "cdn": ("templates/x.html", '<script src="https://cdn.example/x.js"></script>\n'),
+    "inline-script": ("templates/x.html", '<a onclick="f()">x</a>\n'),
+    "eval": ("dashboards/static/x.js", "eval('1')\n"),
+    "later": ("fleet/x.py", "# TODO: more\n"),
+    "luck": ("tests/x.py", "@pytest.mark.xfail\n"),
+    "fixed-port": ("tests/flow/x.py", "url = 'http://127.0.0.1:8000/'\n"),
+    "registry": ("README.md", "see https://pypi.org/x\n"),
+    "machine-path": ("docs/x.md", "cd /root/x\n"),
+    "blocking-sleep": ("fleet/x.py", "async def f():\n    time.sleep(1)\n"),
+    "fixed-sleep": ("tests/x.py", "def test_x():\n    time.sleep(1)\n"),
+    "too-long": ("fleet/x.py", "x = 1\n" * 501),
+}
+
+
+def test_every_rule_has_an_offence() -> None:
+    """A rule without a sample here could match nothing for years."""
+    assert {rule.name for rule in house.RULES} <= set(_OFFENCES)
+
+
+@pytest.mark.parametrize("rule", sorted(_OFFENCES))
+def test_rule_finds_its_offence(rule: str) -> None:
+    """The sample is found under its own rule's name."""
+    name, text = _OFFENCES[rule]
+
+    assert any(f": {rule}: " in complaint for complaint in house.broken(name, text))
+
+
+def test_polling_loop_may_sleep() -> None:
+    """A test that polls with a deadline sleeps inside its loop."""
+    text = "def wait():\n    while not seen():\n        time.sleep(0.05)\n"
+
+    assert not list(house.broken("tests/x.py", text))
+
+
+def test_tree_keeps_the_rules() -> None:
+    """No file breaks a rule."""
+    found = [
+        c for n in house.tracked() for c in house.broken(n, (house.ROOT / n).read_text(errors="replace"))
+    ]
+
+    assert not found, "\n".join(found)
