@@ -40,6 +40,11 @@ class HeartbeatServiceStub:
                 request_serializer=fleet_dot_wire_dot_fleet__pb2.HeartbeatRequest.SerializeToString,
                 response_deserializer=fleet_dot_wire_dot_fleet__pb2.HeartbeatResponse.FromString,
                 _registered_method=True)
+        self.Deregister = channel.unary_unary(
+                '/fleet.v1.HeartbeatService/Deregister',
+                request_serializer=fleet_dot_wire_dot_fleet__pb2.DeregisterRequest.SerializeToString,
+                response_deserializer=fleet_dot_wire_dot_fleet__pb2.DeregisterResponse.FromString,
+                _registered_method=True)
 
 
 class HeartbeatServiceServicer:
@@ -54,6 +59,13 @@ class HeartbeatServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Deregister(self, request, context):
+        """Deletes the agent's resource: the agent stops in an orderly way and will not heartbeat again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_HeartbeatServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -61,6 +73,11 @@ def add_HeartbeatServiceServicer_to_server(servicer, server):
                     servicer.Heartbeat,
                     request_deserializer=fleet_dot_wire_dot_fleet__pb2.HeartbeatRequest.FromString,
                     response_serializer=fleet_dot_wire_dot_fleet__pb2.HeartbeatResponse.SerializeToString,
+            ),
+            'Deregister': grpc.unary_unary_rpc_method_handler(
+                    servicer.Deregister,
+                    request_deserializer=fleet_dot_wire_dot_fleet__pb2.DeregisterRequest.FromString,
+                    response_serializer=fleet_dot_wire_dot_fleet__pb2.DeregisterResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -91,6 +108,33 @@ class HeartbeatService:
             '/fleet.v1.HeartbeatService/Heartbeat',
             fleet_dot_wire_dot_fleet__pb2.HeartbeatRequest.SerializeToString,
             fleet_dot_wire_dot_fleet__pb2.HeartbeatResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Deregister(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fleet.v1.HeartbeatService/Deregister',
+            fleet_dot_wire_dot_fleet__pb2.DeregisterRequest.SerializeToString,
+            fleet_dot_wire_dot_fleet__pb2.DeregisterResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,45 @@
+"""Keep-alives on a reverse tunnel: the agent pings, and either end counts how long it heard nothing.
+
+Teleport's keep_alive_interval and keep_alive_count_max (docs/nodes.md). Pure: `now` is an argument.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+
+class Liveness(Enum):
+    """What silence makes of a tunnel."""
+
+    LIVE = auto()
+    #: Not offered to users any more; a ping makes it live again.
+    OFFLINE = auto()
+    #: Half-open for so long that it is closed.
+    DEAD = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class KeepAlive:
+    """How often an end pings, and how many may stay unanswered."""
+
+    #: Seconds between pings.
+    interval: float = 300.0
+    count_max: int = 3
+
+    @property
+    def timeout(self) -> float:
+        """Silence after which a tunnel is offline, seconds."""
+        return self.interval * self.count_max
+
+    @property
+    def close_after(self) -> float:
+        """Silence after which a proxy closes a tunnel, seconds: three times the threshold, as Teleport."""
+        return 3 * self.timeout
+
+    def liveness(self, heard_at: float, now: float) -> Liveness:
+        """What silence since `heard_at` makes of a tunnel, as the proxy sees it."""
+        silence = now - heard_at
+        if silence > self.close_after:
+            return Liveness.DEAD
+        return Liveness.OFFLINE if silence > self.timeout else Liveness.LIVE

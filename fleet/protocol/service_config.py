@@ -1,0 +1,238 @@
+"""The answer of GetServiceConfig: RFD 226, "Policy Configuration Discovery", in both dialects.
+
+The RFD's text has `mode` as a string, what shipped upstream has an enum under the same field number. A
+decoder of either kind keeps the other's field as unknown, so one answer that carries both serves both.
+The messages are tiny: they are read and written here as bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+
+#: The RFD's variable: JSON wrapped in `grpc_client_lb_policy`.
+RFD_VARIABLE = "TELEPORT_UNSTABLE_GRPC_CLIENT_LB_POLICY"
+#: What shipped upstream: the bare ServiceConfig as protojson.
+UPSTREAM_VARIABLE = "TELEPORT_UNSTABLE_GRPC_SERVICE_CONFIG"
+
+
+class Mode(StrEnum):
+    """Mode of the `teleport_pick_healthy` policy."""
+
+    PICK_FIRST = "pick_first"
+    RECONNECT = "reconnect"
+
+
+class Dialect(Enum):
+    """Which decoders can read what `encode` writes."""
+
+    RFD = "rfd"
+    UPSTREAM = "upstream"
+    BOTH = "both"
+
+
+class ServiceConfigError(ValueError):
+    """A service config that cannot be read; the sentence says where and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceConfig:
+    """What a client is told of load balancing."""
+
+    mode: Mode = Mode.PICK_FIRST
+    #: The service whose health is watched; None when health is not checked.
+    health_service: str | None = None
+
+    @property
+    def health_check(self) -> bool:
+        """Whether health is checked; the empty service name counts."""
+        return self.health_service is not None
+
+
+_ENUM = {Mode.PICK_FIRST: 1, Mode.RECONNECT: 2}
+_BY_NUMBER = {number: mode for mode, number in _ENUM.items()}
+#: protojson writes enums by name; the RFD writes words.
+_BY_NAME = {
+    "pick_first": Mode.PICK_FIRST,
+    "reconnect": Mode.RECONNECT,
+    "MODE_PICK_FIRST": Mode.PICK_FIRST,
+    "MODE_RECONNECT": Mode.RECONNECT,
+    "MODE_UNSPECIFIED": Mode.PICK_FIRST,
+    "": Mode.PICK_FIRST,
+}
+
+_VARINT, _LENGTH = 0, 2
+
+
+def encode(config: ServiceConfig, dialect: Dialect = Dialect.BOTH) -> bytes:
+    """Write a GetServiceConfigResponse."""
+    policy = b""
+    if dialect is not Dialect.UPSTREAM:
+        policy += _field(1, config.mode.encode())
+    if dialect is not Dialect.RFD:
+        policy += bytes([1 << 3 | _VARINT, _ENUM[config.mode]])
+    body = _field(1, _field(1, policy))
+    if config.health_service is not None:
+        body += _field(2, _field(1, config.health_service.encode()))
+    return _field(1, body)
+
+
+def decode(answer: bytes) -> ServiceConfig:
+    """Read a GetServiceConfigResponse of either dialect, as a client does: the first policy it knows counts,
+    an unknown mode reads as pick_first. Raises ServiceConfigError when the bytes are no message."""
+    mode, found, service = Mode.PICK_FIRST, False, None
+    for config in _messages(answer, 1):
+        for entry in _messages(config, 1):
+            for policy in _messages(entry, 1):
+                if not found:
+                    mode, found = _mode(policy), True
+        for check in _messages(config, 2):
+            for name in _messages(check, 1):
+                service = _text(name)
+    return ServiceConfig(mode, service)
+
+
+def from_environment(environment: Mapping[str, str]) -> ServiceConfig:
+    """What an auth is to answer; the default (pick_first, no health check) when neither variable is set.
+
+    Raises ServiceConfigError for a value that does not parse, and when both are set and differ.
+    """
+    found: list[ServiceConfig] = []
+    for variable, wrapper in ((RFD_VARIABLE, "grpc_client_lb_policy"), (UPSTREAM_VARIABLE, None)):
+        text = environment.get(variable, "")
+        if text:
+            found.append(_from_json(text, variable, wrapper))
+    if len(found) == 2 and found[0] != found[1]:
+        raise ServiceConfigError(f"{RFD_VARIABLE} and {UPSTREAM_VARIABLE} differ: set one of them")
+    return found[0] if found else ServiceConfig()
+
+
+#: A comma before a closing bracket, outside of strings: the RFD's own examples have them.
+_TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])')
+
+
+def _from_json(text: str, variable: str, wrapper: str | None) -> ServiceConfig:
+    try:
+        document = json.loads(_TRAILING_COMMA.sub(r"\1", text))
+    except ValueError as error:
+        raise ServiceConfigError(f"{variable} is not JSON: {error}") from None
+    document = _object(document, variable)
+    if wrapper is not None:
+        if wrapper not in document:
+            raise ServiceConfigError(f"{variable} has no {wrapper!r} at its top")
+        document = _object(document[wrapper], f"{variable}: {wrapper}")
+    return ServiceConfig(_json_mode(document, variable), _json_service(document, variable))
+
+
+def _json_service(document: Mapping[str, object], variable: str) -> str | None:
+    check = _either(document, "healthCheckConfig", "health_check_config")
+    if check is None:
+        return None
+    service = _either(_object(check, f"{variable}: healthCheckConfig"), "serviceName", "service_name")
+    if service is not None and not isinstance(service, str):
+        raise ServiceConfigError(f"{variable}: serviceName is not a string")
+    return service
+
+
+def _json_mode(document: Mapping[str, object], variable: str) -> Mode:
+    entries = _either(document, "loadBalancingConfig", "load_balancing_config")
+    if entries is None:
+        return Mode.PICK_FIRST
+    if not isinstance(entries, list):
+        raise ServiceConfigError(f"{variable}: loadBalancingConfig is not a list")
+    for entry in entries:
+        policy = _either(
+            _object(entry, f"{variable}: loadBalancingConfig"), "teleport_pick_healthy", "teleportPickHealthy"
+        )
+        if policy is None:
+            continue
+        mode = _object(policy, f"{variable}: teleport_pick_healthy").get("mode", "")
+        if isinstance(mode, int) and not isinstance(mode, bool) and mode in {0, 1, 2}:
+            return _BY_NUMBER.get(mode, Mode.PICK_FIRST)
+        if not isinstance(mode, str) or mode not in _BY_NAME:
+            raise ServiceConfigError(f"{variable}: mode {mode!r} is neither 'pick_first' nor 'reconnect'")
+        return _BY_NAME[mode]
+    return Mode.PICK_FIRST
+
+
+def _object(value: object, where: str) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise ServiceConfigError(f"{where} is not a JSON object")
+    return value
+
+
+def _either(document: Mapping[str, object], *names: str) -> object | None:
+    return next((document[name] for name in names if document.get(name) is not None), None)
+
+
+def _field(number: int, body: bytes) -> bytes:
+    return bytes([number << 3 | _LENGTH]) + _varint(len(body)) + body
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _mode(policy: bytes) -> Mode:
+    mode = Mode.PICK_FIRST
+    for number, value in _fields(policy):
+        if number != 1:
+            continue
+        mode = _BY_NUMBER.get(value, mode) if isinstance(value, int) else _BY_NAME.get(_text(value), mode)
+    return mode
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise ServiceConfigError("the answer of GetServiceConfig holds a string that is not UTF-8") from None
+
+
+def _messages(message: bytes, number: int) -> Iterator[bytes]:
+    for found, value in _fields(message):
+        if found == number and isinstance(value, bytes):
+            yield value
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """The fields of a protobuf message, in order; those of fixed width are skipped."""
+    position = 0
+    while position < len(message):
+        tag, position = _read_varint(message, position)
+        kind = tag & 7
+        if kind == _VARINT:
+            value, position = _read_varint(message, position)
+            yield tag >> 3, value
+            continue
+        if kind == _LENGTH:
+            length, position = _read_varint(message, position)
+        elif kind in {1, 5}:
+            length = 8 if kind == 1 else 4
+        else:
+            raise ServiceConfigError("the answer of GetServiceConfig is not a message")
+        if position + length > len(message):
+            raise ServiceConfigError("the answer of GetServiceConfig ends too early")
+        if kind == _LENGTH:
+            yield tag >> 3, message[position : position + length]
+        position += length
+
+
+def _read_varint(message: bytes, position: int) -> tuple[int, int]:
+    value, shift = 0, 0
+    while position < len(message) and shift < 70:
+        byte = message[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+    raise ServiceConfigError("the answer of GetServiceConfig ends too early")

@@ -1,0 +1,215 @@
+"""The agent's proxy tracker: which proxies there are, which it holds tunnels to, and whether to dial one more.
+
+Teleport's `reversetunnel/track`, with RFD 226's TTL in favour of DefaultProxyExpiry. Pure: `now` is an argument, of any
+one clock (use a monotonic one: a jump of the wall clock must strand nobody).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from fleet.protocol.discovery import DiscoveredProxy
+
+#: How long a proxy is kept that came without a TTL, seconds.
+DEFAULT_PROXY_EXPIRY = 180.0
+
+
+class ClaimError(Exception):
+    """A lease cannot claim a proxy; `benign` when another lease of ours holds that proxy already."""
+
+    def __init__(self, sentence: str, *, benign: bool = False) -> None:
+        super().__init__(sentence)
+        self.benign = benign
+
+
+@dataclass(frozen=True, slots=True)
+class _Tracked:
+    group: str
+    generation: int
+    expires_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The tracker in brief. Names are host UUIDs, sorted."""
+
+    #: 0 means one to every desired proxy (agent mesh).
+    connection_count: int
+    claimed: tuple[str, ...]
+    tracked: tuple[str, ...]
+    desired: tuple[str, ...]
+    #: The TTL of the last discovery request, seconds; 0 when none said one.
+    ttl_seen: float
+    #: When the set of desired proxies last changed; None before anything was tracked.
+    topology_changed_at: float | None
+
+
+class Tracker:
+    """What one agent knows of proxies. Filled by discovery requests only."""
+
+    def __init__(
+        self, cluster: str, connection_count: int = 0, default_expiry: float = DEFAULT_PROXY_EXPIRY
+    ) -> None:
+        if not cluster:
+            raise ValueError("a tracker needs the name of its cluster")
+        self._suffix = f".{cluster}"
+        self._connection_count = connection_count
+        self._default_expiry = default_expiry if default_expiry > 0 else DEFAULT_PROXY_EXPIRY
+        self._tracked: dict[str, _Tracked] = {}
+        self._claimed: set[str] = set()
+        self._inflight = 0
+        self._last_lease = 0
+        # The last check said no and nothing changed since: asking often costs nothing.
+        self._cannot_lease = False
+        self._ttl_seen = 0.0
+        self._topology_changed_at: float | None = None
+
+    def track_expected(self, proxies: Iterable[DiscoveredProxy], now: float) -> None:
+        """Take a discovery request: each proxy named is known for its TTL from now, or the default expiry."""
+        before = self._desired()
+        for proxy in proxies:
+            ttl = proxy.ttl if proxy.ttl > 0 else self._default_expiry
+            self._tracked[proxy.name] = _Tracked(proxy.group, proxy.generation, now + ttl)
+            self._ttl_seen = proxy.ttl
+            self._cannot_lease = False
+        self._note_topology(before, now)
+
+    def set_connection_count(self, count: int) -> None:
+        """Change the wanted number of tunnels; 0 or less means one to every desired proxy."""
+        if count != self._connection_count:
+            self._connection_count = count
+            self._cannot_lease = False
+
+    def try_acquire(self, now: float) -> Lease | None:
+        """Lease the right to dial one more tunnel; None when there are enough, or enough on their way."""
+        self._expire(now)
+        if self._cannot_lease:
+            return None
+        if not self._wants_more():
+            self._cannot_lease = True
+            return None
+        self._last_lease += 1
+        self._inflight += 1
+        return Lease(self, self._last_lease)
+
+    def next_expiry(self) -> float | None:
+        """When the next tracked proxy expires: only then can waiting change what `try_acquire` says."""
+        return min((known.expires_at for known in self._tracked.values()), default=None)
+
+    def is_tracked(self, name: str, now: float) -> bool:
+        """Whether a proxy is known and unexpired."""
+        self._expire(now)
+        return name in self._tracked
+
+    def is_claimed(self, *principals: str) -> bool:
+        """Whether a tunnel of ours is on that proxy already; advisory."""
+        return self._resolve(principals) in self._claimed
+
+    def snapshot(self, now: float) -> Snapshot:
+        """The state to report."""
+        self._expire(now)
+        return Snapshot(
+            connection_count=max(self._connection_count, 0),
+            claimed=tuple(sorted(self._claimed)),
+            tracked=tuple(sorted(self._tracked)),
+            desired=tuple(sorted(self._desired())),
+            ttl_seen=self._ttl_seen,
+            topology_changed_at=self._topology_changed_at,
+        )
+
+    def _wants_more(self) -> bool:
+        # Bootstrap: nothing is known, or nothing is held, so one dial at a time, whatever is desired.
+        if self._inflight == 0 and (not self._claimed or not self._tracked):
+            return True
+        desired = self._desired()
+        wanted = len(desired)
+        if self._connection_count > 0:
+            wanted = min(wanted, self._connection_count)
+        # Claims on expired proxies or old generations do not count: new tunnels open while those stay.
+        return wanted > len(self._claimed & desired) + self._inflight
+
+    def _desired(self) -> set[str]:
+        newest: dict[str, int] = {}
+        for known in self._tracked.values():
+            newest[known.group] = max(newest.get(known.group, 0), known.generation)
+        return {name for name, known in self._tracked.items() if known.generation == newest[known.group]}
+
+    def _expire(self, now: float) -> None:
+        expired = [name for name, known in self._tracked.items() if known.expires_at < now]
+        if not expired:
+            return
+        before = self._desired()
+        for name in expired:
+            del self._tracked[name]
+        self._cannot_lease = False
+        self._note_topology(before, now)
+
+    def _note_topology(self, before: set[str], now: float) -> None:
+        if self._desired() != before:
+            self._topology_changed_at = now
+
+    def _resolve(self, principals: Iterable[str]) -> str:
+        """The proxy that a set of principals names: one we know, else the first, without the cluster's name."""
+        first = ""
+        for principal in principals:
+            name = principal.removesuffix(self._suffix)
+            if name in self._tracked or name in self._claimed:
+                return name
+            first = first or name
+        return first
+
+    def _claim(self, principals: tuple[str, ...]) -> str:
+        name = self._resolve(principals)
+        if not name:
+            raise ClaimError("a proxy without a name cannot be claimed")
+        if name in self._claimed:
+            raise ClaimError(f"proxy {name} is claimed already", benign=True)
+        self._inflight -= 1
+        self._claimed.add(name)
+        self._cannot_lease = False
+        return name
+
+    def _release(self, name: str | None) -> None:
+        if name is None:
+            self._inflight -= 1
+        else:
+            self._claimed.discard(name)
+        self._cannot_lease = False
+
+
+class _LeaseState(Enum):
+    UNCLAIMED = auto()
+    CLAIMED = auto()
+    RELEASED = auto()
+
+
+class Lease:
+    """The right to hold one tunnel: unclaimed while dialling, claimed once its proxy is known, then released."""
+
+    def __init__(self, tracker: Tracker, lease_id: int) -> None:
+        self.id = lease_id
+        self._tracker = tracker
+        self._state = _LeaseState.UNCLAIMED
+        self._name: str | None = None
+
+    @property
+    def claimed_proxy(self) -> str | None:
+        """The proxy it holds; None when it holds none."""
+        return self._name if self._state is _LeaseState.CLAIMED else None
+
+    def claim(self, *principals: str) -> str:
+        """Claim the proxy that answered and return its name. Raises ClaimError."""
+        if self._state is not _LeaseState.UNCLAIMED:
+            raise ClaimError(f"lease {self.id} is {self._state.name.lower()}: it cannot claim a proxy")
+        self._name = self._tracker._claim(principals)  # noqa: SLF001 - a lease is the tracker's own hand
+        self._state = _LeaseState.CLAIMED
+        return self._name
+
+    def release(self) -> None:
+        """Give it back; once is enough, more does nothing."""
+        if self._state is _LeaseState.RELEASED:
+            return
+        self._tracker._release(self.claimed_proxy)  # noqa: SLF001
+        self._state = _LeaseState.RELEASED

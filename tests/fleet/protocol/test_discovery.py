@@ -1,0 +1,163 @@
+"""Discovery requests: the JSON, and who is sent what when."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet.protocol import discovery
+from fleet.protocol.discovery import DiscoveredProxy, DiscoveryError, ProxyResource, Publisher, Subscriber
+
+
+def test_encode_golden() -> None:
+    """Teleport's keys, TTL in integer nanoseconds, zero values left out."""
+    proxies = [DiscoveredProxy("p1"), DiscoveredProxy("p2", "blue", 7, 60.0)]
+    assert json.loads(discovery.encode(proxies)) == {
+        "proxies": [
+            {"version": "v2", "metadata": {"name": "p1"}},
+            {"version": "v2", "metadata": {"name": "p2"}, "gid": "blue", "ggen": 7, "ttl": 60_000_000_000},
+        ]
+    }
+
+
+def test_decode_ignores_what_it_does_not_know() -> None:
+    """Keys of older and newer senders do not disturb."""
+    request = {
+        "cluster_name": "x",
+        "type": "proxy",
+        "proxies": [
+            {
+                "kind": "proxy",
+                "version": "v2",
+                "metadata": {"name": "p1", "labels": {}},
+                "spec": {"addr": "a"},
+            }
+        ],
+    }
+    assert discovery.decode(json.dumps(request).encode()) == (DiscoveredProxy("p1"),)
+
+
+@given(
+    st.lists(
+        st.builds(
+            DiscoveredProxy,
+            name=st.text(min_size=1),
+            group=st.text(),
+            generation=st.integers(0, 2**64 - 1),
+            ttl=st.integers(0, 10**6).map(float),
+        )
+    )
+)
+def test_decode_what_was_encoded(proxies: list[DiscoveredProxy]) -> None:
+    """A request reads back as it was written."""
+    assert discovery.decode(discovery.encode(proxies)) == tuple(proxies)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"",
+        b"\xff",
+        b"[]",
+        b'{"proxies": {}}',
+        b'{"proxies": ["p"]}',
+        b'{"proxies": [{"version": "v1", "metadata": {"name": "p"}}]}',
+        b'{"proxies": [{"version": "v2", "metadata": {}}]}',
+        b'{"proxies": [{"version": "v2", "metadata": {"name": "p"}, "ttl": "1m"}]}',
+        b'{"proxies": [{"version": "v2", "metadata": {"name": "p"}, "ggen": -1}]}',
+        b'{"proxies": [{"version": "v2", "metadata": {"name": "p"}, "gid": 1}]}',
+    ],
+)
+def test_decode_malformed(request_: bytes) -> None:
+    """A request that cannot be read is one kind of error."""
+    with pytest.raises(DiscoveryError):
+        discovery.decode(request_)
+
+
+def test_decode_empty_list_of_go() -> None:
+    """Go writes an empty list as null."""
+    assert discovery.decode(b'{"proxies": null}') == ()
+
+
+@pytest.mark.parametrize(("label", "generation"), [("", 0), ("7", 7), ("-1", 0), ("x", 0)])
+def test_generation_of_label(label: str, generation: int) -> None:
+    """A label that does not parse is generation 0."""
+    assert discovery.generation_of(label) == generation
+
+
+def resources(*names_and_expiries: tuple[str, float]) -> list[ProxyResource]:
+    return [ProxyResource(name, "", 0, expires_at) for name, expires_at in names_and_expiries]
+
+
+def names(proxies: Iterable[DiscoveredProxy]) -> list[str]:
+    return [proxy.name for proxy in proxies]
+
+
+def test_compact_sends_only_what_heartbeated() -> None:
+    """First the full list, then those whose expiry changed, coalesced since the last read."""
+    publisher = Publisher(10.0, compact=True)
+    subscriber = Subscriber(publisher)
+    assert subscriber.read(0.0) == ()
+    assert publisher.observe(resources(("a", 10.0), ("b", 10.0), ("c", 10.0)), 0.0)
+    assert subscriber.read(0.0) == tuple(DiscoveredProxy(name, ttl=10.0) for name in "abc")
+    assert not publisher.observe(resources(("a", 10.0), ("b", 10.0), ("c", 10.0)), 1.0)
+    assert subscriber.read(1.0) == ()
+    publisher.observe(resources(("a", 15.0), ("b", 10.0), ("c", 10.0)), 5.0)
+    publisher.observe(resources(("a", 15.0), ("b", 10.0), ("c", 16.0)), 6.0)
+    assert names(subscriber.read(6.0)) == ["a", "c"]
+    assert subscriber.read(6.0) == ()
+
+
+def test_compact_drops_what_did_not_heartbeat_within_the_ttl() -> None:
+    """A full list leaves out proxies not seen to heartbeat for a TTL, whatever their expiry says."""
+    publisher = Publisher(10.0, compact=True)
+    publisher.observe(resources(("a", 1e9), ("b", 1e9)), 0.0)
+    publisher.observe(resources(("a", 1e9 + 1), ("b", 1e9)), 8.0)
+    assert names(publisher.full(10.0)) == ["a", "b"]
+    assert names(publisher.full(10.1)) == ["a"]
+
+
+def test_compact_repeats_the_full_list() -> None:
+    """Every ten TTLs everything is sent once more."""
+    publisher = Publisher(10.0, compact=True)
+    subscriber = Subscriber(publisher)
+    publisher.observe(resources(("a", 1.0), ("b", 1.0)), 0.0)
+    subscriber.read(0.0)
+    publisher.observe(resources(("a", 2.0), ("b", 2.0)), 95.0)
+    assert names(subscriber.read(95.0)) == ["a", "b"]
+    assert subscriber.read(99.0) == ()
+    assert names(subscriber.read(100.0)) == ["a", "b"]
+
+
+def test_compact_says_nothing_of_a_proxy_that_went() -> None:
+    """Absence is not sent: the agents' own clocks expire it."""
+    publisher = Publisher(10.0, compact=True)
+    subscriber = Subscriber(publisher)
+    publisher.observe(resources(("a", 1.0), ("b", 1.0)), 0.0)
+    subscriber.read(0.0)
+    assert not publisher.observe(resources(("a", 1.0)), 1.0)
+    assert subscriber.read(1.0) == ()
+
+
+def test_legacy_sends_full_lists_without_ttl() -> None:
+    """On each change and on the ticker, the whole list; expiry and version are ignored."""
+    publisher = Publisher(600.0, compact=False)
+    subscriber = Subscriber(publisher)
+    publisher.observe(resources(("a", 1.0), ("b", 1.0)), 0.0)
+    assert subscriber.read(0.0) == (DiscoveredProxy("a"), DiscoveredProxy("b"))
+    assert publisher.observe(resources(("a", 1.0)), 1.0)
+    assert names(subscriber.read(1.0)) == ["a"]
+    assert subscriber.read(119.0) == ()
+    assert names(subscriber.read(120.0)) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("ttl", "compact", "interval"), [(600.0, False, 120.0), (60.0, False, 40.0), (60.0, True, 600.0)]
+)
+def test_full_interval(ttl: float, compact: bool, interval: float) -> None:
+    """min(2/3 x 3 min, 2/3 x TTL) upstream; ten TTLs in the seed's mode."""
+    assert Publisher(ttl, compact=compact).full_interval == pytest.approx(interval)

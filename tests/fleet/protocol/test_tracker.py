@@ -1,0 +1,179 @@
+"""The proxy tracker: Teleport's `track/tracker_test.go` and RFD 226's TTL."""
+
+from __future__ import annotations
+
+import pytest
+
+from fleet.protocol.discovery import DiscoveredProxy
+from fleet.protocol.tracker import ClaimError, Lease, Tracker
+
+
+def proxies(*names: str, ttl: float = 0.0, group: str = "", generation: int = 0) -> list[DiscoveredProxy]:
+    return [DiscoveredProxy(name, group, generation, ttl) for name in names]
+
+
+def acquired(tracker: Tracker, now: float) -> Lease:
+    lease = tracker.try_acquire(now)
+    assert lease is not None
+    return lease
+
+
+def test_basic() -> None:
+    """One lease to begin with; then as many as there are proxies; none more."""
+    tracker = Tracker("main")
+    first = acquired(tracker, 0.0)
+    assert first.id == 1
+    assert tracker.try_acquire(0.0) is None
+    first.claim("a.main")
+    assert first.claimed_proxy == "a"
+    # A claim and nothing tracked: the bootstrap rule allows one more.
+    second = acquired(tracker, 0.0)
+    tracker.track_expected(proxies("a", "b", "c"), 0.0)
+    third = acquired(tracker, 0.0)
+    assert tracker.try_acquire(0.0) is None
+    with pytest.raises(ClaimError) as caught:
+        second.claim("a")
+    assert caught.value.benign
+    second.claim("b")
+    third.claim("c")
+    assert tracker.try_acquire(0.0) is None
+    third.release()
+    third.release()
+    assert tracker.try_acquire(0.0) is not None
+
+
+def test_full_rotation() -> None:
+    """All proxies replaced: new tunnels are leased while the old ones are held, one per new proxy."""
+    tracker = Tracker("main")
+    tracker.track_expected(proxies("a", "b", ttl=10.0), 0.0)
+    for name in "ab":
+        acquired(tracker, 0.0).claim(name)
+    assert tracker.try_acquire(0.0) is None
+    tracker.track_expected(proxies("c", "d", ttl=10.0), 5.0)
+    assert tracker.try_acquire(5.0) is not None
+    acquired(tracker, 5.0).claim("c")
+    assert tracker.try_acquire(10.1) is None  # a and b expired; c claimed, one for d in flight
+
+
+@pytest.mark.parametrize(
+    ("principals", "name"),
+    [
+        (("a",), "a"),
+        (("a.main",), "a"),
+        (("x", "a.main"), "a"),
+        (("x.main", "y"), "x"),
+        (("host.example", "b"), "b"),
+    ],
+)
+def test_uuid_handling(principals: tuple[str, ...], name: str) -> None:
+    """A principal that is known wins; else the first, without the cluster's name."""
+    tracker = Tracker("main")
+    tracker.track_expected(proxies("a", "b"), 0.0)
+    assert acquired(tracker, 0.0).claim(*principals) == name
+
+
+def test_is_claimed() -> None:
+    """Claims are seen under any principal of the proxy, and end with the lease."""
+    tracker = Tracker("main")
+    lease = acquired(tracker, 0.0)
+    assert not tracker.is_claimed("a")
+    lease.claim("a")
+    assert tracker.is_claimed("x", "a.main")
+    lease.release()
+    assert not tracker.is_claimed("a")
+
+
+def test_claim_refusals() -> None:
+    """No name, twice, or after release: refused, and not benign."""
+    tracker = Tracker("main")
+    lease = acquired(tracker, 0.0)
+    with pytest.raises(ClaimError) as caught:
+        lease.claim("")
+    assert not caught.value.benign
+    lease.claim("a")
+    with pytest.raises(ClaimError):
+        lease.claim("b")
+    lease.release()
+    with pytest.raises(ClaimError):
+        lease.claim("a")
+
+
+def test_proxy_groups() -> None:
+    """The cap is over all groups; a new generation opens new tunnels beside the old."""
+    tracker = Tracker("main", connection_count=2)
+    tracker.track_expected(proxies("a1", "a2", group="a", generation=1), 0.0)
+    tracker.track_expected(proxies("b1", "b2", group="b", generation=1), 0.0)
+    old = [acquired(tracker, 0.0), acquired(tracker, 0.0)]
+    assert tracker.try_acquire(0.0) is None
+    old[0].claim("a1")
+    old[1].claim("b1")
+    tracker.track_expected(proxies("a3", "a4", group="a", generation=2), 0.0)
+    new = acquired(tracker, 0.0)  # only b1 counts now
+    assert tracker.try_acquire(0.0) is None
+    new.claim("a3")
+    old[0].release()  # an old generation's claim frees nothing
+    assert tracker.try_acquire(0.0) is None
+    new.release()
+    assert tracker.try_acquire(0.0) is not None
+
+
+def test_mesh_wants_all_desired() -> None:
+    """Count 0: one to every desired proxy; a changed count is heeded at once."""
+    tracker = Tracker("main", connection_count=1)
+    tracker.track_expected(proxies("a", "b", "c"), 0.0)
+    acquired(tracker, 0.0).claim("a")
+    assert tracker.try_acquire(0.0) is None
+    tracker.set_connection_count(0)
+    assert tracker.try_acquire(0.0) is not None
+    assert tracker.try_acquire(0.0) is not None
+    assert tracker.try_acquire(0.0) is None
+
+
+def test_ttl_is_used_in_favour_of_the_default() -> None:
+    """With a TTL a proxy is gone after it, strictly; without one after three minutes."""
+    tracker = Tracker("main", connection_count=1)
+    tracker.track_expected([*proxies("a", ttl=10.0), *proxies("b")], 0.0)
+    assert tracker.snapshot(10.0).tracked == ("a", "b")
+    assert tracker.snapshot(10.1).tracked == ("b",)
+    assert tracker.snapshot(180.1).tracked == ()
+
+
+def test_expired_proxy_makes_the_agent_dial() -> None:
+    """RFD 226: a tunnel on an expired proxy makes the agent dial another, and one is enough."""
+    tracker = Tracker("main", connection_count=1)
+    tracker.track_expected(proxies("a", "b", ttl=10.0), 0.0)
+    acquired(tracker, 0.0).claim("a")
+    tracker.track_expected(proxies("b", ttl=10.0), 8.0)
+    assert tracker.try_acquire(10.0) is None
+    assert tracker.next_expiry() == 10.0
+    acquired(tracker, 10.1).claim("b")
+    assert tracker.try_acquire(10.2) is None
+
+
+def test_all_expired_dials_one_at_a_time() -> None:
+    """Its only proxy is silent: everything expires, and the bootstrap rule dials once."""
+    tracker = Tracker("main", connection_count=1)
+    tracker.track_expected(proxies("a", "b", ttl=10.0), 0.0)
+    acquired(tracker, 0.0).claim("a")
+    lease = acquired(tracker, 10.1)
+    assert tracker.try_acquire(10.2) is None
+    lease.release()
+    assert tracker.try_acquire(10.3) is not None
+
+
+def test_snapshot_notes_topology() -> None:
+    """The desired set's last change is known: closing surplus tunnels waits on it."""
+    tracker = Tracker("main", connection_count=2)
+    assert tracker.snapshot(0.0).topology_changed_at is None
+    tracker.track_expected(proxies("a", "b", ttl=10.0), 1.0)
+    tracker.track_expected(proxies("a", "b", ttl=10.0), 2.0)
+    assert tracker.snapshot(2.0).topology_changed_at == 1.0
+    tracker.track_expected(proxies("c", ttl=10.0, generation=2), 3.0)
+    snapshot = tracker.snapshot(3.0)
+    assert (snapshot.desired, snapshot.topology_changed_at, snapshot.ttl_seen) == (("c",), 3.0, 10.0)
+
+
+def test_tracker_without_a_cluster() -> None:
+    """The cluster's name is mandatory."""
+    with pytest.raises(ValueError, match="cluster"):
+        Tracker("")
