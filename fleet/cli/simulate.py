@@ -1,0 +1,138 @@
+"""`refloat fleet simulate`: an invented fleet of any size on real ports, and faults for it. docs/simulate.md."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+import click
+
+from fleet.nodes import simulation
+from fleet.nodes.invented import Shape
+from fleet.nodes.invented_faults import Fault, FaultError, Step, parse_fault, parse_script
+
+
+def _home() -> Path:
+    return Path(os.environ.get("REFLOAT_HOME") or "var").resolve()
+
+
+@contextlib.contextmanager
+def _clear_errors() -> Iterator[None]:
+    """One line on stderr and exit code 2 for what the person can mend."""
+    try:
+        yield
+    except (FaultError, simulation.SimulationError, OSError) as error:
+        click.echo(f"refloat fleet simulate: {error}", err=True)
+        raise SystemExit(2) from error
+
+
+def _count(ceiling: int) -> click.IntRange:
+    return click.IntRange(1, ceiling)
+
+
+_SECONDS = click.FloatRange(min=1.0)
+_SHARE = click.FloatRange(0.0, 1.0)
+
+
+@click.group(invoke_without_command=True)
+@click.option("--agents", type=_count(1_000_000), default=1000, show_default=True)
+@click.option("--proxies", type=_count(1000), default=10, show_default=True)
+@click.option("--auths", type=_count(50), default=2, show_default=True)
+@click.option("--connections", type=_count(20), default=2, show_default=True, help="Tunnels of each agent.")
+@click.option(
+    "--agent-ttl", type=_SECONDS, default=600.0, show_default=True, help="Of agents' resources, seconds."
+)
+@click.option(
+    "--instance-ttl", type=_SECONDS, default=600.0, show_default=True, help="Of instances', seconds."
+)
+@click.option(
+    "--churn", type=_SHARE, default=0.0, show_default=True, help="Share of agents reconnecting each second."
+)
+@click.option(
+    "--reconnect-after", type=_SECONDS, help="Agents of a dead proxy go to another one after this, seconds."
+)
+@click.option(
+    "--reconnecting", type=_SHARE, default=0.8, show_default=True, help="Share of agents in that mode."
+)
+@click.option("--seed", type=int, help="The same seed invents the same fleet.")
+@click.option(
+    "--processes",
+    type=_count(16),
+    default=3,
+    show_default=True,
+    help="One for auths, others for proxies.",
+)
+@click.option(
+    "--script", type=click.File("r"), help="Lines `t=SECONDS ACTION TARGET [COUNT]`, - for standard input."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object when ready.")
+@click.pass_context
+def simulate(
+    context: click.Context,
+    /,
+    *,
+    seed: int | None,
+    processes: int,
+    script: TextIO | None,
+    as_json: bool,
+    **shape: float,
+) -> None:
+    """Serve the polled APIs of an invented fleet until Ctrl-C."""
+    if context.invoked_subcommand is not None:
+        return
+    with _clear_errors():
+        home = _home()
+        there = simulation.find(home)
+        if there is not None:
+            raise simulation.SimulationError(
+                f"one runs already (pid {there.pid}) on {home}: end it first, or set REFLOAT_HOME to another folder"
+            )
+        steps = parse_script(script.read()) if script is not None else ()
+        made = simulation.Simulation(Shape(**shape), seed=seed, processes=processes)  # type: ignore[arg-type] # click
+        _run(made, steps, home, as_json=as_json)
+
+
+def _run(made: simulation.Simulation, steps: tuple[Step, ...], home: Path, *, as_json: bool) -> None:
+    noted: list[Path] = []
+
+    def ready(running: simulation.Simulation) -> None:
+        noted.append(simulation.note(home, running))
+        auths = ",".join(running.auths)
+        if as_json:
+            click.echo(json.dumps({"event": "ready", "auths": running.auths, "pids": running.pids}))
+        else:
+            shape = running.shape
+            click.echo(
+                f"{shape.agents} agents on {shape.proxies} proxies and {shape.auths} auths are served."
+            )
+            click.echo(f"Let a console poll them:  REFLOAT_AUTHS={auths}")
+            click.echo("Break something:          refloat fleet simulate fault freeze proxy-1")
+
+    try:
+        asyncio.run(simulation.run(made, steps, ready, lambda line: click.echo(line, err=True)))
+    finally:
+        for path in noted:
+            path.unlink(missing_ok=True)
+
+
+@simulate.command("fault")
+@click.argument("words", nargs=-1, required=True)
+def fault(words: tuple[str, ...]) -> None:
+    """Do something to the running simulation: ACTION TARGET [COUNT].
+
+    Actions: freeze, thaw, kill, unhealthy, expire, cut-backend, strand, offline, heal. TARGET is a name, a
+    pattern like 'proxy-1*', or all; strand and offline take a number of agents.
+    """
+    with _clear_errors():
+        asked: Fault = parse_fault(" ".join(words))
+        running = simulation.find(_home())
+        if running is None:
+            raise simulation.SimulationError(
+                f"none runs on {_home()}: start one with `refloat fleet simulate`, or set REFLOAT_HOME to its folder"
+            )
+        click.echo(f"{asked.action}: {', '.join(asyncio.run(simulation.tell(running, asked)))}")

@@ -1,0 +1,202 @@
+"""The polled services of an invented fleet, as real auths and proxies serve them. docs/simulate.md.
+
+fleet.v1.AgentFeed and TunnelFeed (incremental by epoch and revision), teleport.presence.v1.PresenceService
+and teleport.grpcclientconfig.v1.ServiceConfigDiscoveryService.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import grpc.aio
+from typing_extensions import override
+
+from fleet.domain.instances import InstanceKind
+from fleet.nodes.invented import Fleet, Instance
+from fleet.wire import (
+    fleet_pb2,
+    fleet_pb2_grpc,
+    grpcclientconfig_pb2,
+    grpcclientconfig_pb2_grpc,
+    presence_pb2,
+    presence_pb2_grpc,
+    types_pb2,
+)
+
+#: Entries in one answer when the caller names no limit: about 500 KB, far from gRPC's 4 MB.
+_PAGE = 2000
+_MOST = 10_000
+#: Instances in one page of a presence list.
+_SERVERS_PAGE = 200
+_VERSION = "18.0.0-simulated"
+
+Clock = Callable[[], float]
+#: name -> (gRPC address, diag address) of every instance of the simulation, wherever it is served.
+Directory = Mapping[str, tuple[str, str]]
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(0, round(seconds * 1000))
+
+
+class AgentFeed(fleet_pb2_grpc.AgentFeedServicer):
+    """Every auth serves the same list, under the same epoch."""
+
+    def __init__(self, fleet: Fleet, clock: Clock) -> None:
+        self._fleet = fleet
+        self._clock = clock
+
+    @override
+    async def ListAgents(
+        self, request: fleet_pb2.ListAgentsRequest, context: Context
+    ) -> fleet_pb2.ListAgentsResponse:
+        """Answer the agents that changed since the caller's revision, or all when it is not of this epoch."""
+        fleet, now = self._fleet, self._clock()
+        known = request.epoch == fleet.epoch and 0 < request.since_revision <= fleet.revision
+        since = request.since_revision if known else 0
+        agents, more = fleet.agents_since(since, now, min(request.limit or _PAGE, _MOST))
+        return fleet_pb2.ListAgentsResponse(
+            epoch=fleet.epoch,
+            revision=int(fleet.revisions[agents[-1]]) if more else fleet.revision,
+            full=not known,
+            more=more,
+            agents=[self._entry(int(agent), now) for agent in agents],
+        )
+
+    def _entry(self, agent: int, now: float) -> fleet_pb2.AgentEntry:
+        fleet = self._fleet
+        auth = fleet.auths[int(fleet.auth[agent])].id
+        expires_at = float(fleet.expires_at[agent])
+        beaten_at = expires_at - fleet.shape.agent_ttl
+        return fleet_pb2.AgentEntry(
+            agent=fleet_pb2.AgentResource(
+                agent_id=fleet.ids[agent],
+                name=fleet.names[agent],
+                version=_VERSION,
+                ttl_ms=_milliseconds(fleet.shape.agent_ttl),
+                policy=fleet_pb2.ClientPolicy(
+                    mode="reconnect" if fleet.reconnecting[agent] else "pick_first",
+                    health_check=bool(fleet.reconnecting[agent]),
+                    read_age_ms=_milliseconds(beaten_at - float(fleet.read_at[agent])),
+                    auth_id=auth,
+                ),
+                tracker=fleet_pb2.TrackerSummary(
+                    desired_count=fleet.shape.tunnels_each,
+                    claimed=fleet.claimed(agent),
+                    tracked=fleet.shape.proxies,
+                    ttl_seen_ms=_milliseconds(fleet.shape.instance_ttl),
+                ),
+            ),
+            auth_id=auth,
+            expires_in_ms=_milliseconds(expires_at - now),
+        )
+
+
+class TunnelFeed(fleet_pb2_grpc.TunnelFeedServicer):
+    """The tunnels of one proxy."""
+
+    def __init__(self, fleet: Fleet, proxy: Instance, clock: Clock) -> None:
+        self._fleet = fleet
+        self._proxy = proxy
+        self._clock = clock
+
+    @override
+    async def ListTunnels(
+        self, request: fleet_pb2.ListTunnelsRequest, context: Context
+    ) -> fleet_pb2.ListTunnelsResponse:
+        """Answer what opened or closed since the caller's revision, or all when it is not of this epoch."""
+        proxy, now = self._proxy, self._clock()
+        page = proxy.tunnels.since(request.epoch, request.since_revision, min(request.limit or _PAGE, _MOST))
+        return fleet_pb2.ListTunnelsResponse(
+            epoch=page.epoch,
+            revision=page.revision,
+            full=page.full,
+            more=page.more,
+            tunnels=[
+                fleet_pb2.TunnelEntry(
+                    agent_id=self._fleet.ids[opened.agent],
+                    agent_name=self._fleet.names[opened.agent],
+                    open_for_ms=_milliseconds(now - opened.at),
+                )
+                for opened in page.changed
+            ],
+            closed=page.removed,
+            proxy_id=proxy.id,
+        )
+
+
+class Presence(presence_pb2_grpc.PresenceServiceServicer):
+    """The instances whose resource has not expired."""
+
+    def __init__(self, fleet: Fleet, directory: Directory, clock: Clock) -> None:
+        self._fleet = fleet
+        self._directory = directory
+        self._clock = clock
+
+    @override
+    async def ListAuthServers(
+        self, request: presence_pb2.ListAuthServersRequest, context: Context
+    ) -> presence_pb2.ListAuthServersResponse:
+        """Answer one page of the auths."""
+        page, token = await self._page(self._fleet.auths, request.page_size, request.page_token, context)
+        return presence_pb2.ListAuthServersResponse(servers=page, next_page_token=token)
+
+    @override
+    async def ListProxyServers(
+        self, request: presence_pb2.ListProxyServersRequest, context: Context
+    ) -> presence_pb2.ListProxyServersResponse:
+        """Answer one page of the proxies."""
+        page, token = await self._page(self._fleet.proxies, request.page_size, request.page_token, context)
+        return presence_pb2.ListProxyServersResponse(servers=page, next_page_token=token)
+
+    async def _page(
+        self, instances: Sequence[Instance], size: int, token: str, context: Context
+    ) -> tuple[list[types_pb2.ServerV2], str]:
+        """One page: the token is the index it begins at, so that an expiry between pages shifts nothing."""
+        if token and not token.isdecimal():
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "page_token is not one of ours")
+        begin = int(token or 0)
+        end = begin + (min(size, _SERVERS_PAGE) if size > 0 else _SERVERS_PAGE)
+        listed = self._fleet.present(instances[begin:end], self._clock())
+        servers = [self._server(instance) for instance in listed if instance.name in self._directory]
+        return servers, str(end) if end < len(instances) else ""
+
+    def _server(self, instance: Instance) -> types_pb2.ServerV2:
+        grpc_address, diag_address = self._directory[instance.name]
+        metadata = types_pb2.Metadata(
+            name=instance.id,
+            namespace="default",
+            labels={
+                "refloat.dev/diag-addr": diag_address,
+                "refloat.dev/announce-ttl": f"{self._fleet.shape.instance_ttl:g}s",
+            },
+        )
+        if instance.kind is InstanceKind.PROXY:
+            metadata.labels["teleport.internal/proxygroup-id"] = "simulated"
+            metadata.labels["teleport.internal/proxygroup-gen"] = "1"
+        metadata.expires.FromMilliseconds(_milliseconds(instance.expires_at))
+        return types_pb2.ServerV2(
+            kind="proxy" if instance.kind is InstanceKind.PROXY else "auth_server",
+            version="v2",
+            metadata=metadata,
+            spec=types_pb2.ServerSpecV2(addr=grpc_address, hostname=instance.name, version=_VERSION),
+        )
+
+
+class ServiceConfigDiscovery(grpcclientconfig_pb2_grpc.ServiceConfigDiscoveryServiceServicer):
+    """What new connections are told: reconnect, with health checks."""
+
+    @override
+    async def GetServiceConfig(
+        self, request: grpcclientconfig_pb2.GetServiceConfigRequest, context: Context
+    ) -> grpcclientconfig_pb2.GetServiceConfigResponse:
+        """Answer the one configuration there is."""
+        policy = grpcclientconfig_pb2.TeleportPickHealthyConfig(mode="reconnect")
+        return grpcclientconfig_pb2.GetServiceConfigResponse(
+            config=grpcclientconfig_pb2.ServiceConfig(
+                load_balancing_config=[grpcclientconfig_pb2.LoadBalancerConfig(teleport_pick_healthy=policy)],
+                health_check_config=grpcclientconfig_pb2.HealthCheckConfig(service_name=""),
+            )
+        )
