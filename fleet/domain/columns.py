@@ -7,6 +7,7 @@ Each is one little-endian blob in the record (`fleet.state`) and one numpy array
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 #: "No instance" in a u2 column.
 NO_INSTANCE = 0xFFFF
@@ -31,15 +32,19 @@ HEALTH_CHECK = 1
 #: T, one row per tunnel, one blob per proxy. 8 bytes.
 TUNNEL = np.dtype([("agent", "<u4"), ("opened_at", "<u4")])  # opened_at: whole seconds since the epoch
 
-#: What outlives the evidence, one row per agent. 20 bytes.
+#: How many proxies an agent is remembered on.
+REMEMBERED = 3
+
+#: What outlives the evidence, one row per agent. 28 bytes.
 MEMORY = np.dtype(
     [
         ("working_until", "<f8"),  # 0: no reconnect under way
         ("home", "<u2"),  # the first proxy it was recorded on: its block on the map
         ("last_auth", "<u2"),
-        ("last_proxies", "<u2", (3,)),  # newest first
+        ("last_proxies", "<u2", (REMEMBERED,)),  # newest first
         ("flags", "u1"),  # RETIRED | HAD_TUNNEL
         ("tracked", "u1"),  # unexpired proxies the agent says it knows
+        ("lost_at", "<f8"),  # since when it has had no live tunnel; 0: it has one, or never had
     ]
 )
 RETIRED = 1
@@ -58,3 +63,20 @@ VERDICT = np.dtype(
 )
 REASON_BITS = 0x1F
 RECOVERY_SHIFT = 5
+
+
+def empty_heartbeats(agents: int) -> npt.NDArray[np.void]:
+    """Make HEARTBEAT rows of agents whose resource was never seen; zeros would name instance 0."""
+    rows = np.zeros(agents, HEARTBEAT)
+    rows["auth"] = NO_INSTANCE
+    rows["via_proxy"] = NO_INSTANCE
+    return rows
+
+
+def empty_memory(agents: int) -> npt.NDArray[np.void]:
+    """Make MEMORY rows of agents of which nothing is remembered; zeros would name instance 0."""
+    rows = np.zeros(agents, MEMORY)
+    rows["home"] = NO_INSTANCE
+    rows["last_auth"] = NO_INSTANCE
+    rows["last_proxies"] = NO_INSTANCE
+    return rows

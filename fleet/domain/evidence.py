@@ -63,6 +63,8 @@ class AgentEvidence:
     had_tunnel: bool = False
     #: A reconnect we asked for runs until then; None when there is none.
     working_until: float | None = None
+    #: Since when it has had no live tunnel; None while it has one, or when nobody took note.
+    lost_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,8 @@ class Timing:
     stale_floor: float = 10.0
     #: Proxies expire from an agent's tracker after this when no TTL was told (tracker.DefaultProxyExpiry).
     default_proxy_expiry: float = 180.0
+    #: An agent notices a half-open connection after this (keep_alive_interval x keep_alive_count_max, 5 min x 3).
+    keepalive: float = 900.0
 
     @property
     def stale_after(self) -> float:
@@ -113,3 +117,5 @@ class FleetEvidence:
     #: Our own pollers missed rounds or failed their self-probe.
     blind: bool = False
     timing: Timing = field(default_factory=Timing)
+    #: Instances whose destination health is Degraded, by index; none while nothing measures it.
+    degraded: frozenset[int] = frozenset()

@@ -52,6 +52,8 @@ class Reason(IntEnum):
     TOO_FEW_TUNNELS = 12
     TOO_MANY_TUNNELS = 13
     OWN_HOST = 14
+    # It rests on an instance whose destination health is Degraded.
+    INSTANCE_DEGRADED = 15
 
     @property
     def slug(self) -> str:
