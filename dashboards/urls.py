@@ -1,7 +1,31 @@
-"""Routes of the console."""
+"""Routes of the console. Short URLs mean the default cluster; the same pages stand under /c/<cluster>/."""
 
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver
+from django.urls import URLPattern, URLResolver, include, path
 
-urlpatterns: list[URLPattern | URLResolver] = []
+from dashboards.views import agents, fleet_map, fleet_now, system, tokens
+
+handler403 = "dashboards.views.errors.forbidden"
+handler404 = "dashboards.views.errors.not_found"
+
+
+def _pages(suffix: str) -> list[URLPattern | URLResolver]:
+    """The pages of one cluster; `suffix` tells the names of the two sets apart."""
+    return [
+        path("", fleet_now.fleet_now, name=f"fleet-now{suffix}"),
+        path("map/", fleet_map.fleet_map, name=f"map{suffix}"),
+        path("map/layout.json", fleet_map.layout, name=f"layout{suffix}"),
+        path("agents/", agents.agents, name=f"agents{suffix}"),
+        path("agents/<str:agent_id>/", agents.agent, name=f"agent{suffix}"),
+    ]
+
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    *_pages(""),
+    path("c/<slug:cluster>/", include(_pages("-of-cluster"))),
+    path("tokens/", tokens.tokens, name="tokens"),
+    path("healthz", system.healthz, name="healthz"),
+    path("readyz", system.readyz, name="readyz"),
+    path("accounts/", include("allauth.urls")),
+]

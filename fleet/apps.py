@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from django.apps import AppConfig
+from django.db.models.signals import post_migrate
+from typing_extensions import override
 
 
 class FleetConfig(AppConfig):
@@ -10,3 +12,11 @@ class FleetConfig(AppConfig):
 
     name = "fleet"
     default_auto_field = "django.db.models.BigAutoField"
+
+    @override
+    def ready(self) -> None:
+        """Keep the roles complete after every migration."""
+        from fleet.models.access import create_roles  # models load only when the app registry is ready
+
+        # django.contrib.auth stands earlier in INSTALLED_APPS: its handler has made the permissions by then.
+        post_migrate.connect(create_roles, sender=self, dispatch_uid="fleet.create_roles")

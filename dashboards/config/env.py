@@ -54,6 +54,25 @@ def items(name: str) -> list[str]:
     return [item.strip() for item in os.environ.get(name, "").split(",") if item.strip()]
 
 
+def choice(name: str, default: str, allowed: tuple[str, ...]) -> str:
+    """One of a few words."""
+    value = os.environ.get(name) or default
+    if value not in allowed:
+        raise SettingError(f"{name}={value!r} is not one of: {', '.join(allowed)}")
+    return value
+
+
+def pairs(name: str) -> tuple[tuple[str, str], ...]:
+    """A comma-separated list of `left=right`; a left may stand more than once."""
+    found = []
+    for item in items(name):
+        left, sign, right = item.partition("=")
+        if not (left.strip() and sign and right.strip()):
+            raise SettingError(f"{name}: {item!r} is not of the form name=value")
+        found.append((left.strip(), right.strip()))
+    return tuple(found)
+
+
 def secret(name: str) -> str | None:
     """A secret, from NAME or from the file that NAME_FILE names; None when neither is set."""
     path = os.environ.get(f"{name}_FILE")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import dj_database_url
+from csp.constants import NONCE, NONE, SELF
 
 from dashboards.config import env
 from fleet.processes.valkey import running_url
@@ -48,25 +50,44 @@ def _secret_key() -> str:
 SECRET_KEY = _secret_key()
 DEBUG = env.switch("REFLOAT_DEBUG")
 ALLOWED_HOSTS = env.items("REFLOAT_ALLOWED_HOSTS") or ["localhost", "127.0.0.1", "[::1]"]
+#: People reach the console over https: cookies are marked secure, http is redirected.
+REFLOAT_HTTPS = env.switch("REFLOAT_HTTPS")
+#: Reverse proxies in front of the console, for the client's address in rate limits.
+REFLOAT_TRUSTED_PROXIES = env.integer("REFLOAT_TRUSTED_PROXIES", 0)
 
 INSTALLED_APPS = [
     "django.contrib.auth",
     "django.contrib.contenttypes",
+    "django.contrib.humanize",
     "django.contrib.sessions",
     "django.contrib.messages",
+    "servestatic",
     "django.contrib.staticfiles",
     "channels",
-    "fleet",
+    "csp",
+    "django_htmx",
+    # Before allauth: our templates of its pages win.
     "dashboards",
+    "fleet",
+    "ninja",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "servestatic.middleware.ServeStaticMiddleware",
+    "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
 ]
 ROOT_URLCONF = "dashboards.urls"
 ASGI_APPLICATION = "dashboards.config.asgi.application"
@@ -80,6 +101,8 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "csp.context_processors.nonce",
+                "dashboards.context.console",
             ],
         },
     },
@@ -90,7 +113,8 @@ def _database() -> dict[str, Any]:
     """DATABASE_URL, or SQLite in WAL mode. IMMEDIATE: a writer waits its turn, not fails in mid-transaction."""
     url = env.secret("DATABASE_URL")
     if url:
-        return dict(dj_database_url.parse(url, conn_max_age=60))
+        # No kept connections: under ASGI every request runs in a thread of its own, and would keep one each.
+        return dict(dj_database_url.parse(url, conn_max_age=0))
     return {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": REFLOAT_HOME / "refloat.sqlite3",
@@ -118,7 +142,152 @@ CHANNEL_LAYERS = {
 CELERY_BROKER_URL = REDIS_URL
 CELERY_TASK_IGNORE_RESULT = True
 
+CACHES = {
+    # Rate limits of the sign-in live here. In the process, so that signing in works while Redis is down.
+    "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
+}
+
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_TZ = True
-STATIC_URL = "static/"
+
+# Static files: straight out of the packages and of installed wheels (nothing is vendored, no CDN), or, with
+# REFLOAT_STATIC_COLLECTED, from STATIC_ROOT with hashed names and compressed, as `collectstatic` left them.
+REFLOAT_STATIC_COLLECTED = env.switch("REFLOAT_STATIC_COLLECTED")
+STATIC_URL = "/static/"
+STATIC_ROOT = REFLOAT_HOME / "static"
+STATICFILES_FINDERS = [
+    "django.contrib.staticfiles.finders.AppDirectoriesFinder",
+    "dashboards.wheel_assets.PlotlyFinder",
+]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "servestatic.storage.CompressedManifestStaticFilesStorage"
+        if REFLOAT_STATIC_COLLECTED
+        else "django.contrib.staticfiles.storage.StaticFilesStorage",
+    },
+}
+SERVESTATIC_USE_FINDERS = not REFLOAT_STATIC_COLLECTED
+SERVESTATIC_USE_MANIFEST = REFLOAT_STATIC_COLLECTED
+SERVESTATIC_ALLOW_ALL_ORIGINS = False
+
+# Sign-in: django-allauth with a second factor. Accounts are made by an admin or by the identity provider.
+AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+]
+LOGIN_URL = "account_login"
+LOGIN_REDIRECT_URL = "/"
+ACCOUNT_ADAPTER = "dashboards.sign_in.AccountAdapter"
+ACCOUNT_LOGIN_METHODS = {"username"}
+ACCOUNT_SIGNUP_FIELDS = ["username*", "password1*", "password2*"]
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_LOGOUT_REDIRECT_URL = "account_login"
+ACCOUNT_SESSION_REMEMBER = True
+#: What is dangerous asks for the password or the second factor again after this long, seconds.
+ACCOUNT_REAUTHENTICATION_TIMEOUT = int(env.seconds("REFLOAT_REAUTHENTICATE_AFTER", 900))
+ALLAUTH_TRUSTED_PROXY_COUNT = REFLOAT_TRUSTED_PROXIES
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_TOTP_ISSUER = "Refloat"
+MFA_WEBAUTHN_ALLOW_INSECURE_ORIGIN = not REFLOAT_HTTPS  # browsers allow http for localhost only
+
+# OpenID Connect: on when an issuer is named.
+REFLOAT_OIDC_ISSUER = env.text("REFLOAT_OIDC_ISSUER")
+REFLOAT_OIDC_CLIENT_ID = env.text("REFLOAT_OIDC_CLIENT_ID")
+REFLOAT_OIDC_CLIENT_SECRET = env.secret("REFLOAT_OIDC_CLIENT_SECRET") or ""
+#: What the button says.
+REFLOAT_OIDC_NAME = env.text("REFLOAT_OIDC_NAME", "single sign-on")
+#: The claim that lists a person's groups, and which of them give which role: `viewer=staff,admin=sre-leads`.
+REFLOAT_OIDC_GROUPS_CLAIM = env.text("REFLOAT_OIDC_GROUPS_CLAIM", "groups")
+REFLOAT_OIDC_ROLES = env.pairs("REFLOAT_OIDC_ROLES")
+#: The role of somebody whose groups give none; empty: such a person is refused.
+REFLOAT_OIDC_DEFAULT_ROLE = env.text("REFLOAT_OIDC_DEFAULT_ROLE")
+SOCIALACCOUNT_ADAPTER = "dashboards.sign_in.OidcAdapter"
+SOCIALACCOUNT_AUTO_SIGNUP = True
+SOCIALACCOUNT_PROVIDERS: dict[str, Any] = {
+    "openid_connect": {
+        "OAUTH_PKCE_ENABLED": True,
+        "APPS": [
+            {
+                "provider_id": "oidc",
+                "name": REFLOAT_OIDC_NAME,
+                "client_id": REFLOAT_OIDC_CLIENT_ID,
+                "secret": REFLOAT_OIDC_CLIENT_SECRET,
+                "settings": {"server_url": REFLOAT_OIDC_ISSUER},
+            },
+        ]
+        if REFLOAT_OIDC_ISSUER
+        else [],
+    },
+}
+
+# Sessions and cookies. `Lax`: a link in an alert must open signed in.
+SESSION_COOKIE_AGE = int(env.seconds("REFLOAT_SESSION_AGE", 12 * 3600))
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = REFLOAT_HTTPS
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+CSRF_COOKIE_HTTPONLY = True
+#: Origins besides the console's own that may post forms and open sockets: `https://console.example.com`.
+CSRF_TRUSTED_ORIGINS = env.items("REFLOAT_TRUSTED_ORIGINS")
+SECURE_SSL_REDIRECT = REFLOAT_HTTPS
+SECURE_HSTS_SECONDS = 31_536_000 if REFLOAT_HTTPS else 0
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+
+
+def _form_targets() -> list[str]:
+    """Where a form may lead: Chromium applies form-action to redirects too, so the identity provider is named."""
+    if not REFLOAT_OIDC_ISSUER:
+        return [SELF]
+    issuer = urlsplit(REFLOAT_OIDC_ISSUER)
+    return [SELF, f"{issuer.scheme}://{issuer.netloc}"]
+
+
+# Never 'unsafe-eval'. A page that needs inline styles says so at its view.
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [SELF],
+        "script-src": [SELF, NONCE],
+        "style-src": [SELF, NONCE],
+        "img-src": [SELF, "data:"],
+        "connect-src": [SELF],
+        "object-src": [NONE],
+        "base-uri": [NONE],
+        "form-action": _form_targets(),
+        "frame-ancestors": [NONE],
+    },
+}
+
+# Mail: what allauth sends, and later alerts. Without a host, mail goes nowhere.
+EMAIL_HOST = env.text("REFLOAT_EMAIL_HOST")
+EMAIL_PORT = env.integer("REFLOAT_EMAIL_PORT", 587)
+EMAIL_HOST_USER = env.text("REFLOAT_EMAIL_USER")
+EMAIL_HOST_PASSWORD = env.secret("REFLOAT_EMAIL_PASSWORD") or ""
+EMAIL_USE_TLS = env.switch("REFLOAT_EMAIL_TLS", default=True)
+EMAIL_BACKEND = f"django.core.mail.backends.{'smtp' if EMAIL_HOST else 'dummy'}.EmailBackend"
+DEFAULT_FROM_EMAIL = SERVER_EMAIL = env.text("REFLOAT_EMAIL_FROM", "refloat@localhost")
+
+#: Level of our own log lines; libraries log warnings and worse. Everything goes to stderr.
+REFLOAT_LOG_LEVEL = env.choice("REFLOAT_LOG_LEVEL", "info", ("debug", "info", "warning", "error")).upper()
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "line": {
+            "()": "logging.Formatter",
+            "format": "{asctime}.{msecs:03.0f}Z {levelname} {name}: {message}",
+            "datefmt": "%Y-%m-%dT%H:%M:%S",
+            "style": "{",
+        },
+    },
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": "WARNING"},
+    "loggers": {
+        "fleet": {"level": REFLOAT_LOG_LEVEL},
+        "dashboards": {"level": REFLOAT_LOG_LEVEL},
+        # Its own handlers would print every request error twice.
+        "django": {"handlers": [], "level": "WARNING", "propagate": True},
+    },
+}

@@ -50,6 +50,21 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamHeader:
+    """Where the event stream of a cluster is, without the states: cheap enough for every tick of a socket."""
+
+    cluster: str
+    epoch: str
+    #: Sequence number of the newest event.
+    seq: int
+    as_of: float | None
+    interval: float
+    stale: bool
+    layout_version: str
+    counts: Mapping[State, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """Who stands where on the map. Agents never move: the index is for ever, the block is the home proxy."""
 

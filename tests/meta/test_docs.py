@@ -8,7 +8,7 @@ import pytest
 
 from tests.meta.house import ROOT, tracked
 
-_READERS = r"env\.(?:text|switch|seconds|integer|items|secret)\(\s*\"([A-Z_]+)\""
+_READERS = r"env\.(?:text|switch|seconds|integer|items|choice|pairs|secret)\(\s*\"([A-Z_]+)\""
 _EVENT = r"type: Literal\[\"([a-z_.]+)\"\]"
 
 

@@ -1,0 +1,39 @@
+"""The form that makes a token."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django import forms
+from django.contrib.auth.models import User
+
+from fleet.models.access import Permission, may
+
+
+class TokenForm(forms.Form):
+    """Name, scopes among those its user has, and how long it lives."""
+
+    name = forms.CharField(max_length=100, help_text="What uses it, for example: prometheus.")
+    scopes = forms.MultipleChoiceField(widget=forms.CheckboxSelectMultiple)
+    days = forms.IntegerField(
+        min_value=1, max_value=3650, initial=90, label="Days until it expires", help_text="At most 3650."
+    )
+
+    def __init__(self, user: User, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        held = [permission for permission in Permission if may(user, permission)]
+        field = self.fields["scopes"]
+        assert isinstance(field, forms.MultipleChoiceField), "declared above"
+        field.choices = [(permission.value, permission.label) for permission in held]
+        field.initial = [Permission.VIEW_FLEET.value]
+
+    @property
+    def chosen(self) -> tuple[Permission, ...]:
+        """The scopes, after validation."""
+        return tuple(Permission(value) for value in self.cleaned_data["scopes"])
+
+    @property
+    def lifetime(self) -> timedelta:
+        """How long it lives, after validation."""
+        return timedelta(days=self.cleaned_data["days"])

@@ -1,0 +1,105 @@
+"""The one way in which views, API routes and sockets say who may use them. docs/access.md.
+
+A view is marked by `requires(...)` or `public`; an API route has `auth=ApiAccess(...)`; a socket consumer has
+`access`. `declared` reads the mark back; a system check (dashboards.checks) refuses views and routes without one.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Concatenate, ParamSpec
+from urllib.parse import quote
+
+from django.conf import settings
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, resolve_url
+
+from fleet.models.access import Permission, may
+
+#: The cluster that short URLs mean.
+DEFAULT_CLUSTER = "default"
+
+P = ParamSpec("P")
+View = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may use something: everybody, whoever is signed in, or whoever has a permission."""
+
+    sign_in: bool = True
+    permission: Permission | None = None
+
+
+PUBLIC = Access(sign_in=False)
+SIGNED_IN = Access()
+
+#: Pages of django-allauth, by URL name: it guards them itself. A name that is not here is refused by the check.
+ALLAUTH: dict[str, Access] = {
+    **dict.fromkeys(
+        (
+            "account_login", "account_signup", "account_inactive", "account_reset_password",
+            "account_reset_password_done", "account_reset_password_from_key",
+            "account_reset_password_from_key_done", "account_confirm_email",
+            "account_email_verification_sent", "account_logout", "mfa_authenticate", "mfa_login_webauthn",
+            "socialaccount_login_cancelled", "socialaccount_login_error", "socialaccount_signup",
+            "openid_connect_login", "openid_connect_callback",
+        ),
+        PUBLIC,
+    ),
+    **dict.fromkeys(
+        (
+            "account_reauthenticate", "account_email", "account_change_password", "account_set_password",
+            "socialaccount_connections", "mfa_index", "mfa_reauthenticate", "mfa_reauthenticate_webauthn",
+            "mfa_activate_totp", "mfa_deactivate_totp", "mfa_view_recovery_codes",
+            "mfa_generate_recovery_codes", "mfa_download_recovery_codes", "mfa_list_webauthn",
+            "mfa_add_webauthn", "mfa_remove_webauthn", "mfa_edit_webauthn",
+        ),
+        SIGNED_IN,
+    ),
+}  # fmt: skip
+
+
+def public(view: Callable[P, HttpResponseBase]) -> Callable[P, HttpResponseBase]:
+    """Mark a view that everybody may see."""
+    view.access = PUBLIC  # type: ignore[attr-defined] # read back by declared()
+    return view
+
+
+def requires(permission: Permission) -> Callable[[View[P]], View[P]]:
+    """Mark and guard a view: sign-in, the permission, and the cluster that its URL names (argument `cluster`)."""
+
+    def decorate(view: View[P]) -> View[P]:
+        @functools.wraps(view)
+        def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
+            if not request.user.is_authenticated:
+                return _to_sign_in(request)
+            cluster = str(kwargs.get("cluster", DEFAULT_CLUSTER))
+            if not may(request.user, permission, cluster):
+                raise PermissionDenied(f"This needs the permission: {permission.label}.")
+            return view(request, *args, **kwargs)
+
+        guarded.access = Access(permission=permission)  # type: ignore[attr-defined] # read back by declared()
+        return guarded
+
+    return decorate
+
+
+def declared(callback: Any) -> Access | None:
+    """What a view or a consumer says of who may use it; None when it says nothing."""
+    access = getattr(callback, "access", None)
+    return access if isinstance(access, Access) else None
+
+
+def _to_sign_in(request: HttpRequest) -> HttpResponse:
+    """Send somebody to the sign-in page and back; htmx swaps fragments, so it is told to leave the page."""
+    back = request.get_full_path()
+    if request.headers.get("HX-Request") != "true":
+        return redirect(f"{resolve_url(settings.LOGIN_URL)}?next={quote(back)}")
+    page = request.headers.get("HX-Current-URL", "/")
+    response = HttpResponse(status=401)
+    response["HX-Redirect"] = f"{resolve_url(settings.LOGIN_URL)}?next={quote(page)}"
+    return response

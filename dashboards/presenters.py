@@ -1,0 +1,275 @@
+"""What templates are given: reader types turned into words, dates and ages. No template computes a state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from fleet.domain.evidence import AgentEvidence, Heartbeat
+from fleet.domain.instances import InstanceKind
+from fleet.domain.verdicts import Reason, Recovery, State, Verdict
+from fleet.domain.views import AgentView, Explanation, InstanceView, Summary
+from fleet.models.tokens import ApiToken
+
+#: The order in which people read states: what needs them first.
+READING_ORDER = (
+    State.STRANDED,
+    State.AT_RISK,
+    State.DEGRADED,
+    State.OFFLINE,
+    State.HEALTHY,
+    State.WORKING,
+    State.EXCESS,
+    State.NEVER,
+    State.UNKNOWN,
+    State.RETIRED,
+)
+
+Counts = tuple[tuple[State, int], ...]
+
+
+def moment(at: float | None) -> datetime | None:
+    """Turn seconds since the epoch into an aware UTC date; 0 means none in packed columns."""
+    return datetime.fromtimestamp(at, UTC) if at else None
+
+
+def age_ms(at: float | None, now: float) -> int | None:
+    """Milliseconds since `at`, negative while it is still to come; None when there is no such moment."""
+    return round((now - at) * 1000) if at else None
+
+
+def in_order(counts: Mapping[State, int]) -> Counts:
+    """Every state with its count, in reading order."""
+    return tuple((state, counts.get(state, 0)) for state in READING_ORDER)
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceCard:
+    """One auth or proxy in the strip."""
+
+    id: str
+    name: str
+    kind: str
+    slug: str
+    label: str
+    sentence: str
+    agents: int
+    #: Age of its own heartbeat, and its announce TTL.
+    heartbeat_ms: int | None
+    ttl_ms: int | None
+    #: Its agents that are not healthy, by state, none of them zero.
+    bad: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRow:
+    """One agent in a list, or at the head of its page."""
+
+    id: str
+    name: str
+    state: State
+    reason: str
+    sentence: str
+    #: Will it recover by itself, and when, in words; empty when there is nothing to recover from.
+    recovery: str
+    cause: str
+    since: datetime | None
+    since_ms: int | None
+    auth: str
+    #: Slug of the auth's state; empty when it is not known.
+    auth_slug: str
+    proxies: tuple[str, ...]
+    home: str
+    expires: datetime | None
+    expires_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTunnel:
+    """A proxy that reports a tunnel of an agent, or was the last to."""
+
+    proxy: str
+    slug: str
+    label: str
+    why: str
+    opened: datetime | None
+    opened_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """One token in the list; never its secret."""
+
+    id: int
+    name: str
+    user: str
+    prefix: str
+    scopes: str
+    created: datetime
+    expires: datetime | None
+    last_used: datetime | None
+    live: bool
+
+
+def frame(summary: Summary, now: float, page: str) -> dict[str, Any]:
+    """What every page with live numbers gives the frame: `page`, `summary`, `counts`, `age_ms`, `stale`."""
+    return {
+        "page": page,
+        "summary": summary,
+        "counts": in_order(summary.counts),
+        "age_ms": age_ms(summary.as_of, now),
+        "stale": summary.stale,
+    }
+
+
+def instance_cards(views: Sequence[InstanceView], now: float) -> dict[str, tuple[InstanceCard, ...]]:
+    """The strip: `auths` and `proxies`, each by name as people count (proxy-2 before proxy-10)."""
+    ordered = sorted(views, key=lambda view: _natural(view.facts.name))
+    return {
+        "auths": tuple(_card(view, now) for view in ordered if view.facts.kind is InstanceKind.AUTH),
+        "proxies": tuple(_card(view, now) for view in ordered if view.facts.kind is InstanceKind.PROXY),
+    }
+
+
+def agent_row(view: AgentView, instances: Mapping[str, InstanceView], now: float) -> AgentRow:
+    """Present one agent; `instances` by id."""
+
+    def name(instance: str | None) -> str:
+        known = instances.get(instance or "")
+        return (instance or "") if known is None else known.facts.name
+
+    verdict = view.verdict
+    auth = instances.get(view.auth or "")
+    return AgentRow(
+        id=view.id,
+        name=view.name,
+        state=view.state,
+        reason="" if verdict.reason is Reason.NONE else verdict.reason.slug,
+        sentence=verdict.sentence,
+        recovery=recovery_words(verdict, name(verdict.cause)),
+        cause=name(verdict.cause),
+        since=moment(view.since),
+        since_ms=age_ms(view.since, now),
+        auth=name(view.auth),
+        auth_slug="" if auth is None else auth.state.slug,
+        proxies=tuple(name(proxy) for proxy in view.proxies),
+        home=name(view.home),
+        expires=moment(view.expires_at),
+        expires_ms=age_ms(view.expires_at, now),
+    )
+
+
+def recovery_words(verdict: Verdict, cause: str) -> str:
+    """Say whether it will recover by itself, and when; empty when there is nothing to recover from."""
+    if verdict.recovery is Recovery.NOT_NEEDED:
+        return ""
+    if verdict.recovery is Recovery.ONLY_IF_CAUSE_RECOVERS:
+        return f"no, only if {cause or 'the cause'} recovers"
+    if verdict.recovery is Recovery.UNCLEAR:
+        return "cannot be told"
+    by = moment(verdict.recovers_at)
+    return "yes" if by is None else f"yes, by {by:%H:%M:%S} UTC"
+
+
+def agent_page(explanation: Explanation, now: float) -> dict[str, Any]:
+    """One agent with what its verdict rests on: `agent`, `tunnels`, `evidence` as (words, value)."""
+    by_id = {view.facts.id: view for view in explanation.instances.values()}
+    return {
+        "agent": agent_row(explanation.view, by_id, now),
+        "tunnels": _tunnels(explanation.evidence, explanation.instances),
+        "evidence": evidence_words(explanation.evidence, explanation.instances),
+    }
+
+
+def evidence_words(evidence: AgentEvidence, instances: Mapping[int, InstanceView]) -> list[tuple[str, str]]:
+    """Everything seen of an agent, as words and values."""
+    words: list[tuple[str, str]] = []
+    if evidence.heartbeat is None:
+        words.append(("Heartbeat", "no auth lists its resource"))
+    else:
+        words.extend(_heartbeat_words(evidence.heartbeat, instances))
+    last = [instances[index].facts.name for index in evidence.last_proxies if index in instances]
+    words.append(("Last seen on", ", ".join(last) or "no proxy yet"))
+    if evidence.retired:
+        words.append(("Retired", "by an operator"))
+    if not evidence.had_tunnel:
+        words.append(("Tunnels ever", "none"))
+    return words
+
+
+def token_row(token: ApiToken, now: datetime) -> TokenRow:
+    """Present one token."""
+    return TokenRow(
+        id=token.pk,
+        name=token.name,
+        user=token.user.get_username(),
+        prefix=token.prefix,
+        scopes=", ".join(scope.replace("_", " ") for scope in token.scopes),
+        created=token.created_at,
+        expires=token.expires_at,
+        last_used=token.last_used_at,
+        live=token.is_valid(now),
+    )
+
+
+def _heartbeat_words(heartbeat: Heartbeat, instances: Mapping[int, InstanceView]) -> list[tuple[str, str]]:
+    def name(index: int | None) -> str:
+        known = None if index is None else instances.get(index)
+        return "unknown" if known is None else known.facts.name
+
+    expires, read = moment(heartbeat.expires_at), moment(heartbeat.policy_read_at)
+    words = [
+        ("Heartbeat written by", name(heartbeat.auth)),
+        ("Resource expires", "never seen" if expires is None else f"{expires:%H:%M:%S} UTC"),
+        ("Resource TTL", f"{heartbeat.ttl:g} s"),
+        ("Reconnect mode", heartbeat.mode.name.lower()),
+        ("Health check of its auth", "on" if heartbeat.health_check else "off"),
+        ("Policy read", "it did not say" if read is None else f"{read:%H:%M:%S} UTC"),
+        ("Tunnels wanted", str(heartbeat.desired) if heartbeat.desired else "one to every proxy"),
+        ("Tunnels it claims", str(heartbeat.claimed)),
+        ("Unexpired proxies it knows", str(heartbeat.tracked)),
+    ]
+    if heartbeat.via_proxy is not None:
+        words.insert(1, ("Auth connection through", name(heartbeat.via_proxy)))
+    if heartbeat.ttl_seen:
+        words.append(("Discovery TTL it was told", f"{heartbeat.ttl_seen:g} s"))
+    return words
+
+
+def _card(view: InstanceView, now: float) -> InstanceCard:
+    facts = view.facts
+    written_at = None if facts.expires_at is None or facts.ttl is None else facts.expires_at - facts.ttl
+    return InstanceCard(
+        id=facts.id,
+        name=facts.name,
+        kind=facts.kind.value,
+        slug=view.state.slug,
+        label=view.state.slug,
+        sentence=view.sentence,
+        agents=view.agents,
+        heartbeat_ms=age_ms(written_at, now),
+        ttl_ms=None if facts.ttl is None else round(facts.ttl * 1000),
+        bad=tuple((state, n) for state, n in in_order(view.counts) if n and state is not State.HEALTHY),
+    )
+
+
+def _tunnels(evidence: AgentEvidence, instances: Mapping[int, InstanceView]) -> tuple[AgentTunnel, ...]:
+    return tuple(
+        AgentTunnel(
+            proxy=instances[index].facts.name,
+            slug=instances[index].state.slug,
+            label=instances[index].state.slug,
+            why=instances[index].sentence,
+            opened=None,
+            opened_ms=None,
+        )
+        for index in evidence.tunnels
+        if index in instances
+    )
+
+
+def _natural(name: str) -> tuple[str, int, str]:
+    stem = name.rstrip("0123456789")
+    return stem, int(name[len(stem) :] or 0), name

@@ -1,0 +1,77 @@
+"""How people become users: never by signing up; an admin makes them, or the identity provider vouches for them.
+
+Hooks of django-allauth (ACCOUNT_ADAPTER, SOCIALACCOUNT_ADAPTER). docs/access.md, *OpenID Connect*.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from allauth.account.adapter import DefaultAccountAdapter
+from allauth.core.exceptions import ImmediateHttpResponse
+from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.http import HttpRequest
+from django.shortcuts import render
+from typing_extensions import override
+
+from fleet.models.access import ROLES, give_role
+
+logger = logging.getLogger(__name__)
+
+
+class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc] # allauth is untyped
+    """Nobody signs up."""
+
+    @override
+    def is_open_for_signup(self, request: HttpRequest) -> bool:
+        """Refuse."""
+        return False
+
+
+class OidcAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc] # allauth is untyped
+    """Somebody whose groups give a role becomes a user at the first sign-in, and has that role at every one."""
+
+    @override
+    def is_open_for_signup(self, request: HttpRequest, sociallogin: Any) -> bool:
+        """Accept whom the claims, or the default, give a role."""
+        return bool(role_of(_claims(sociallogin)))
+
+    @override
+    def pre_social_login(self, request: HttpRequest, sociallogin: Any) -> None:
+        """Refuse a person without a role; give an existing user the role of today's claims."""
+        role = role_of(_claims(sociallogin))
+        if not role:
+            logger.warning("sign-in refused: the groups of %r give no role", sociallogin.account.uid)
+            raise ImmediateHttpResponse(
+                render(request, "403.html", {"reason": "Your groups give no role here."}, status=403)
+            )
+        if sociallogin.is_existing:
+            give_role(sociallogin.user, role)
+
+    @override
+    def save_user(self, request: HttpRequest, sociallogin: Any, form: Any = None) -> User:
+        """Give a new user the role of the claims."""
+        user: User = super().save_user(request, sociallogin, form)
+        give_role(user, role_of(_claims(sociallogin)))
+        return user
+
+
+def role_of(claims: Mapping[str, Any]) -> str:
+    """The strongest role that the groups claim gives, else the default role; empty when there is none."""
+    groups = claims.get(settings.REFLOAT_OIDC_GROUPS_CLAIM) or []
+    held = {groups} if isinstance(groups, str) else {str(group) for group in groups}
+    given = {role for role, group in settings.REFLOAT_OIDC_ROLES if group in held}
+    for role in reversed(list(ROLES)):
+        if role in given:
+            return role
+    return str(settings.REFLOAT_OIDC_DEFAULT_ROLE)
+
+
+def _claims(sociallogin: Any) -> dict[str, Any]:
+    """The ID token's claims with the userinfo's over them; allauth keeps both in `extra_data`."""
+    extra = sociallogin.account.extra_data
+    return {**extra, **(extra.get("id_token") or {}), **(extra.get("userinfo") or {})}

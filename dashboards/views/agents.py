@@ -1,0 +1,95 @@
+"""Agents: the list that is the map's twin, and one agent with the reason for its state."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from django.http import Http404, HttpRequest, HttpResponseBase, QueryDict
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from dashboards import agent_query, presenters, reading
+from dashboards.agent_query import AgentQuery, Page, QueryError
+from dashboards.permissions import DEFAULT_CLUSTER, requires
+from dashboards.views.pages import needs_record, prefix_of
+from fleet.domain.views import FleetTable
+from fleet.models.access import Permission
+
+
+@requires(Permission.VIEW_FLEET)
+@require_safe
+@needs_record
+def agents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Show a page of agents: `?state=` (repeatable), `?proxy=`, `?auth=`, `?q=` (agent_query), `?after=` (cursor).
+
+    Template `dashboards/agents.html`: the frame's, `rows` (AgentRow), `chosen` (slugs), `query`, `proxy`, `auth`,
+    `total`, `next_url`, `first_url` (either may be empty), `error` (a sentence when a filter is wrong).
+    """
+    now = reading.current_time()
+    reader = reading.reader()
+    table = reader.table(cluster, now)
+    found, error = _find(table, request.GET)
+    instances = {view.facts.id: view for view in table.instances.values()}
+    here = f"{prefix_of(cluster)}/agents/"
+    context = {
+        "rows": [presenters.agent_row(reader.agent(table, index), instances, now) for index in found.indices],
+        "chosen": request.GET.getlist("state"),
+        "query": request.GET.get("q", ""),
+        "proxy": request.GET.get("proxy", ""),
+        "auth": request.GET.get("auth", ""),
+        "total": found.total,
+        "first_url": f"{here}?{_filters(request.GET)}" if "after" in request.GET else "",
+        "next_url": f"{here}?{_filters(request.GET, found.next_cursor)}" if found.next_cursor else "",
+        "error": error,
+    }
+    frame = presenters.frame(reader.summary(cluster, now), now, "agents")
+    return render(request, "dashboards/agents.html", frame | context, status=400 if error else 200)
+
+
+@requires(Permission.VIEW_FLEET)
+@require_safe
+@needs_record
+def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Show one agent.
+
+    Template `dashboards/agent.html`: the frame's, `agent` (AgentRow), `tunnels` (AgentTunnel), `evidence` as
+    (words, value). htmx with the target `agent-card` gets `dashboards/_agent_card.html` with `agent`.
+    """
+    now = reading.current_time()
+    reader = reading.reader()
+    explanation = reader.explain(cluster, agent_id, now)
+    if explanation is None:
+        raise Http404(f"There is no agent {agent_id} in the cluster {cluster}.")
+    context = presenters.agent_page(explanation, now)
+    if request.headers.get("HX-Target") == "agent-card":
+        return render(request, "dashboards/_agent_card.html", context)
+    frame = presenters.frame(reader.summary(cluster, now), now, "agents")
+    return render(request, "dashboards/agent.html", frame | context)
+
+
+def _find(table: FleetTable, given: QueryDict) -> tuple[Page, str]:
+    """One page of the list, or an empty one and the sentence that says what is wrong with the filter."""
+    try:
+        query = _query(given)
+        return agent_query.page(
+            table, query, cursor=given.get("after") or None, limit=agent_query.PAGE_SIZE
+        ), ""
+    except QueryError as error:
+        return Page(indices=(), total=0, next_cursor=None), str(error)
+
+
+def _query(given: QueryDict) -> AgentQuery:
+    """The search field's filters, and those of the form's other fields with them."""
+    query = agent_query.parse(given.get("q", ""))
+    return agent_query.narrow(
+        query,
+        states=given.getlist("state"),
+        proxies=[name for name in (given.get("proxy", "").strip(),) if name],
+        auths=[name for name in (given.get("auth", "").strip(),) if name],
+    )
+
+
+def _filters(given: QueryDict, after: str | None = None) -> str:
+    """The query string of the same filters, from another cursor on."""
+    kept = [(key, value) for key, values in given.lists() if key != "after" for value in values if value]
+    return urlencode([*kept, ("after", after)] if after else kept)

@@ -1,0 +1,30 @@
+"""Fleet now: the counts, the instances, and how old the data is."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponseBase
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from dashboards import presenters, reading
+from dashboards.permissions import DEFAULT_CLUSTER, requires
+from dashboards.views.pages import needs_record
+from fleet.models.access import Permission
+
+
+@requires(Permission.VIEW_FLEET)
+@require_safe
+@needs_record
+def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Show the fleet in numbers.
+
+    Template `dashboards/fleet.html`: the frame's (presenters.frame), `auths` and `proxies` (InstanceCard).
+    htmx with the target `instances` gets `dashboards/_instances.html` with the last two.
+    """
+    now = reading.current_time()
+    reader = reading.reader()
+    cards = presenters.instance_cards(reader.instances(cluster, now), now)
+    if request.headers.get("HX-Target") == "instances":
+        return render(request, "dashboards/_instances.html", cards)
+    frame = presenters.frame(reader.summary(cluster, now), now, "fleet")
+    return render(request, "dashboards/fleet.html", frame | cards)

@@ -1,0 +1,77 @@
+"""Tokens: make one (shown once), see when each was used, revoke. Whoever manages access sees everybody's."""
+
+from __future__ import annotations
+
+from allauth.account.decorators import reauthentication_required
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from dashboards import presenters
+from dashboards.forms.tokens import TokenForm
+from dashboards.permissions import requires
+from fleet.models.access import Permission, may
+from fleet.models.tokens import ApiToken, create_token
+
+
+@requires(Permission.VIEW_FLEET)
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+def tokens(request: HttpRequest) -> HttpResponseBase:
+    """List tokens, make one (POST), or revoke one (POST with `revoke`, a token's id).
+
+    Template `dashboards/tokens.html`: `page`, `tokens` (TokenRow), `form` (TokenForm), `secret` (the new token's
+    string, this once, else empty), `everybody` (whether others' tokens are shown too).
+    """
+    if request.method == "POST":
+        return _revoke(request) if "revoke" in request.POST else _make(request)
+    return _show(request, TokenForm(_user(request)))
+
+
+# A token outlives the session: ask again who it is when the last proof is old. A leaked one is revoked at once.
+@reauthentication_required  # type: ignore[untyped-decorator] # allauth is untyped
+def _make(request: HttpRequest) -> HttpResponseBase:
+    user = _user(request)
+    form = TokenForm(user, request.POST)
+    if not form.is_valid():
+        return _show(request, form)
+    _token, secret = create_token(
+        user, form.cleaned_data["name"], form.chosen, lifetime=form.lifetime, now=timezone.now()
+    )
+    return _show(request, TokenForm(user), secret)
+
+
+def _revoke(request: HttpRequest) -> HttpResponseBase:
+    token_id = request.POST["revoke"]
+    token = get_object_or_404(_visible(_user(request)), pk=int(token_id) if token_id.isdecimal() else 0)
+    token.revoke(timezone.now())
+    messages.success(request, f"The token {token} is revoked.")
+    return redirect("tokens")
+
+
+def _show(request: HttpRequest, form: TokenForm, secret: str = "") -> HttpResponseBase:
+    user = _user(request)
+    now = timezone.now()
+    context = {
+        "page": "tokens",
+        "tokens": [presenters.token_row(token, now) for token in _visible(user).select_related("user")],
+        "form": form,
+        "secret": secret,
+        "everybody": may(user, Permission.MANAGE_ACCESS),
+    }
+    return render(request, "dashboards/tokens.html", context)
+
+
+def _visible(user: User) -> QuerySet[ApiToken]:
+    everybody = may(user, Permission.MANAGE_ACCESS)
+    return ApiToken.objects.all() if everybody else ApiToken.objects.filter(user=user)
+
+
+def _user(request: HttpRequest) -> User:
+    assert isinstance(request.user, User), "the view requires a permission, so somebody is signed in"
+    return request.user

@@ -1,0 +1,40 @@
+"""Static files out of installed wheels: plotly's own bundle, so that none is vendored and no CDN is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from django.contrib.staticfiles.finders import BaseFinder
+from django.core.files.storage import FileSystemStorage
+from typing_extensions import override
+
+#: The full bundle draws heatmaps without 'unsafe-eval' (only scattergl needs it).
+BUNDLE = "plotly.min.js"
+
+
+class PlotlyFinder(BaseFinder):
+    """Finds `plotly/plotly.min.js` in the plotly wheel, without importing plotly (0.3 s)."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        spec = find_spec("plotly")
+        assert spec is not None, "plotly is a dependency"
+        assert spec.origin is not None, "plotly is a regular package"
+        self.storage = FileSystemStorage(location=Path(spec.origin).parent / "package_data")
+        self.storage.prefix = "plotly"  # type: ignore[attr-defined] # collectstatic and ServeStatic read it
+
+    @override
+    def find(self, path: str, find_all: bool = False, **_: Any) -> Any:
+        """Find the one file we serve."""
+        if path != f"plotly/{BUNDLE}":
+            return [] if find_all else None
+        found = self.storage.path(BUNDLE)
+        return [found] if find_all else found
+
+    @override
+    def list(self, ignore_patterns: Iterable[str] | None) -> Iterator[tuple[str, FileSystemStorage]]:
+        """List it for collectstatic and ServeStatic."""
+        yield BUNDLE, self.storage

@@ -1,0 +1,116 @@
+"""Who may do what: permissions, the four roles that bundle them, and limits to some clusters. docs/access.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, User
+from django.contrib.auth.models import Permission as PermissionRow
+from django.db import models
+from typing_extensions import override
+
+
+class Permission(StrEnum):
+    """What a role may allow. The values are Django's codenames in the app `fleet`."""
+
+    VIEW_FLEET = "view_fleet"
+    VIEW_METRICS = "view_metrics"
+    ACT_ON_FLEET = "act_on_fleet"
+    CHANGE_CONFIG = "change_config"
+    MANAGE_ACCESS = "manage_access"
+
+    @property
+    def label(self) -> str:
+        """What it allows, in words."""
+        return _LABELS[self]
+
+    @property
+    def full(self) -> str:
+        """Its name for `User.has_perm`."""
+        return f"fleet.{self.value}"
+
+
+_LABELS: Mapping[Permission, str] = {
+    Permission.VIEW_FLEET: "See the fleet: map, lists, agents, instances",
+    Permission.VIEW_METRICS: "Read the console's own metrics",
+    Permission.ACT_ON_FLEET: "Act on the fleet: reconnects, silences",
+    Permission.CHANGE_CONFIG: "Change networking configuration and policies",
+    Permission.MANAGE_ACCESS: "Manage people, roles and everybody's tokens",
+}
+
+_VIEWER = frozenset({Permission.VIEW_FLEET, Permission.VIEW_METRICS})
+_OPERATOR = _VIEWER | {Permission.ACT_ON_FLEET}
+
+#: The roles, each a Django group of that name.
+ROLES: Mapping[str, frozenset[Permission]] = {
+    "viewer": _VIEWER,
+    "operator": _OPERATOR,
+    "config admin": _OPERATOR | {Permission.CHANGE_CONFIG},
+    "admin": frozenset(Permission),
+}
+
+
+class Access(models.Model):
+    """Nothing but the place where Django hangs our permissions; it has no table."""
+
+    class Meta:
+        managed = False
+        default_permissions = ()
+        permissions = tuple((permission.value, label) for permission, label in _LABELS.items())
+
+    @override
+    def __str__(self) -> str:
+        return "access"
+
+
+class ClusterLimit(models.Model):
+    """A person with any of these sees only the clusters they name; one with none sees all."""
+
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="cluster_limits"
+    )
+    cluster = models.CharField(max_length=64)
+
+    class Meta:
+        default_permissions = ()
+        constraints = (models.UniqueConstraint(fields=("user", "cluster"), name="one_limit_per_cluster"),)
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.user} sees {self.cluster}"
+
+
+def create_roles(**_: Any) -> None:
+    """Make the four groups and give each what it lacks. Takes nothing away: an admin's additions stay."""
+    for name, permissions in ROLES.items():
+        group, _created = Group.objects.get_or_create(name=name)
+        rows = PermissionRow.objects.filter(content_type__app_label="fleet", codename__in=list(permissions))
+        group.permissions.add(*rows)
+
+
+def give_role(user: User, role: str) -> None:
+    """Make `role` the only one of the four roles `user` has; empty takes all four away.
+
+    Raises KeyError for a role that does not exist.
+    """
+    others = [name for name in ROLES if name != role]
+    user.groups.remove(*Group.objects.filter(name__in=others))
+    if role:
+        _ = ROLES[role]
+        user.groups.add(Group.objects.get(name=role))
+
+
+def may(user: AbstractBaseUser | AnonymousUser, permission: Permission, cluster: str | None = None) -> bool:
+    """Whether `user` has `permission`, and sees `cluster` when one is named."""
+    if not user.is_active or not isinstance(user, User) or not user.has_perm(permission.full):
+        return False
+    return cluster is None or sees_cluster(user, cluster)
+
+
+def sees_cluster(user: User, cluster: str) -> bool:
+    """Whether no limit keeps `user` from `cluster`."""
+    limits = set(user.cluster_limits.values_list("cluster", flat=True))
+    return not limits or cluster in limits

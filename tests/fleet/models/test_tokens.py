@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.contrib.auth.models import User
+
+from fleet.models.access import Permission
+from fleet.models.tokens import ApiToken, create_token, find_token
+
+pytestmark = pytest.mark.django_db
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def owner() -> User:
+    return User.objects.create_user("owner")
+
+
+def _make(owner: User, lifetime: timedelta | None = DAY) -> tuple[ApiToken, str]:
+    return create_token(owner, "probe", [Permission.VIEW_FLEET], lifetime=lifetime, now=NOW)
+
+
+def test_create_token_keeps_only_a_hash(owner: User) -> None:
+    """The secret is found in no column, and finds its token."""
+    token, secret = _make(owner)
+    row = ApiToken.objects.values().get()
+    assert secret.rpartition("_")[2] not in str(row)
+    found = find_token(secret, NOW)
+    assert found == token
+    assert found.allows(Permission.VIEW_FLEET)
+    assert not found.allows(Permission.MANAGE_ACCESS)
+
+
+@pytest.mark.parametrize("wrong", ["", "rfl", "rfl_", "rfl__", "rfl_00000000_x", "Bearer x", "rfl_\x00_y"])
+def test_find_token_nonsense_is_none(owner: User, wrong: str) -> None:
+    """What is no token is refused without an error."""
+    _make(owner)
+    assert find_token(wrong, NOW) is None
+
+
+def test_find_token_right_prefix_wrong_secret_is_none(owner: User) -> None:
+    """The prefix alone opens nothing."""
+    token, _secret = _make(owner)
+    assert find_token(f"rfl_{token.prefix}_guess", NOW) is None
+
+
+def test_find_token_expired_revoked_or_owner_gone(owner: User) -> None:
+    """Each of the three ends it."""
+    _token, secret = _make(owner)
+    assert find_token(secret, NOW + DAY) is None
+    owner.is_active = False
+    owner.save()
+    assert find_token(secret, NOW) is None
+    owner.is_active = True
+    owner.save()
+    token = find_token(secret, NOW)
+    assert token is not None
+    token.revoke(NOW)
+    token.revoke(NOW + DAY)
+    assert token.revoked_at == NOW
+    assert find_token(secret, NOW) is None
+
+
+def test_find_token_without_expiry_lives(owner: User) -> None:
+    """No lifetime means no end."""
+    _token, secret = _make(owner, None)
+    assert find_token(secret, NOW + 10_000 * DAY) is not None
+
+
+def test_last_used_is_written_once_a_minute(owner: User) -> None:
+    """A client that asks every second does not write every second."""
+    token, secret = _make(owner)
+    find_token(secret, NOW)
+    find_token(secret, NOW + timedelta(seconds=59))
+    token.refresh_from_db()
+    assert token.last_used_at == NOW
+    find_token(secret, NOW + timedelta(seconds=61))
+    token.refresh_from_db()
+    assert token.last_used_at == NOW + timedelta(seconds=61)
