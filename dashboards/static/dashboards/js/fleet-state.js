@@ -1,0 +1,99 @@
+/* What the browser knows of a fleet: one state byte per agent, and the place in the event stream.
+   Pure: no DOM, no socket, no clock. docs/live.md, *Wire protocol*.
+   Law: an old snapshot and the deltas after it equal a fresh snapshot. */
+
+/** Verdicts by their number on the wire (fleet.domain.verdicts.State). */
+export const STATES = Object.freeze([
+  "unknown", "retired", "never", "stranded", "offline", "at_risk", "working", "degraded", "excess", "healthy",
+]);
+export const UNKNOWN = 0;
+export const RETIRED = 1;
+export const STRANDED = STATES.indexOf("stranded");
+export const AT_RISK = STATES.indexOf("at_risk");
+export const HEALTHY = STATES.indexOf("healthy");
+
+/** The word for a state, as people read it. */
+export function label(state) {
+  return STATES[state].replace("_", " ");
+}
+
+export class FleetState {
+  constructor() {
+    this.cluster = null;
+    this.epoch = null;
+    this.seq = -1;
+    this.layoutVersion = null;
+    this.intervalMs = 5000;
+    this.stale = false;
+    this.states = null;
+    this.counts = {};
+    /** The `hello` whose binary frame is still to come. */
+    this.announced = null;
+  }
+
+  /** A snapshot is here and no `hello` waits for its bytes. */
+  get ready() {
+    return this.states !== null && this.announced === null;
+  }
+
+  /** Remember what the next binary frame is. */
+  hello(message) {
+    this.announced = message;
+  }
+
+  /** Take the state bytes of the last `hello`. False when they do not fit it: ask again. */
+  snapshot(buffer) {
+    const message = this.announced;
+    if (message === null || buffer.byteLength !== message.agents) return false;
+    this.announced = null;
+    this.cluster = message.cluster;
+    this.epoch = message.epoch;
+    this.seq = message.seq;
+    this.layoutVersion = message.layout_version;
+    this.intervalMs = message.interval_ms;
+    this.stale = message.stale;
+    this.states = new Uint8Array(buffer);
+    this.counts = { ...message.counts };
+    return true;
+  }
+
+  /**
+   * Apply one round's changes.
+   * "applied"; "old": the snapshot already holds it; "waiting": a snapshot is under way; "gap": ask for one.
+   */
+  delta(message) {
+    if (!this.ready) return "waiting";
+    if (message.epoch !== this.epoch || this.stale) return "gap";
+    if (message.seq <= this.seq) return "old";
+    if (message.seq !== this.seq + 1) return "gap";
+    const length = this.states.length;
+    // An agent beyond the vector: the layout grew, and its announcement was lost or is still to come.
+    if (message.changes.some(([index]) => index >= length)) return "gap";
+    for (const [index, state] of message.changes) this.states[index] = state;
+    this.seq = message.seq;
+    this.counts = { ...message.counts };
+    return "applied";
+  }
+
+  /** The data is too old: everything reads unknown, but what an operator said. */
+  expire(message) {
+    this.stale = true;
+    if (this.states === null) return;
+    for (let index = 0; index < this.states.length; index += 1) {
+      if (this.states[index] !== RETIRED) this.states[index] = UNKNOWN;
+    }
+    this.counts = { ...message.counts };
+  }
+
+  /** A beat names the newest event; true when one of them never came. */
+  behind(message) {
+    return this.ready && (message.epoch !== this.epoch || message.seq > this.seq || message.stale !== this.stale);
+  }
+
+  /** The counts that follow from the bytes; equal to what the server counts. */
+  count() {
+    const tally = new Array(STATES.length).fill(0);
+    if (this.states !== null) for (const state of this.states) tally[state] += 1;
+    return Object.fromEntries(STATES.map((slug, state) => [slug, tally[state]]));
+  }
+}

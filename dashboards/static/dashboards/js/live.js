@@ -1,0 +1,193 @@
+/* The live link: one socket that keeps a FleetState equal to the server's, and says how far to trust it.
+   docs/live.md, *Wire protocol*. Whoever is in doubt asks for a new snapshot. */
+
+import { FleetState } from "./fleet-state.js";
+
+/** Without any frame for this long the numbers look stale (beats come every 5 s). */
+const SILENT_MS = 15_000;
+/** Without any frame for this long the counts are asked for over HTTP, this often. */
+const POLL_AFTER_MS = 30_000;
+const POLL_EVERY_MS = 10_000;
+/** A beat may overtake the delta it names by a moment; only then is it a gap. */
+const OVERTAKE_MS = 1_000;
+const BACKOFF_MS = [500, 30_000];
+const SIGNED_OUT = 4401;
+const NOT_ALLOWED = 4403;
+
+/**
+ * Events: "change" (detail.kind "snapshot", "delta", "stale" or "counts"; detail.changes of a delta),
+ * "instances", "layout", "link".
+ */
+export class Live extends EventTarget {
+  /** prefix: "" or "/c/<cluster>"; cells: whether the page shows single agents, not only counts. */
+  constructor({ prefix, cluster, cells }) {
+    super();
+    this.state = new FleetState();
+    this.cells = cells;
+    /** "connecting", "open", "waiting" (for the next try), "signed-out" or "not-allowed". */
+    this.link = "connecting";
+    this.retryAt = null;
+    this.url = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws${prefix}/fleet/`;
+    this.summaryUrl = prefix === "" ? "/api/v1/fleet/summary" : `/api/v1/clusters/${cluster}/fleet/summary`;
+    this.socket = null;
+    this.failures = 0;
+    this.retryTimer = null;
+    this.overtakeTimer = null;
+    /** performance.now() when the newest round concluded, as the last frame said. */
+    this.concludedAt = null;
+    this.heardAt = performance.now();
+    this.polledAt = null;
+  }
+
+  start() {
+    this.connect();
+    setInterval(() => this.pollIfSilent(), 1_000);
+    document.addEventListener("visibilitychange", () => this.wake());
+    window.addEventListener("pageshow", (event) => event.persisted && this.wake());
+    window.addEventListener("online", () => this.wake());
+  }
+
+  /** Age of the numbers in ms, or null before the first. */
+  get ageMs() {
+    return this.concludedAt === null ? null : Math.max(0, performance.now() - this.concludedAt);
+  }
+
+  /** Why the numbers must not be believed: "pollers", "link" or null when they may be. */
+  get distrust() {
+    const now = performance.now();
+    const limit = Math.max(3 * this.state.intervalMs, 10_000);
+    if (this.state.stale) return "pollers";
+    if (now - this.heardAt > SILENT_MS) {
+      const polled = !this.cells && this.polledAt !== null && now - this.polledAt < 2 * POLL_EVERY_MS;
+      if (!polled) return "link";
+    }
+    return this.ageMs !== null && this.ageMs > limit ? "pollers" : null;
+  }
+
+  /** Ask for a new hello and snapshot. */
+  resync() {
+    clearTimeout(this.overtakeTimer);
+    this.overtakeTimer = null;
+    if (this.socket?.readyState === WebSocket.OPEN) this.socket.send('{"type":"resync"}');
+  }
+
+  connect() {
+    clearTimeout(this.retryTimer);
+    this.retryAt = null;
+    this.setLink("connecting");
+    const socket = new WebSocket(this.url);
+    socket.binaryType = "arraybuffer";
+    socket.onmessage = (event) => this.receive(event.data);
+    socket.onclose = (event) => socket === this.socket && this.closed(event.code);
+    this.socket = socket;
+  }
+
+  closed(code) {
+    this.state.announced = null;
+    if (code === SIGNED_OUT || code === NOT_ALLOWED) {
+      this.setLink(code === SIGNED_OUT ? "signed-out" : "not-allowed");
+      return;
+    }
+    const [first, most] = BACKOFF_MS;
+    const delay = Math.min(most, first * 2 ** this.failures) * (0.5 + Math.random() / 2);
+    this.failures += 1;
+    this.retryAt = performance.now() + delay;
+    this.retryTimer = setTimeout(() => this.connect(), delay);
+    this.setLink("waiting");
+  }
+
+  /** A tab that was asleep has missed events, or thinks so wrongly: start over. */
+  wake() {
+    if (document.hidden || this.link === "signed-out" || this.link === "not-allowed") return;
+    if (this.socket?.readyState === WebSocket.OPEN) this.resync();
+    else if (this.link === "waiting") this.connect();
+  }
+
+  receive(data) {
+    this.heardAt = performance.now();
+    if (typeof data !== "string") {
+      this.receiveSnapshot(data);
+      return;
+    }
+    const message = JSON.parse(data);
+    if (typeof message.age_ms === "number") this.concludedAt = this.heardAt - message.age_ms;
+    switch (message.type) {
+      case "hello": this.state.hello(message); break;
+      case "delta": this.receiveDelta(message); break;
+      case "beat": this.receiveBeat(message); break;
+      case "stale":
+        this.state.expire(message);
+        this.emit("change", { kind: "stale" });
+        break;
+      case "layout":
+        this.emit("layout", { version: message.layout_version });
+        this.resync();
+        break;
+      case "instances": this.emit("instances"); break;
+      default: // A newer server says more than we understand.
+    }
+  }
+
+  receiveSnapshot(buffer) {
+    if (!this.state.snapshot(buffer)) {
+      this.resync();
+      return;
+    }
+    this.failures = 0;
+    this.setLink("open");
+    this.emit("change", { kind: "snapshot" });
+  }
+
+  receiveDelta(message) {
+    const verdict = this.state.delta(message);
+    if (verdict === "applied") this.emit("change", { kind: "delta", changes: message.changes });
+    else if (verdict === "gap") this.resync();
+  }
+
+  receiveBeat(message) {
+    if (!this.state.behind(message)) {
+      clearTimeout(this.overtakeTimer);
+      this.overtakeTimer = null;
+    } else if (this.overtakeTimer === null) {
+      this.overtakeTimer = setTimeout(() => {
+        this.overtakeTimer = null;
+        if (this.state.behind(message)) this.resync();
+      }, OVERTAKE_MS);
+    }
+  }
+
+  /** The counts still come over HTTP when no socket does. */
+  async pollIfSilent() {
+    const now = performance.now();
+    if (document.hidden || this.link === "signed-out" || now - this.heardAt < POLL_AFTER_MS) return;
+    if (this.polledAt !== null && now - this.polledAt < POLL_EVERY_MS) return;
+    this.polledAt = now;
+    try {
+      const answer = await fetch(this.summaryUrl, { headers: { Accept: "application/json" } });
+      if (answer.status === 401) this.setLink("signed-out");
+      if (answer.ok) this.takeSummary(await answer.json(), answer.headers.get("Date"));
+    } catch {
+      // Unreachable: the numbers look stale, and the next poll tries again.
+    }
+  }
+
+  /** Take polled counts. Age by the server's own clock: ours may be wrong. */
+  takeSummary(summary, date) {
+    const asOf = Date.parse(summary.as_of);
+    const serverNow = Date.parse(date);
+    if (!Number.isNaN(asOf) && !Number.isNaN(serverNow)) {
+      this.concludedAt = performance.now() - Math.max(0, serverNow - asOf);
+    }
+    this.state.counts = summary.counts;
+    this.emit("change", { kind: "counts" });
+  }
+
+  setLink(link) {
+    this.link = link;
+    this.emit("link");
+  }
+
+  emit(type, detail = {}) {
+    this.dispatchEvent(new CustomEvent(type, { detail }));
+  }
+}

@@ -1,0 +1,143 @@
+/* What stands over the cells: the marks of bad agents, the hatch of unknown ones, the cursor.
+   A canvas of its own, because a mark may be larger than its cell: a single stranded agent among 100,000
+   must be seen, while marks on every cell of a dense block would only wash its colour out. */
+
+import { HEALTHY, STATES, UNKNOWN } from "./fleet-state.js";
+
+/** From this size on a mark fits into its cell. */
+const ROOMY = 10;
+/** In smaller cells only where the bad are rare: below this share of their block. */
+const RARE = 0.2;
+/** States without a mark: too many to say anything, or nothing to say. */
+const BARE = new Set([HEALTHY, STATES.indexOf("retired")]);
+/** In small cells only what a person must not overlook is marked. */
+const LOUD = new Set(["stranded", "at_risk", "offline"].map((slug) => STATES.indexOf(slug)));
+
+const DRAW = {
+  stranded: (c, r) => { line(c, -r, -r, r, r); line(c, r, -r, -r, r); },
+  at_risk: (c, r) => { c.beginPath(); c.moveTo(0, -r); c.lineTo(r * 1.1, r * 0.85); c.lineTo(-r * 1.1, r * 0.85); c.closePath(); c.fill(); },
+  degraded: (c, r) => { ring(c, r); c.beginPath(); c.arc(0, 0, r, Math.PI / 2, -Math.PI / 2); c.fill(); },
+  excess: (c, r) => { line(c, -r, 0, r, 0); line(c, 0, -r, 0, r); },
+  offline: (c, r) => { ring(c, r); line(c, -r * 0.6, 0, r * 0.6, 0); },
+  unknown: (c, r) => { line(c, -r, r, r, -r); },
+  working: (c, r) => { line(c, -r, 0, r, 0); line(c, r * 0.1, -r * 0.8, r, 0); line(c, r * 0.1, r * 0.8, r, 0); },
+  never: (c, r) => { c.strokeRect(-r * 0.8, -r * 0.8, r * 1.6, r * 1.6); },
+};
+
+function line(c, x1, y1, x2, y2) {
+  c.beginPath();
+  c.moveTo(x1, y1);
+  c.lineTo(x2, y2);
+  c.stroke();
+}
+
+function ring(c, r) {
+  c.beginPath();
+  c.arc(0, 0, r, 0, 2 * Math.PI);
+  c.stroke();
+}
+
+export class Marks {
+  /** figure: dashboards.figures.map_figure(). */
+  constructor(canvas, figure) {
+    this.canvas = canvas;
+    this.context = canvas.getContext("2d");
+    this.figure = figure;
+  }
+
+  /** Match the grid's size, sharp on every screen. */
+  resize(grid) {
+    const scale = window.devicePixelRatio || 1;
+    const [width, height] = [grid.cols * grid.cell, grid.rows * grid.cell];
+    this.canvas.width = Math.round(width * scale);
+    this.canvas.height = Math.round(height * scale);
+    this.canvas.style.width = `${width}px`;
+    this.canvas.style.height = `${height}px`;
+    this.scale = scale;
+  }
+
+  /** Draw all marks. shown(state): whether the filter lets it through. */
+  paint({ grid, states, shown, dark, cursor, chosen }) {
+    const c = this.context;
+    c.setTransform(this.scale, 0, 0, this.scale, 0, 0);
+    c.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    const page = this.figure.pages[dark ? "dark" : "light"];
+    for (const block of grid.blocks) this.paintBlock(block, grid, states, shown, dark, page);
+    if (chosen !== null) this.frame(grid, chosen, dark ? "#e8edf2" : "#14191d", 1.5);
+    if (cursor !== null) this.frame(grid, cursor, dark ? "#6cb6ff" : "#0649e6", 2.5);
+  }
+
+  paintBlock(block, grid, states, shown, dark, page) {
+    const c = this.context;
+    const marked = block.agents.filter((agent) => !BARE.has(states[agent]) && shown(states[agent]));
+    if (marked.length === 0) return;
+    const roomy = grid.cell >= ROOMY;
+    if (!roomy && marked.length / block.agents.length >= RARE) {
+      if (marked.some((agent) => states[agent] === UNKNOWN)) this.hatch(block, grid, states, page);
+      return;
+    }
+    for (const agent of marked) {
+      const state = states[agent];
+      if (!roomy && !LOUD.has(state)) continue;
+      const at = grid.cellOf[agent];
+      c.save();
+      c.translate((at % grid.cols + 0.5) * grid.cell, (Math.floor(at / grid.cols) + 0.5) * grid.cell);
+      if (roomy) this.within(STATES[state], grid.cell, page);
+      else this.above(STATES[state], dark, page);
+      c.restore();
+    }
+  }
+
+  /** A mark inside its cell, in the colour of the page. */
+  within(slug, cell, page) {
+    const c = this.context;
+    c.strokeStyle = page;
+    c.fillStyle = page;
+    c.lineWidth = Math.max(1.5, cell / 9);
+    c.lineCap = "round";
+    DRAW[slug]?.(c, cell * 0.25);
+  }
+
+  /** A mark larger than its cell, in its own colour on a halo. */
+  above(slug, dark, page) {
+    const c = this.context;
+    const radius = 3.5;
+    c.lineCap = "round";
+    for (const [colour, width] of [[page, 5], [this.figure.colours[slug][dark ? 1 : 0], 2.2]]) {
+      c.strokeStyle = colour;
+      c.fillStyle = colour;
+      c.lineWidth = width;
+      DRAW[slug]?.(c, colour === page ? radius + 0.5 : radius);
+    }
+  }
+
+  /** Unknown cells of a dense block carry one hatch over them all. */
+  hatch(block, grid, states, page) {
+    const c = this.context;
+    const size = grid.cell;
+    c.save();
+    c.beginPath();
+    for (const agent of block.agents) {
+      if (states[agent] !== UNKNOWN) continue;
+      const at = grid.cellOf[agent];
+      c.rect(at % grid.cols * size, Math.floor(at / grid.cols) * size, size, size);
+    }
+    c.clip();
+    c.strokeStyle = page;
+    c.lineWidth = 1.4;
+    const [left, top, width, height] = [block.x * size, block.y * size, block.w * size, block.h * size];
+    for (let offset = -height; offset < width; offset += 6) line(c, left + offset, top + height, left + offset + height, top);
+    c.restore();
+  }
+
+  frame(grid, agent, colour, width) {
+    const c = this.context;
+    const at = grid.cellOf[agent];
+    const size = Math.max(grid.cell, 9);
+    const x = (at % grid.cols + 0.5) * grid.cell - size / 2;
+    const y = (Math.floor(at / grid.cols) + 0.5) * grid.cell - size / 2;
+    c.strokeStyle = colour;
+    c.lineWidth = width;
+    c.strokeRect(x - 1, y - 1, size + 2, size + 2);
+  }
+}

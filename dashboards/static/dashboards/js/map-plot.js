@@ -1,0 +1,68 @@
+/* The cells: one plotly heatmap, of which only z changes once it is laid out. */
+
+/* global Plotly */
+
+import { HEALTHY, STATES } from "./fleet-state.js";
+
+/** Gaps between cells cost nothing to see from this size on. */
+const GAP_FROM = 5;
+
+export class Plot {
+  /** figure: dashboards.figures.map_figure(). */
+  constructor(element, figure) {
+    this.element = element;
+    this.figure = figure;
+    this.rows = [];
+    this.cells = null;
+  }
+
+  /** Draw anew: another layout, another size or another theme. */
+  async draw(grid, states, shown, dark) {
+    this.cells = new Float32Array(grid.cols * grid.rows).fill(NaN);
+    this.rows = Array.from({ length: grid.rows }, (_, row) => this.cells.subarray(row * grid.cols, (row + 1) * grid.cols));
+    this.fill(grid, states, shown);
+    const gap = grid.cell >= GAP_FROM ? 1 : 0;
+    const { trace, layout, config, colourscales } = this.figure;
+    await Plotly.react(
+      this.element,
+      [{ ...trace, z: this.rows.slice(), colorscale: colourscales[dark ? "dark" : "light"], xgap: gap, ygap: gap }],
+      {
+        ...layout,
+        width: grid.cols * grid.cell,
+        height: grid.rows * grid.cell,
+        xaxis: { ...layout.xaxis, range: [-0.5, grid.cols - 0.5] },
+        // The first row is on top.
+        yaxis: { ...layout.yaxis, range: [grid.rows - 0.5, -0.5] },
+      },
+      config,
+    );
+  }
+
+  /** Colour the cells by the states; a new outer array is how plotly notices. */
+  async update(grid, states, shown) {
+    this.fill(grid, states, shown);
+    await Plotly.restyle(this.element, { z: [this.rows.slice()] });
+  }
+
+  /** z is the state; ten more where the filter fades it. */
+  fill(grid, states, shown) {
+    for (let agent = 0; agent < grid.cellOf.length; agent += 1) {
+      const state = states?.[agent] ?? 0;
+      const cell = grid.cellOf[agent];
+      if (cell >= 0) this.cells[cell] = shown(state) ? state : state + STATES.length;
+    }
+  }
+}
+
+/** Per block: how many agents are stranded, and how many are not healthy. */
+export function tally(grid, states, stranded) {
+  return grid.blocks.map((block) => {
+    let bad = 0;
+    let worst = 0;
+    for (const agent of block.agents) {
+      if (states[agent] === stranded) worst += 1;
+      if (states[agent] !== HEALTHY) bad += 1;
+    }
+    return { stranded: worst, bad };
+  });
+}

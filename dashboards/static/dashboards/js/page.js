@@ -1,0 +1,218 @@
+/* What every page does: the choice of colours, the account menu, relative times, and the look of the
+   numbers' age. Pages with a live link hand it to `showFreshness`; the others let their age grow. */
+
+const THEMES = ["system", "light", "dark"];
+const number = new Intl.NumberFormat("en");
+
+/** A count as people read it: 10,000. */
+export function formatCount(n) {
+  return number.format(n);
+}
+
+/** A duration as people read it: 0.4 s, 47 s, 12 min, 3 h, 2 d. */
+export function formatAge(ms) {
+  const s = Math.abs(ms) / 1000;
+  if (s < 9.95) return `${s.toFixed(1)} s`;
+  if (s < 119.5) return `${Math.round(s)} s`;
+  if (s < 7170) return `${Math.round(s / 60)} min`;
+  if (s < 169_200) return `${Math.round(s / 3600)} h`;
+  return `${Math.round(s / 86_400)} d`;
+}
+
+/** Call `paint` once for many requests: at the next frame, at most every `everyMs`, never while hidden. */
+export function throttled(paint, everyMs) {
+  let last = -Infinity;
+  let asked = false;
+  const run = () => {
+    asked = false;
+    if (document.hidden) return;
+    last = performance.now();
+    paint();
+  };
+  const request = () => {
+    if (asked) return;
+    asked = true;
+    const wait = Math.max(0, everyMs - (performance.now() - last));
+    setTimeout(() => (document.hidden ? run() : requestAnimationFrame(run)), wait);
+  };
+  document.addEventListener("visibilitychange", () => !document.hidden && request());
+  return request;
+}
+
+/** Fetch a page and return the element of it that has this id, or null. */
+export async function fetchPart(url, id) {
+  const answer = await fetch(url, { headers: { "HX-Request": "true", "HX-Target": id } });
+  if (!answer.ok) return null;
+  const parsed = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const part = parsed.getElementById(id);
+  return part === null ? null : document.importNode(part, true);
+}
+
+/** Keep every relative time below `root` true, from the ages the server rendered. */
+export function adoptTimes(root) {
+  const now = performance.now();
+  for (const time of root.querySelectorAll("[data-ago-ms]")) {
+    if (time.dataset.agoMs !== "") time.agoZero = now - Number(time.dataset.agoMs);
+  }
+  tellTimes(root);
+}
+
+function tellTimes(root) {
+  const now = performance.now();
+  for (const time of root.querySelectorAll("[data-ago-ms]")) {
+    const ago = time.querySelector(".ago");
+    if (ago === null || time.agoZero === undefined) continue;
+    const ms = now - time.agoZero;
+    const text = ms >= 0 ? `${formatAge(ms)} ago` : `in ${formatAge(ms)}`;
+    if (ago.textContent !== text) ago.textContent = text;
+  }
+}
+
+let said = -Infinity;
+let lastSaid = "";
+
+/** Say something to a screen reader; what only repeats or comes too often is left out. */
+export function announce(text, { everyMs = 10_000 } = {}) {
+  const now = performance.now();
+  if (text === lastSaid || now - said < everyMs) return;
+  said = now;
+  lastSaid = text;
+  document.getElementById("live-region").textContent = text;
+}
+
+/** Show how old the numbers are and, when they must not be believed, let the data itself look it. */
+export function showFreshness(live, { paused = () => false } = {}) {
+  const age = document.getElementById("age");
+  const text = document.getElementById("age-text");
+  const paint = () => {
+    const ms = live.ageMs;
+    const distrust = live.distrust;
+    document.documentElement.toggleAttribute("data-stale", distrust !== null);
+    age.toggleAttribute("data-stale", distrust !== null);
+    age.toggleAttribute("data-paused", paused() && distrust === null);
+    age.querySelector("use").setAttribute("href", distrust === null ? "#shape-healthy" : "#shape-unknown");
+    const words = ms === null ? "no data yet" : `${formatAge(ms)} old`;
+    const shown = paused() ? `paused, ${words}` : words;
+    if (text.textContent !== shown) text.textContent = shown;
+    showBanner(live, distrust, ms);
+  };
+  live.addEventListener("link", paint);
+  live.addEventListener("change", paint);
+  setInterval(paint, 500);
+  paint();
+}
+
+function showBanner(live, distrust, ms) {
+  const banner = document.getElementById("banner");
+  const link = document.getElementById("banner-link");
+  const age = ms === null ? "There are no numbers yet" : `These numbers are ${formatAge(ms)} old`;
+  let text = "";
+  link.hidden = true;
+  if (live.link === "signed-out") {
+    text = `You are signed out. ${age}.`;
+    link.href = `/accounts/login/?next=${encodeURIComponent(location.pathname + location.search)}`;
+    link.textContent = "Sign in again";
+    link.hidden = false;
+  } else if (live.link === "not-allowed") {
+    text = "Your account may not see this fleet.";
+  } else if (distrust === "link") {
+    text = `${age}: the console does not answer.${retryWords(live)}`;
+  } else if (distrust === "pollers") {
+    text = `${age}: polling has stopped, so every agent reads as unknown.`;
+  }
+  banner.hidden = text === "";
+  const sentence = document.getElementById("banner-text");
+  if (sentence.textContent !== text) sentence.textContent = text;
+}
+
+function retryWords(live) {
+  if (live.retryAt === null) return " Trying to reach it.";
+  return ` Next try in ${Math.max(1, Math.ceil((live.retryAt - performance.now()) / 1000))} s.`;
+}
+
+/** Carry the count of stranded agents in the title and the tab's icon. */
+export function markTab(stranded) {
+  const bare = document.title.replace(/^\(✖ [\d,]+\) /, "");
+  document.title = stranded > 0 ? `(✖ ${formatCount(stranded)}) ${bare}` : bare;
+  const icon = document.getElementById("favicon");
+  icon.dataset.calm ??= icon.getAttribute("href");
+  const href = stranded > 0 ? strandedIcon(stranded) : icon.dataset.calm;
+  if (icon.getAttribute("href") !== href) icon.setAttribute("href", href);
+}
+
+function strandedIcon(stranded) {
+  const words = stranded > 99 ? "99+" : String(stranded);
+  const size = words.length > 2 ? 15 : 19;
+  const svg = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="7" fill="#a81e0b"/>`
+    + `<text x="16" y="${16 + size * 0.36}" font-family="sans-serif" font-size="${size}" font-weight="700" fill="#fff" text-anchor="middle">${words}</text></svg>`;
+  return `data:image/svg+xml,${encodeURIComponent(svg)}`;
+}
+
+function keptTheme() {
+  return document.documentElement.dataset.theme ?? "system";
+}
+
+function showTheme(button, theme) {
+  if (theme === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+  const words = theme === "system" ? "Colours: as the system" : `Colours: ${theme}`;
+  button.setAttribute("aria-label", words);
+  button.title = words;
+}
+
+function startTheme() {
+  const button = document.getElementById("theme");
+  if (button === null) return;
+  showTheme(button, keptTheme());
+  button.addEventListener("click", () => {
+    const next = THEMES[(THEMES.indexOf(keptTheme()) + 1) % THEMES.length];
+    showTheme(button, next);
+    try {
+      localStorage.setItem("refloat.theme", next);
+    } catch {
+      // Storage is switched off: the choice lasts as long as the page.
+    }
+    document.dispatchEvent(new Event("themechange"));
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => document.dispatchEvent(new Event("themechange")));
+}
+
+/** Is the page dark, by choice or by the system? */
+export function isDark() {
+  const theme = keptTheme();
+  return theme === "dark" || (theme === "system" && matchMedia("(prefers-color-scheme: dark)").matches);
+}
+
+function startMenu() {
+  const menu = document.getElementById("user-menu");
+  if (menu === null) return;
+  document.addEventListener("click", (event) => {
+    if (!menu.contains(event.target)) menu.open = false;
+  });
+  menu.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  });
+}
+
+/** A page without a live link: what the server rendered grows old before one's eyes. */
+function startStillAge() {
+  const age = document.getElementById("age");
+  if (age === null || document.body.dataset.live !== undefined) return;
+  document.documentElement.toggleAttribute("data-stale", age.hasAttribute("data-stale"));
+  if (age.dataset.ageMs === "") return;
+  const zero = performance.now() - Number(age.dataset.ageMs);
+  const text = document.getElementById("age-text");
+  const paint = () => {
+    text.textContent = `${formatAge(performance.now() - zero)} old`;
+  };
+  setInterval(paint, 1_000);
+  paint();
+}
+
+startTheme();
+startMenu();
+startStillAge();
+adoptTimes(document);
+setInterval(() => tellTimes(document), 1_000);

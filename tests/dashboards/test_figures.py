@@ -1,0 +1,69 @@
+"""The map's figure: colours that agree with the style sheet, and a scale that puts each state in its own band."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from dashboards import figures
+from fleet.domain.verdicts import State
+
+STATIC = Path(figures.__file__).parent / "static" / "dashboards"
+
+
+def css_colour(name: str) -> tuple[str, str]:
+    """The light and dark value of a custom property in tokens.css."""
+    sheet = (STATIC / "css" / "tokens.css").read_text()
+    found = re.search(rf"--{name}: light-dark\((#\w{{6}}), (#\w{{6}})\);", sheet)
+    assert found is not None, name
+    return found[1], found[2]
+
+
+@pytest.mark.parametrize("state", State)
+def test_colours_are_those_of_the_style_sheet(state: State) -> None:
+    """The word and the mark of a state have the same colour, light and dark."""
+    assert css_colour(state.slug.replace("_", "-")) == figures.COLOURS[state]
+
+
+@pytest.mark.parametrize("theme", [0, 1])
+@pytest.mark.parametrize("state", State)
+def test_colourscale_each_state_in_its_own_band(state: State, theme: int) -> None:
+    """The middle of a state's band has that state's colour, and its faded twin is ten bands further."""
+    stops = figures.colourscale(theme)
+    assert len(stops) == 4 * len(State)
+    assert (stops[0][0], stops[-1][0]) == (0.0, 1.0)
+    assert [stop[0] for stop in stops] == sorted(stop[0] for stop in stops)
+    low, high = stops[2 * state], stops[2 * state + 1]
+    assert low[1] == high[1] == figures.cell_colour(state, theme)
+    faded = stops[2 * (state + len(State))][1]
+    assert faded != low[1]
+
+
+def test_only_stranded_is_red() -> None:
+    """No other state has a hue near red."""
+    for state, colours in figures.COLOURS.items():
+        for colour in colours:
+            red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+            assert (red > 2 * max(green, blue)) == (state is State.STRANDED), (state, colour)
+
+
+def test_map_figure_is_json() -> None:
+    """It goes into the page as it is, and names no template of plotly's."""
+    figure = json.loads(json.dumps(figures.map_figure()))
+    assert figure["layout"]["template"] == "none"
+    assert figure["trace"]["zmax"] - figure["trace"]["zmin"] == 2 * len(State)
+
+
+@pytest.mark.parametrize("state", State)
+def test_every_state_has_a_mark_and_a_word(state: State) -> None:
+    """The sprite has its shape, the style sheet its class, the live script its number."""
+    templates = Path(figures.__file__).parents[1] / "templates"
+    assert f'id="shape-{state.slug}"' in (templates / "_shapes.html").read_text()
+    assert f".state-{state.slug} {{" in (STATIC / "css" / "tokens.css").read_text()
+    script = (STATIC / "js" / "fleet-state.js").read_text()
+    listed = re.search(r"STATES = Object.freeze\(\[(.*?)\]\)", script, re.DOTALL)
+    assert listed is not None
+    assert re.findall(r'"(\w+)"', listed[1])[state] == state.slug
