@@ -62,6 +62,7 @@ class StreamHeader:
     stale: bool
     layout_version: str
     counts: Mapping[State, int]
+    agents: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,158 @@
+"""Read the record, with age applied: what pages, API, metrics and sockets show. docs/record.md, "Reading".
+
+A round that concluded longer ago than `Timing.stale_after` reads as unknown, all but retired agents, whoever asks and
+however many pollers are dead. `now` is passed in; nothing here looks at a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar, cast
+
+import numpy as np
+from redis import Redis
+
+from fleet.domain.columns import MEMORY, NO_INSTANCE, VERDICT
+from fleet.domain.evidence import Timing
+from fleet.domain.verdicts import State
+from fleet.domain.views import Layout, Snapshot, StreamHeader, Summary
+from fleet.state import RecordLost
+from fleet.state.codec import HEADER_SIZE, Header, rows_of, unpack_header
+from fleet.state.connect import connect, reaching
+from fleet.state.keys import Keys
+from fleet.state.roster import Rosters
+
+T = TypeVar("T")
+
+#: How often a read starts over because the record was made anew under it.
+_TRIES = 3
+#: A cluster without a record yet.
+_NOTHING = Header(epoch="")
+
+
+class Reader:
+    """The record of every cluster. One object serves all threads of a process."""
+
+    def __init__(self, redis: Redis, prefix: str) -> None:
+        self._redis = redis
+        self._prefix = prefix
+        self._rosters = Rosters(redis)
+
+    def header(self, cluster: str, now: float) -> StreamHeader:
+        """Where the event stream is, and the counts. One small read. Raises StateUnavailable."""
+        header = self._header(cluster)
+        stale = is_stale(header, now)
+        return StreamHeader(
+            cluster=cluster,
+            epoch=header.epoch,
+            seq=header.seq,
+            layout_version=header.layout_version,
+            agents=header.rows,
+            as_of=header.as_of or None,
+            interval=header.interval,
+            stale=stale,
+            counts=counts_of(header, stale=stale),
+        )
+
+    def summary(self, cluster: str, now: float) -> Summary:
+        """The fleet in ten numbers. One small read. Raises StateUnavailable."""
+        header = self._header(cluster)
+        stale = is_stale(header, now)
+        return Summary(
+            cluster=cluster,
+            as_of=header.as_of or None,
+            interval=header.interval,
+            stale=stale,
+            counts=counts_of(header, stale=stale),
+            agents=header.rows,
+            instances=header.instances,
+        )
+
+    def layout_version(self, cluster: str) -> str:
+        """The version `layout` would have now. One small read. Raises StateUnavailable."""
+        return self._header(cluster).layout_version
+
+    def snapshot(self, cluster: str, now: float) -> Snapshot:
+        """Every agent's state at one moment of the event stream. Raises StateUnavailable."""
+        with reaching():
+            blob = cast("bytes | None", self._redis.get(self._keys(cluster).verdicts))
+        header = unpack_header(blob or b"") or _NOTHING
+        states = rows_of(blob, VERDICT, header.rows, offset=HEADER_SIZE)["state"]
+        stale = is_stale(header, now)
+        if stale:
+            states = np.where(states == State.RETIRED, np.uint8(State.RETIRED), np.uint8(State.UNKNOWN))
+        return Snapshot(
+            cluster=cluster,
+            epoch=header.epoch,
+            seq=header.seq,
+            layout_version=header.layout_version,
+            as_of=header.as_of or None,
+            interval=header.interval,
+            stale=stale,
+            states=states.tobytes(),
+            counts=counts_of(header, stale=stale),
+        )
+
+    def layout(self, cluster: str) -> Layout:
+        """Who stands where on the map. Raises StateUnavailable."""
+        return self._retried(lambda: self._layout(cluster))
+
+    def _layout(self, cluster: str) -> Layout:
+        keys = self._keys(cluster)
+        with reaching(), self._redis.pipeline(transaction=True) as pipe:
+            pipe.getrange(keys.verdicts, 0, HEADER_SIZE - 1)
+            pipe.get(keys.memory)
+            head, memory = cast("list[bytes | None]", pipe.execute())
+        header = unpack_header(head or b"") or _NOTHING
+        agents = self._rosters.read(keys.epoch, keys.agents)
+        instances = self._rosters.read(keys.epoch, keys.instances)
+        if header.rows and not agents.epoch == instances.epoch == header.epoch:
+            raise RecordLost(f"cluster {cluster}: the record was made anew")
+        homes = rows_of(memory, MEMORY, header.rows)["home"]
+        # By instance index: instances are numbered in the order in which they were first recorded.
+        blocks = [int(index) for index in np.unique(homes) if index != NO_INSTANCE]
+        place = np.full(NO_INSTANCE + 1, -1, np.int32)
+        place[blocks] = np.arange(len(blocks))
+        ids, names = instances.column(0), instances.column(2)
+        return Layout(
+            cluster=cluster,
+            version=header.layout_version,
+            ids=tuple(agents.column(0)[: header.rows]),
+            names=tuple(agents.column(1)[: header.rows]),
+            homes=tuple(place[homes].tolist()),
+            blocks=tuple((ids[index], names[index]) for index in blocks),
+        )
+
+    def _keys(self, cluster: str) -> Keys:
+        return Keys(self._prefix, cluster)
+
+    def _header(self, cluster: str) -> Header:
+        with reaching():
+            blob = self._redis.getrange(self._keys(cluster).verdicts, 0, HEADER_SIZE - 1)
+        return unpack_header(cast("bytes", blob)) or _NOTHING
+
+    def _retried(self, read: Callable[[], T]) -> T:
+        for _ in range(_TRIES - 1):
+            try:
+                return read()
+            except RecordLost:
+                continue
+        return read()
+
+
+def open_reader(url: str, prefix: str) -> Reader:
+    """A reader with connections of its own, opened when they are first needed."""
+    return Reader(connect(url), prefix)
+
+
+def is_stale(header: Header, now: float) -> bool:
+    """The newest round concluded too long ago, or none ever did."""
+    return not header.as_of or now - header.as_of > Timing(round_interval=header.interval).stale_after
+
+
+def counts_of(header: Header, *, stale: bool) -> Mapping[State, int]:
+    """Agents by state; from stale data only that they are retired can be said."""
+    if not stale:
+        return dict(zip(State, header.counts, strict=True))
+    retired = header.counts[State.RETIRED]
+    return {**dict.fromkeys(State, 0), State.UNKNOWN: header.rows - retired, State.RETIRED: retired}

@@ -1,0 +1,142 @@
+"""The whole record of a cluster at one moment: what a round is concluded from, and what tables are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from redis import Redis
+
+from fleet.domain.columns import HEARTBEAT, MEMORY, VERDICT
+from fleet.domain.evidence import FleetEvidence, Timing
+from fleet.domain.instances import InstanceFacts
+from fleet.state import RecordLost
+from fleet.state.codec import (
+    HEADER_SIZE,
+    FeedState,
+    Header,
+    Rows,
+    Spell,
+    facts_of,
+    rows_of,
+    tunnels_of,
+    unpack_feed,
+    unpack_header,
+    unpack_poll,
+    unpack_resource,
+    unpack_spell,
+)
+from fleet.state.connect import reaching
+from fleet.state.keys import Keys
+from fleet.state.roster import Roster, Rosters
+
+#: The feed of agent heartbeats, and the lists of instances, among the tunnel feeds, which go by instance index.
+PRESENCE = "presence"
+LISTS = "lists"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Everything known of a cluster. Row arrays have one row per agent of `ids`, and are read-only."""
+
+    cluster: str
+    epoch: str
+    header: Header
+    ids: tuple[str, ...]
+    names: tuple[str, ...]
+    heartbeats: Rows
+    memory: Rows
+    #: As Redis holds it: commits compare it.
+    memory_version: bytes
+    verdicts: Rows
+    tunnel_agents: npt.NDArray[np.uint32]
+    tunnel_proxies: npt.NDArray[np.uint16]
+    instances: Mapping[int, InstanceFacts]
+    spells: Mapping[int, Spell]
+    presence: FeedState
+    lists: FeedState
+    #: By instance index of the proxy.
+    tunnel_feeds: Mapping[int, FeedState]
+    #: When a self-probe last succeeded, seconds since the epoch; None when none ever did.
+    probed_at: float | None
+
+    def fleet(self, now: float, timing: Timing) -> FleetEvidence:
+        """I and F for `classify`. We are blind when our own probes have failed for as long as makes data stale."""
+        return FleetEvidence(
+            cluster=self.cluster,
+            instances=self.instances,
+            presence=self.presence.feed,
+            tunnels={index: state.feed for index, state in self.tunnel_feeds.items()},
+            blind=self.probed_at is not None and now - self.probed_at > timing.stale_after,
+            timing=timing,
+        )
+
+
+def _instances_of(
+    known: Roster, hashes: Sequence[Mapping[bytes, bytes]], lists: FeedState
+) -> dict[int, InstanceFacts]:
+    resources, polls, spells = hashes
+    return facts_of(
+        list(zip(known.column(0), known.column(1), known.column(2), strict=True)),
+        {int(index): unpack_resource(text) for index, text in resources.items()},
+        {int(index): unpack_poll(text) for index, text in polls.items()},
+        {int(index): unpack_spell(text) for index, text in spells.items()},
+        lists.feed.answered_at,
+    )
+
+
+def load_instances(redis: Redis, rosters: Rosters, keys: Keys) -> dict[int, InstanceFacts]:
+    """Facts of all instances, without any column. Raises StateUnavailable."""
+    with reaching(), redis.pipeline(transaction=True) as pipe:
+        for key in (keys.resources, keys.polls, keys.spells):
+            pipe.hgetall(key)
+        pipe.hget(keys.feeds, LISTS)
+        *hashes, lists = pipe.execute()
+    return _instances_of(rosters.read(keys.epoch, keys.instances), hashes, unpack_feed(lists))
+
+
+def load(redis: Redis, rosters: Rosters, keys: Keys, *, concluded: bool = False) -> Record:
+    """Read everything in one transaction; `concluded` leaves out agents that no round has judged yet.
+
+    Raises RecordLost when there is no record, or when it was made anew meanwhile; StateUnavailable.
+    """
+    with reaching(), redis.pipeline(transaction=True) as pipe:
+        for key in (keys.epoch, keys.verdicts, keys.heartbeats, keys.memory, keys.memory_version, keys.probe):
+            pipe.get(key)
+        for key in (keys.tunnels, keys.feeds, keys.resources, keys.polls, keys.spells):
+            pipe.hgetall(key)
+        answers = pipe.execute()
+    epoch, verdicts, heartbeats, memory, version, probe, tunnels, feeds, *hashes = answers
+    agents = rosters.read(keys.epoch, keys.agents)
+    if epoch is None or agents.epoch != epoch.decode():
+        raise RecordLost(f"cluster {keys.cluster}: there is no record, or a new one")
+    header = unpack_header(verdicts or b"") or Header(epoch=agents.epoch)
+    instances = rosters.read(keys.epoch, keys.instances)
+    count = min(header.rows, len(agents.index)) if concluded else len(agents.index)
+    tunnel_agents, tunnel_proxies = tunnels_of({int(index): blob for index, blob in tunnels.items()})
+    if count < len(agents.index):
+        judged = tunnel_agents < count
+        tunnel_agents, tunnel_proxies = tunnel_agents[judged], tunnel_proxies[judged]
+    states = {name.decode(): unpack_feed(text) for name, text in feeds.items()}
+    presence, lists = states.pop(PRESENCE, FeedState()), states.pop(LISTS, FeedState())
+    return Record(
+        cluster=keys.cluster,
+        epoch=agents.epoch,
+        header=header,
+        ids=tuple(agents.column(0)[:count]),
+        names=tuple(agents.column(1)[:count]),
+        heartbeats=rows_of(heartbeats, HEARTBEAT, count),
+        memory=rows_of(memory, MEMORY, count),
+        memory_version=version or b"",
+        verdicts=rows_of(verdicts, VERDICT, count, offset=HEADER_SIZE),
+        tunnel_agents=tunnel_agents,
+        tunnel_proxies=tunnel_proxies,
+        instances=_instances_of(instances, hashes, lists),
+        spells={int(index): unpack_spell(text) for index, text in hashes[2].items()},
+        presence=presence,
+        lists=lists,
+        tunnel_feeds={int(name): state for name, state in states.items()},
+        probed_at=None if probe is None else float(probe),
+    )

@@ -1,0 +1,105 @@
+"""Who has which dense index: append-only lists in the record, cached by (epoch, length) in each process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from threading import RLock
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+from redis import Redis
+
+from fleet.state import RecordLost, StateError
+from fleet.state.batch import Batch
+from fleet.state.connect import reaching
+
+#: How often interning starts over because somebody else appended first.
+_TRIES = 20
+
+
+@dataclass(slots=True)
+class Roster:
+    """The part of a roster that this process has read: one list per field of its records, the id first."""
+
+    epoch: str = ""
+    #: Bytes read.
+    length: int = 0
+    columns: list[list[str]] = field(default_factory=list)
+    index: dict[str, int] = field(default_factory=dict)
+
+    def column(self, number: int) -> list[str]:
+        """A field of every record, by index; only ever grows while the epoch stays."""
+        return self.columns[number] if self.columns else []
+
+    def take(self, epoch: str, tail: bytes) -> None:
+        """Take in what was appended after `length`; a new epoch starts over."""
+        if epoch != self.epoch:
+            self.epoch, self.length, self.columns, self.index = epoch, 0, [], {}
+        if not tail:
+            return
+        start = len(self.index)
+        added = list(zip(*(line.split("\t") for line in tail.decode().split("\n")[:-1]), strict=True))
+        self.columns = self.columns or [[] for _ in added]
+        for column, values in zip(self.columns, added, strict=True):
+            column.extend(values)
+        self.index.update(zip(added[0], range(start, start + len(added[0])), strict=True))
+        self.length += len(tail)
+
+
+def fit(text: str) -> str:
+    """Make a name fit for a record: it may hold anything but what separates records."""
+    return text.translate({9: " ", 10: " ", 13: " "})
+
+
+def encode(records: Iterable[Sequence[str]]) -> bytes:
+    """The bytes of records."""
+    return "".join("\t".join(map(fit, record)) + "\n" for record in records).encode()
+
+
+class Rosters:
+    """Rosters by key, kept up to date by reading their tails."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._kept: dict[str, Roster] = {}
+        # Web workers read from several threads, and a tail must be taken in once.
+        self._lock = RLock()
+
+    def read(self, epoch_key: str, key: str) -> Roster:
+        """The roster at `key` as it is now; empty when there is no record. Raises StateUnavailable."""
+        with self._lock:
+            known = self._kept.setdefault(key, Roster())
+            with reaching(), self._redis.pipeline(transaction=True) as pipe:
+                pipe.get(epoch_key)
+                pipe.getrange(key, known.length, -1)
+                epoch, tail = cast("list[bytes | None]", pipe.execute())
+            name = (epoch or b"").decode()
+            if name != known.epoch and known.length:
+                # Our place in the old list means nothing in the new one. Others may still hold the old object.
+                self._kept[key] = Roster()
+                return self.read(epoch_key, key)
+            known.take(name, tail or b"")
+            return known
+
+    def intern(
+        self, epoch_key: str, key: str, epoch: str, wanted: Sequence[tuple[str, ...]]
+    ) -> npt.NDArray[np.uint32]:
+        """Indices of `wanted` records by their ids; unknown ones are appended. Raises RecordLost, StateUnavailable."""
+        known = self._kept.get(key) or self.read(epoch_key, key)
+        for _ in range(_TRIES):
+            missing = list({r[0]: r for r in wanted if r[0] not in known.index}.values())
+            if known.epoch == epoch and not missing:
+                return np.fromiter((known.index[r[0]] for r in wanted), np.uint32, len(wanted))
+            known = self.read(epoch_key, key)
+            if known.epoch != epoch:
+                raise RecordLost(f"the record of epoch {epoch} is gone")
+            missing = [r for r in missing if r[0] not in known.index]
+            if missing:
+                batch = Batch(self._redis)
+                batch.guard_value(epoch_key, epoch)
+                batch.guard_length(key, known.length)
+                batch.do("APPEND", key, encode(missing))
+                batch.run()
+        raise StateError(f"{key}: somebody else kept appending")

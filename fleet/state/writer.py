@@ -1,0 +1,346 @@
+"""Write the record: only pollers and tasks may. Every write is guarded by the record's epoch. docs/record.md."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+from redis import Redis
+
+from fleet.domain.columns import HEARTBEAT, MEMORY, RETIRED, TUNNEL, VERDICT
+from fleet.state import RecordLost, StateError
+from fleet.state.batch import Batch
+from fleet.state.codec import (
+    HEADER_SIZE,
+    FeedState,
+    Header,
+    Poll,
+    Resource,
+    Rows,
+    Spell,
+    blank,
+    pack_feed,
+    pack_header,
+    pack_poll,
+    pack_resource,
+    pack_spell,
+    rows_of,
+)
+from fleet.state.connect import reaching
+from fleet.state.keys import Keys
+from fleet.state.record import PRESENCE, Record, load
+from fleet.state.roster import Rosters, encode
+
+#: Above this share of changed rows a column is written whole: one SET of 3 MB costs as much as 2,000 rows in place.
+_WHOLE_SHARE = 0.05
+#: How often a change of the memory starts over because a round was concluded meanwhile.
+_TRIES = 20
+#: Rounds that the database may owe before the oldest are given up.
+_OUTBOX_LIMIT = 10_000
+#: Highest instance index: the two above it mean "no cause" and "the backend".
+_MAX_INSTANCES = 0xFFFD
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What the database keeps of a cluster: the beginning of a new record. Rows by position."""
+
+    #: (id, name).
+    agents: Sequence[tuple[str, str]] = ()
+    #: (id, kind, name).
+    instances: Sequence[tuple[str, str, str]] = ()
+    #: MEMORY rows, one per agent.
+    memory: Rows = field(default_factory=lambda: np.zeros(0, MEMORY))
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What a round changes."""
+
+    header: Header
+    #: VERDICT and MEMORY of every agent, and the indices of the rows that are new.
+    verdicts: Rows
+    verdicts_changed: npt.NDArray[np.uint32]
+    memory: Rows
+    memory_changed: npt.NDArray[np.uint32]
+    #: Spells that are new, by instance index.
+    spells: Mapping[int, Spell]
+    #: What the database is owed; empty when nothing is.
+    owed: bytes = b""
+
+
+class Writer:
+    """The record of every cluster, for those who may write."""
+
+    def __init__(self, redis: Redis, prefix: str) -> None:
+        self.redis = redis
+        self.prefix = prefix
+        self._rosters = Rosters(redis)
+
+    def keys(self, cluster: str) -> Keys:
+        """The keys of a cluster."""
+        return Keys(self.prefix, cluster)
+
+    def epoch(self, cluster: str) -> str | None:
+        """The record's epoch; None when there is no record. Raises StateUnavailable."""
+        with reaching():
+            found = self.redis.get(self.keys(cluster).epoch)
+        return found.decode() if isinstance(found, bytes) else None
+
+    def create(self, cluster: str, remembered: Remembered) -> str:
+        """Make the record from what is remembered, if there is none. Answers the epoch of the record there is then."""
+        keys = self.keys(cluster)
+        epoch = secrets.token_hex(8)
+        batch = Batch(self.redis)
+        batch.guard_value(keys.epoch, "")
+        batch.do("DEL", *keys.record)
+        batch.do("SET", keys.epoch, epoch)
+        if remembered.instances:
+            batch.do("SET", keys.instances, encode(remembered.instances))
+        if remembered.agents:
+            batch.do("SET", keys.agents, encode(remembered.agents))
+            batch.do("SET", keys.memory, remembered.memory.tobytes())
+        if batch.run() == 0:
+            return epoch
+        found = self.epoch(cluster)
+        if found is None:
+            raise RecordLost(f"cluster {cluster}: the record was made and lost at once")
+        return found
+
+    def load(self, cluster: str) -> Record:
+        """The whole record, one row for every agent known now. Raises RecordLost, StateUnavailable."""
+        return load(self.redis, self._rosters, self.keys(cluster))
+
+    def agents(self, cluster: str, epoch: str, wanted: Sequence[tuple[str, str]]) -> npt.NDArray[np.uint32]:
+        """Indices of agents (id, name); unknown ones join the roster. Raises RecordLost."""
+        keys = self.keys(cluster)
+        return self._rosters.intern(keys.epoch, keys.agents, epoch, wanted)
+
+    def instances(
+        self, cluster: str, epoch: str, wanted: Sequence[tuple[str, str, str]]
+    ) -> npt.NDArray[np.uint32]:
+        """Indices of instances (id, kind, name); unknown ones join the roster. Raises RecordLost."""
+        keys = self.keys(cluster)
+        indices = self._rosters.intern(keys.epoch, keys.instances, epoch, wanted)
+        if len(indices) and int(indices.max()) > _MAX_INSTANCES:
+            raise StateError(f"cluster {cluster}: more than {_MAX_INSTANCES} instances were ever seen")
+        return indices
+
+    def instance_ids(self, cluster: str) -> list[str]:
+        """Ids of all instances by index. Raises StateUnavailable."""
+        keys = self.keys(cluster)
+        return self._rosters.read(keys.epoch, keys.instances).column(0)
+
+    def agent_ids(self, cluster: str) -> tuple[list[str], list[str]]:
+        """Ids and names of all agents by index. Raises StateUnavailable."""
+        keys = self.keys(cluster)
+        known = self._rosters.read(keys.epoch, keys.agents)
+        return known.column(0), known.column(1)
+
+    def feed(self, cluster: str, field_name: str) -> bytes:
+        """A feed's state as it is kept, to guard the write that follows. Raises StateUnavailable."""
+        with reaching():
+            found = self.redis.hget(self.keys(cluster).feeds, field_name)
+        return found if isinstance(found, bytes) else b""
+
+    def feeds(self, cluster: str) -> dict[str, bytes]:
+        """All feeds' states as they are kept: `presence`, or the instance index of a proxy. Raises StateUnavailable."""
+        with reaching():
+            found = cast("dict[bytes, bytes]", self.redis.hgetall(self.keys(cluster).feeds))
+        return {name.decode(): text for name, text in found.items()}
+
+    def heartbeats(self, cluster: str) -> bytes:
+        """The HEARTBEAT column as it is kept. Raises StateUnavailable."""
+        with reaching():
+            found = self.redis.get(self.keys(cluster).heartbeats)
+        return found if isinstance(found, bytes) else b""
+
+    def tunnels(self, cluster: str, proxy: int, *, listing: bool = False) -> bytes:
+        """A proxy's TUNNEL rows as they are kept, or those of its unfinished full list. Raises StateUnavailable."""
+        keys = self.keys(cluster)
+        with reaching():
+            found = self.redis.hget(keys.listings if listing else keys.tunnels, str(proxy))
+        return found if isinstance(found, bytes) else b""
+
+    def write_heartbeats(
+        self,
+        cluster: str,
+        epoch: str,
+        *,
+        before: bytes,
+        after: FeedState,
+        indices: npt.NDArray[np.uint32],
+        rows: Rows,
+        ended: npt.NDArray[np.uint32],
+        ended_at: float,
+    ) -> bool:
+        """Write new HEARTBEAT rows, and end those of `ended` agents at `ended_at`.
+
+        Answers False, and writes nothing, when somebody else moved the feed on meanwhile.
+        """
+        keys = self.keys(cluster)
+        batch = self._batch(keys, epoch)
+        batch.guard_field(keys.feeds, PRESENCE, before)
+        batch.do("HSET", keys.feeds, PRESENCE, pack_feed(after))
+        size = HEARTBEAT.itemsize
+        if len(indices):
+            batch.pad(keys.heartbeats, blank(HEARTBEAT, 1).tobytes(), int(indices.max()))
+        batch.rows(keys.heartbeats, 0, size, indices, rows.tobytes())
+        # `expires_at` is the first field of a row.
+        # An agent that was never heard of has no row to end: its index is beyond the column, or its row stays blank.
+        batch.rows(keys.heartbeats, 0, size, ended, np.full(len(ended), ended_at, "<f8").tobytes())
+        return self._won(batch, keys)
+
+    def write_tunnels(
+        self, cluster: str, epoch: str, proxy: int, *, before: bytes, after: FeedState, rows: Rows | None
+    ) -> bool:
+        """Write a proxy's TUNNEL rows (None: as they were) and its place in its feed.
+
+        While a full list is under way (`after.listing`) the rows wait beside, and the old ones stay in use.
+        Answers False, and writes nothing, when somebody else moved the feed on meanwhile.
+        """
+        assert rows is None or rows.dtype == TUNNEL, "rows of another column"
+        keys = self.keys(cluster)
+        batch = self._batch(keys, epoch)
+        batch.guard_field(keys.feeds, str(proxy), before)
+        batch.do("HSET", keys.feeds, str(proxy), pack_feed(after))
+        if rows is not None:
+            batch.do("HSET", keys.listings if after.listing else keys.tunnels, str(proxy), rows.tobytes())
+            if not after.listing:
+                batch.do("HDEL", keys.listings, str(proxy))
+        return self._won(batch, keys)
+
+    def write_feed(
+        self, cluster: str, epoch: str, field_name: str, *, before: bytes, after: FeedState
+    ) -> bool:
+        """Write only how fresh a feed is. Answers False when somebody else moved it on meanwhile."""
+        keys = self.keys(cluster)
+        batch = self._batch(keys, epoch)
+        batch.guard_field(keys.feeds, field_name, before)
+        batch.do("HSET", keys.feeds, field_name, pack_feed(after))
+        return self._won(batch, keys)
+
+    def write_instances(
+        self,
+        cluster: str,
+        epoch: str,
+        *,
+        resources: Mapping[int, Resource] | None = None,
+        polls: Mapping[int, Poll] | None = None,
+        probed_at: float | None = None,
+    ) -> None:
+        """Write what resources and polls said, by instance index, and when a self-probe succeeded."""
+        keys = self.keys(cluster)
+        batch = self._batch(keys, epoch)
+        for index, resource in (resources or {}).items():
+            batch.do("HSET", keys.resources, str(index), pack_resource(resource))
+        for index, poll in (polls or {}).items():
+            batch.do("HSET", keys.polls, str(index), pack_poll(poll))
+        if probed_at is not None:
+            batch.do("SET", keys.probe, repr(probed_at))
+        if not batch.empty:
+            self._won(batch, keys)
+
+    def set_retired(self, cluster: str, epoch: str, indices: Sequence[int], *, retired: bool) -> None:
+        """Mark agents as retired by an operator, or as in use again. Raises RecordLost, StateError."""
+
+        def mark(memory: Rows, chosen: npt.NDArray[np.uint32]) -> None:
+            flags = memory["flags"][chosen]
+            memory["flags"][chosen] = flags | RETIRED if retired else flags & ~np.uint8(RETIRED)
+
+        self._change_memory(cluster, epoch, indices, mark)
+
+    def expect_reconnect(self, cluster: str, epoch: str, indices: Sequence[int], *, until: float) -> None:
+        """A reconnect we asked for runs until then; 0 when it ended. Raises RecordLost, StateError."""
+
+        def mark(memory: Rows, chosen: npt.NDArray[np.uint32]) -> None:
+            memory["working_until"][chosen] = until
+
+        self._change_memory(cluster, epoch, indices, mark)
+
+    def _change_memory(
+        self,
+        cluster: str,
+        epoch: str,
+        indices: Sequence[int],
+        change: Callable[[Rows, npt.NDArray[np.uint32]], None],
+    ) -> None:
+        keys = self.keys(cluster)
+        chosen = np.array(sorted(set(indices)), np.uint32)
+        count = int(chosen.max()) + 1 if len(chosen) else 0
+        for _ in range(_TRIES):
+            with reaching(), self.redis.pipeline(transaction=True) as pipe:
+                pipe.get(keys.memory)
+                pipe.get(keys.memory_version)
+                blob, version = cast("list[bytes | None]", pipe.execute())
+            memory = rows_of(blob, MEMORY, max(count, len(blob or b"") // MEMORY.itemsize)).copy()
+            change(memory, chosen)
+            batch = self._batch(keys, epoch)
+            batch.guard_value(keys.memory_version, version or b"")
+            batch.pad(keys.memory, blank(MEMORY, 1).tobytes(), count)
+            batch.rows(keys.memory, 0, MEMORY.itemsize, chosen, memory[chosen].tobytes())
+            batch.do("INCR", keys.memory_version)
+            if self._won(batch, keys):
+                return
+        raise StateError(f"cluster {cluster}: rounds kept changing what agents are remembered by")
+
+    def commit(self, cluster: str, before: Record, conclusion: Conclusion) -> bool:
+        """Write a round's result, once.
+
+        Answers False, and writes nothing, when another round was concluded or the memory changed meanwhile.
+        """
+        keys = self.keys(cluster)
+        batch = self._batch(keys, before.epoch)
+        batch.guard_value(keys.concluded, str(before.header.round) if before.header.round else "")
+        batch.guard_value(keys.memory_version, before.memory_version)
+        batch.do("SET", keys.concluded, str(conclusion.header.round))
+        header = pack_header(conclusion.header)
+        grown = len(conclusion.verdicts) > before.header.rows
+        if grown or _mostly(conclusion.verdicts_changed, conclusion.verdicts):
+            batch.do("SET", keys.verdicts, header + conclusion.verdicts.tobytes())
+        else:
+            rows = conclusion.verdicts[conclusion.verdicts_changed].tobytes()
+            batch.do("SETRANGE", keys.verdicts, 0, header)
+            batch.rows(keys.verdicts, HEADER_SIZE, VERDICT.itemsize, conclusion.verdicts_changed, rows)
+        if grown or _mostly(conclusion.memory_changed, conclusion.memory):
+            batch.do("SET", keys.memory, conclusion.memory.tobytes())
+        else:
+            rows = conclusion.memory[conclusion.memory_changed].tobytes()
+            batch.rows(keys.memory, 0, MEMORY.itemsize, conclusion.memory_changed, rows)
+        if grown or len(conclusion.memory_changed):
+            batch.do("INCR", keys.memory_version)
+        for index, spell in conclusion.spells.items():
+            batch.do("HSET", keys.spells, str(index), pack_spell(spell))
+        if conclusion.owed:
+            batch.do("RPUSH", keys.outbox, conclusion.owed)
+            batch.do("LTRIM", keys.outbox, -_OUTBOX_LIMIT, -1)
+        return self._won(batch, keys)
+
+    def owed(self, cluster: str, count: int) -> list[bytes]:
+        """The oldest `count` results the database has not got yet. Raises StateUnavailable."""
+        with reaching():
+            return cast("list[bytes]", self.redis.lrange(self.keys(cluster).outbox, 0, count - 1))
+
+    def settled(self, cluster: str, owed: bytes) -> None:
+        """The database has got this result. Raises StateUnavailable."""
+        with reaching():
+            self.redis.lrem(self.keys(cluster).outbox, 1, owed)  # type: ignore[arg-type]  # bytes are a value too
+
+    def _batch(self, keys: Keys, epoch: str) -> Batch:
+        batch = Batch(self.redis)
+        batch.guard_value(keys.epoch, epoch)
+        return batch
+
+    def _won(self, batch: Batch, keys: Keys) -> bool:
+        failed = batch.run()
+        if failed == 1:
+            raise RecordLost(f"cluster {keys.cluster}: the record was made anew")
+        return failed == 0
+
+
+def _mostly(changed: npt.NDArray[np.uint32], rows: Rows) -> bool:
+    return len(changed) > _WHOLE_SHARE * len(rows)

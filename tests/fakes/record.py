@@ -1,0 +1,132 @@
+"""A record as one concluded round leaves it, written by the real Writer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fleet.domain.columns import HAD_TUNNEL, HEARTBEAT, RETIRED, TUNNEL
+from fleet.domain.evidence import Feed
+from fleet.domain.instances import Attempt, ServingStatus
+from fleet.domain.verdicts import State
+from fleet.state.codec import FeedState, Poll, Resource, blank
+from fleet.state.writer import Conclusion, Remembered, Writer
+
+#: When the round concluded, unless a test says otherwise.
+AS_OF = 1_700_000_000.0
+INTERVAL = 1.0
+
+
+def fill(
+    writer: Writer,
+    states: Sequence[State],
+    *,
+    cluster: str = "default",
+    auths: int = 2,
+    proxies: int = 2,
+    as_of: float = AS_OF,
+) -> str:
+    """Write a fleet whose agents have `states`, `agent-1` first; agent n has a tunnel to proxy n modulo `proxies`.
+
+    Answers the epoch.
+    """
+    epoch = writer.create(cluster, Remembered())
+    named = [(f"auth-{n + 1}-id", "auth", f"auth-{n + 1}") for n in range(auths)]
+    named += [(f"proxy-{n + 1}-id", "proxy", f"proxy-{n + 1}") for n in range(proxies)]
+    instances = writer.instances(cluster, epoch, named)
+    writer.write_instances(
+        cluster,
+        epoch,
+        resources={
+            int(index): Resource(
+                name=name, address=f"127.0.0.1:{9000 + index}", ttl=10.0, expires_at=as_of + 10
+            )
+            for index, (_, _, name) in zip(instances, named, strict=True)
+        },
+        polls={
+            int(index): Poll(
+                attempts=(Attempt(as_of - 0.1, ok=True),),
+                serving=ServingStatus.SERVING,
+                serving_at=as_of - 0.1,
+                readyz=200,
+                readyz_at=as_of - 0.1,
+            )
+            for index in instances
+        },
+        probed_at=as_of - 0.1,
+    )
+    agents = writer.agents(
+        cluster, epoch, [(f"agent-{n + 1}-id", f"agent-{n + 1}") for n in range(len(states))]
+    )
+    feed = Feed(attempted_at=as_of - 0.1, answered_at=as_of - 0.1)
+    rows = blank(HEARTBEAT, len(agents))
+    rows["expires_at"], rows["ttl"], rows["auth"], rows["desired"] = as_of + 20, 20, 0, 1
+    assert writer.write_heartbeats(
+        cluster,
+        epoch,
+        before=writer.feed(cluster, "presence"),
+        after=FeedState(feed=feed, epoch="agents", revision=len(agents), source=0),
+        indices=agents,
+        rows=rows,
+        ended=np.zeros(0, np.uint32),
+        ended_at=as_of,
+    )
+    for number in range(proxies):
+        mine = agents[number::proxies]
+        tunnels = np.zeros(len(mine), TUNNEL)
+        tunnels["agent"], tunnels["opened_at"] = mine, int(as_of) - 60
+        assert writer.write_tunnels(
+            cluster,
+            epoch,
+            auths + number,
+            before=b"",
+            after=FeedState(feed=feed, epoch="tunnels", revision=len(mine)),
+            rows=tunnels,
+        )
+    assert conclude(writer, states, cluster=cluster, auths=auths, proxies=proxies, as_of=as_of)
+    return epoch
+
+
+def conclude(
+    writer: Writer,
+    states: Sequence[State],
+    *,
+    cluster: str = "default",
+    auths: int = 2,
+    proxies: int = 2,
+    as_of: float = AS_OF,
+) -> bool:
+    """Commit one more round in which the agents have `states`; False when somebody else was first."""
+    before = writer.load(cluster)
+    verdicts, memory = before.verdicts.copy(), before.memory.copy()
+    fresh = verdicts["since"] == 0
+    changed = np.flatnonzero(fresh | (verdicts["state"] != np.array(states, np.uint8))).astype(np.uint32)
+    verdicts["state"] = states
+    verdicts["since"][changed] = as_of
+    memory["home"] = auths + np.arange(len(states)) % proxies
+    memory["last_proxies"][:, 0] = memory["home"]
+    memory["last_auth"] = 0
+    memory["flags"] = HAD_TUNNEL | np.where(verdicts["state"] == State.RETIRED, RETIRED, 0)
+    counts = np.bincount(verdicts["state"], minlength=len(State))
+    header = replace(
+        before.header,
+        rows=len(states),
+        seq=before.header.seq + bool(len(changed)),
+        round=before.header.round + 1,
+        as_of=as_of,
+        interval=INTERVAL,
+        homed=len(states),
+        instances=auths + proxies,
+        counts=tuple(counts.tolist()),
+    )
+    conclusion = Conclusion(
+        header=header,
+        verdicts=verdicts,
+        verdicts_changed=changed,
+        memory=memory,
+        memory_changed=np.flatnonzero(memory != before.memory).astype(np.uint32),
+        spells={},
+    )
+    return writer.commit(cluster, before, conclusion)

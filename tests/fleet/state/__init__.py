@@ -1,0 +1,3 @@
+"""Tests of fleet.state."""
+
+from __future__ import annotations
