@@ -1,0 +1,37 @@
+"""host:port, as flags give it."""
+
+from __future__ import annotations
+
+import click
+from typing_extensions import override
+
+
+def parse(text: str) -> tuple[str, int]:
+    """Split `host:port`; IPv6 in brackets. Raises ValueError with a sentence."""
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"{text!r} is not host:port")
+    return host, int(port)
+
+
+def join(host: str, port: int) -> str:
+    """Spell an address as `parse` reads it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class Address(click.ParamType[tuple[str, int]]):
+    """A flag that takes host:port."""
+
+    name = "host:port"
+
+    @override
+    def convert(
+        self, value: str | tuple[str, int], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            return parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)

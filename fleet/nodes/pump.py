@@ -1,0 +1,173 @@
+"""Pass bytes between two TCP connections, with backpressure; hold them, or reset both.
+
+The forwarder and the balancer are made of this. Nothing is parsed and nothing is buffered but what a
+transport had taken when its peer became slow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+from typing_extensions import override
+
+#: Close with RST at once, whatever is unsent: SO_LINGER on, 0 seconds.
+_LINGER_RESET = struct.pack("ii", 1, 0)
+
+
+class _End(asyncio.Protocol):
+    """One of the two connections of a link."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self.transport: asyncio.Transport | None = None
+        #: Its buffer is full: the other end must not read on.
+        self.full = False
+        self.reading = False
+        self.finished = False
+
+    @property
+    def other(self) -> _End:
+        return self._link.far if self is self._link.near else self._link.near
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.pause_reading()
+        self._link.made(self)
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        peer = self.other.transport
+        assert peer is not None, "nothing is read before both ends are there"
+        peer.write(data)
+
+    @override
+    def eof_received(self) -> bool:
+        self.finished = True
+        peer = self.other
+        if peer.transport is not None and not peer.transport.is_closing():
+            peer.transport.write_eof()
+        if peer.finished:
+            self._link.close()
+        return True  # half open, as TCP is: the other direction may go on
+
+    @override
+    def pause_writing(self) -> None:
+        self.full = True
+        self._link.steer()
+
+    @override
+    def resume_writing(self) -> None:
+        self.full = False
+        self._link.steer()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._link.lost(exc)
+
+    def read(self, wanted: bool) -> None:
+        """Read, or stop reading."""
+        if self.transport is None or wanted == self.reading or self.transport.is_closing():
+            return
+        self.reading = wanted
+        if wanted:
+            self.transport.resume_reading()
+        else:
+            self.transport.pause_reading()
+
+    def reset(self) -> None:
+        """Close with a reset."""
+        if self.transport is None or self.transport.is_closing():
+            return
+        with contextlib.suppress(OSError):  # gone already
+            self.transport.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_RESET
+            )
+        self.transport.abort()
+
+
+class Link:
+    """A connection that was accepted, and the one made for it. Give `near` to a server as its protocol."""
+
+    def __init__(self, accepted: Callable[[Link], None], ended: Callable[[Link], None]) -> None:
+        self._accepted = accepted
+        self._ended = ended
+        self._held = False
+        self._over = False
+        self.near = _End(self)
+        self.far = _End(self)
+
+    async def dial(self, host: str, port: int, *, within: float) -> None:
+        """Make the far connection within seconds and let bytes flow. Raises OSError (TimeoutError among them)."""
+        async with asyncio.timeout(within):
+            await asyncio.get_running_loop().create_connection(lambda: self.far, host, port)
+        if self._over:
+            self.far.reset()
+        self.steer()
+
+    def hold(self, held: bool) -> None:
+        """Let nothing pass, end of stream included; what comes meanwhile waits with the sender's kernel."""
+        self._held = held
+        self.steer()
+
+    def reset(self) -> None:
+        """Reset both connections."""
+        self.near.reset()
+        self.far.reset()
+
+    def close(self) -> None:
+        """Close both connections after what is unsent."""
+        for end in (self.near, self.far):
+            if end.transport is not None:
+                end.transport.close()
+
+    def steer(self) -> None:
+        """Read from each end if the other can take it."""
+        joined = self.near.transport is not None and self.far.transport is not None
+        for end in (self.near, self.far):
+            end.read(joined and not self._held and not end.other.full)
+
+    def made(self, end: _End) -> None:
+        """An end is connected."""
+        if end is self.near:
+            self._accepted(self)
+
+    def lost(self, error: Exception | None) -> None:
+        """An end is gone: so is the other, in the same manner."""
+        if error is not None:
+            self.reset()
+        else:
+            self.close()
+        if not self._over:
+            self._over = True
+            self._ended(self)
+
+
+class Tasks:
+    """Tasks that nobody awaits, kept from the garbage collector, with their failures told."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` in the background."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._done)
+
+    def cancel(self) -> None:
+        """Cancel all."""
+        for task in list(self._running):
+            task.cancel()
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": "a connection's task failed", "exception": error, "task": task}
+            )

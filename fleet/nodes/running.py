@@ -1,0 +1,70 @@
+"""What every node does around its work: start on time or fail with one line, say that it is ready, end when told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from aiohttp import web
+
+from fleet.nodes import addresses
+
+T = TypeVar("T")
+
+
+class StartError(Exception):
+    """A node that cannot start; the sentence says what to mend. Exit code 2."""
+
+
+def run(work: Callable[[], None]) -> None:
+    """Do a node's work; a StartError becomes one line on stderr and exit code 2."""
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    try:
+        work()
+    except StartError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(2)
+
+
+async def listening(address: tuple[str, int], start: Awaitable[T]) -> T:
+    """Await something that listens on `address`. Raises StartError when the port cannot be had."""
+    try:
+        return await start
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise StartError(f"cannot listen on {addresses.join(*address)}: {why}") from error
+
+
+@asynccontextmanager
+async def http(app: web.Application, listen: tuple[str, int]) -> AsyncIterator[str]:
+    """Serve an application and yield its host:port. Raises StartError when the port cannot be had."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+    await runner.setup()
+    try:
+        await listening(listen, web.TCPSite(runner, *listen).start())
+        yield addresses.join(listen[0], runner.addresses[0][1])
+    finally:
+        await runner.cleanup()
+
+
+def announce(**facts: Any) -> None:
+    """Print the ready line that supervisors wait for."""
+    sys.stdout.write(json.dumps({"event": "ready", **facts}) + "\n")
+    sys.stdout.flush()
+
+
+async def until_told_to_end() -> None:
+    """Wait for SIGTERM or SIGINT."""
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    await told.wait()

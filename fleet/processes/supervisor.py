@@ -1,0 +1,260 @@
+"""Run several programs as one: start them, wait until all are ready, watch them, end them all.
+
+Used by `refloat fleet up`, `manage.py console` and `manage.py demo`, in the main thread:
+
+    with Supervisor(logs=home / "logs") as supervisor:        # Ctrl-C, SIGTERM, SIGHUP now mean: end everything
+        first = supervisor.start("auth-1", argv, ready=json_line)
+        supervisor.await_ready(timeout=20.0)                  # StartError names who failed and its log
+        supervisor.watch(on_exit=report)                      # returns when somebody wants us to end
+                                                              # leaving the block ends every child, last stage first
+
+A child is ready when `ready(child)` is true: `json_line` waits for the nodes' one line of JSON on stdout,
+any other callable is a probe of yours; without one it is ready as soon as it runs.
+A child's stdout and stderr both go to its log, so nobody has to drain a pipe and a lost parent breaks none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from typing_extensions import override
+
+from fleet.processes import children
+
+#: How often an unready child is looked at, seconds.
+_READY_POLL = 0.02
+#: How often a ready one is, besides SIGCHLD, seconds.
+_WATCH_POLL = 0.5
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class SupervisorError(Exception):
+    """Base of what stops a start."""
+
+
+class StartError(SupervisorError):
+    """A child that did not get ready."""
+
+    def __init__(self, child: Child, why: str) -> None:
+        super().__init__(child, why)
+        self.child = child
+        self.why = why
+
+    @override
+    def __str__(self) -> str:
+        said = self.child.last_line()
+        return f"{self.child.name} {self.why}{f': {said}' if said else ''} (log: {self.child.log})"
+
+
+class InterruptedStartError(SupervisorError):
+    """Ctrl-C or SIGTERM came before everything was ready."""
+
+
+@dataclass(eq=False)
+class Child:
+    """One program under supervision."""
+
+    name: str
+    argv: tuple[str, ...]
+    log: Path
+    process: subprocess.Popen[bytes]
+    #: Ended in this order, highest first.
+    stage: int = 0
+    env: Mapping[str, str] | None = None
+    on_parent_death: signal.Signals = signal.SIGTERM
+    ready: Callable[[Child], bool] | None = None
+    #: What its ready line said; empty before, and for children that print none.
+    announced: Mapping[str, Any] = field(default_factory=dict)
+    #: Its end was reported, or wanted.
+    reported: bool = False
+    #: How far the log was searched for the ready line.
+    searched: int = 0
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self.process.pid
+
+    def alive(self) -> bool:
+        """It runs, or is stopped; reaps it otherwise."""
+        return self.process.poll() is None
+
+    def last_line(self) -> str:
+        """The last thing it wrote; empty when it wrote nothing."""
+        try:
+            lines = self.log.read_text(errors="replace").split("\n")
+        except OSError:
+            return ""
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def json_line(child: Child) -> bool:
+    """Whether the child has printed its ready line: one JSON object with `"event": "ready"`."""
+    with child.log.open("rb") as log:
+        log.seek(child.searched)
+        text = log.read()
+    whole = text.rfind(b"\n") + 1
+    child.searched += whole
+    for line in text[:whole].split(b"\n"):
+        if not line.startswith(b"{"):
+            continue
+        try:
+            said = json.loads(line)
+        except ValueError:
+            continue
+        if said.get("event") == "ready":
+            child.announced = said
+            return True
+    return False
+
+
+class Supervisor:
+    """The children of one command."""
+
+    def __init__(self, logs: Path) -> None:
+        self.logs = logs
+        self.children: list[Child] = []
+        #: Somebody asked us to end.
+        self.ending = False
+        self._awake, self._wake = os.pipe()
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        assert threading.current_thread() is threading.main_thread(), (
+            "children die with the thread that made them"
+        )
+        self.logs.mkdir(parents=True, exist_ok=True)
+        for end in (self._awake, self._wake):
+            os.set_blocking(end, False)
+        for number in (*_ENDING, signal.SIGCHLD):
+            # nohup: whoever started us does not want a closed terminal to end us.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._on_signal)
+        self._wakeup_before = signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        signal.set_wakeup_fd(self._wakeup_before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        os.close(self._awake)
+        os.close(self._wake)
+
+    def start(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        stage: int = 0,
+        ready: Callable[[Child], bool] | None = None,
+        on_parent_death: signal.Signals = signal.SIGTERM,
+    ) -> Child:
+        """Start a program; its log is LOGS/NAME.log, begun anew. Children of a higher `stage` are ended first.
+
+        A program that may be stopped (SIGSTOP) needs `on_parent_death=SIGKILL`: a stopped one never sees SIGTERM.
+        Raises SupervisorError when it cannot be started.
+        """
+        log = self.logs / f"{name}.log"
+        log.write_bytes(b"")
+        process = self._spawn(argv, log, env, on_parent_death)
+        child = Child(name, tuple(argv), log, process, stage, env, on_parent_death, ready)
+        self.children.append(child)
+        return child
+
+    def restart(self, child: Child) -> None:
+        """Start a dead child again as it was started first, with the same log; wait with `await_ready`."""
+        assert not child.alive(), f"{child.name} still runs"
+        child.searched = child.log.stat().st_size
+        child.announced, child.reported = {}, False
+        child.process = self._spawn(child.argv, child.log, child.env, child.on_parent_death)
+
+    def await_ready(
+        self,
+        wanted: Sequence[Child] | None = None,
+        *,
+        timeout: float,
+        on_ready: Callable[[Child], None] | None = None,
+    ) -> None:
+        """Wait until every one of `wanted` (all of them by default) is ready; `on_ready` is told of each.
+
+        Raises StartError when one ends or needs longer than `timeout` seconds, InterruptedStartError on Ctrl-C.
+        """
+        waiting = list(self.children if wanted is None else wanted)
+        deadline = time.monotonic() + timeout
+        while True:
+            for child in list(waiting):
+                if child.ready is None or child.ready(child):
+                    waiting.remove(child)
+                    if on_ready is not None:
+                        on_ready(child)
+                elif not child.alive():
+                    child.reported = True
+                    raise StartError(child, f"ended with code {child.process.returncode} before it was ready")
+            if not waiting:
+                return
+            if time.monotonic() > deadline:
+                raise StartError(waiting[0], f"was not ready within {timeout:.0f} s")
+            self._sleep(_READY_POLL)
+            if self.ending:
+                raise InterruptedStartError("stopped before everything was ready")
+
+    def watch(self, *, on_exit: Callable[[Child], None], on_tick: Callable[[], None] | None = None) -> None:
+        """Wait until somebody wants us to end; tell `on_exit` once of each child that ended by itself.
+
+        `on_tick` is called twice a second, and at once after a signal. The end of a child ends nobody else:
+        call `finish` from `on_exit` where it should.
+        """
+        while not self.ending:
+            for child in self.children:
+                if not child.reported and not child.alive():
+                    child.reported = True
+                    on_exit(child)
+            if on_tick is not None:
+                on_tick()
+            if not self.ending:
+                self._sleep(_WATCH_POLL)
+
+    def finish(self) -> None:
+        """Make `watch` return."""
+        self.ending = True
+
+    def stop(self, *, grace: float = 5.0) -> None:
+        """End every child, the highest stage first: SIGTERM, `grace` seconds, SIGKILL."""
+        for stage in sorted({child.stage for child in self.children}, reverse=True):
+            children.stop([child.process for child in self.children if child.stage == stage], grace=grace)
+
+    def _spawn(
+        self, argv: Sequence[str], log: Path, env: Mapping[str, str] | None, on_parent_death: signal.Signals
+    ) -> subprocess.Popen[bytes]:
+        try:
+            with log.open("ab") as out:
+                return children.spawn(argv, env=env, log=out, on_parent_death=on_parent_death)
+        except OSError as error:
+            raise SupervisorError(f"cannot start {argv[0]}: {error.strerror}") from error
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if number in _ENDING:
+            self.ending = True
+
+    def _sleep(self, seconds: float) -> None:
+        """Sleep, but wake at once for a signal (PEP 475 would sleep on)."""
+        select.select([self._awake], [], [], seconds)
+        try:
+            os.read(self._awake, 4096)
+        except BlockingIOError:
+            return

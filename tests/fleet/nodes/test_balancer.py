@@ -1,0 +1,124 @@
+"""The balancer as the program it is, before real TCP targets whose `/readyz` changes."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from fleet.nodes import addresses
+from fleet.processes.supervisor import Supervisor, json_line
+from tests.fakes.instances import FakeInstance, serving
+from tests.fakes.waiting import eventually
+
+ARGV = [sys.executable, "-m", "fleet.nodes", "balancer"]
+DEADLINE = 15.0
+
+
+@dataclass
+class Scene:
+    """Two instances behind a balancer."""
+
+    one: FakeInstance
+    two: FakeInstance
+    listen: tuple[str, int]
+    http: aiohttp.ClientSession
+
+    async def targets(self) -> dict[str, dict[str, Any]]:
+        async with self.http.get("/targets") as response:
+            return {target["name"]: target for target in (await response.json())["targets"]}
+
+    async def until(self, met: Callable[[dict[str, dict[str, Any]]], bool]) -> None:
+        async def seen() -> bool:
+            return met(await self.targets())
+
+        await eventually(seen)
+
+    async def connect(self) -> tuple[str, asyncio.StreamWriter]:
+        """The name of the target that answered."""
+        reader, writer = await asyncio.open_connection(*self.listen)
+        async with asyncio.timeout(DEADLINE):
+            return (await reader.readline()).decode().strip(), writer
+
+    async def shares(self, connections: int) -> Counter[str]:
+        seen: Counter[str] = Counter()
+        for _ in range(connections):
+            name, writer = await self.connect()
+            seen[name] += 1
+            writer.close()
+        return seen
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    async with AsyncExitStack() as stack:
+        one = await stack.enter_async_context(serving("one"))
+        two = await stack.enter_async_context(serving("two"))
+        supervisor = stack.enter_context(Supervisor(tmp_path))
+        flags = ["--target", one.target, "--target", two.target, "--interval", "0.1"]
+        child = supervisor.start("balancer", [*ARGV, *flags], ready=json_line)
+        await asyncio.to_thread(supervisor.await_ready, timeout=30)
+        http = await stack.enter_async_context(aiohttp.ClientSession(f"http://{child.announced['diag']}"))
+        made = Scene(one, two, addresses.parse(child.announced["listen"]), http)
+        await made.until(lambda targets: all(target["ready"] for target in targets.values()))
+        yield made
+
+
+async def test_connections_both_ready_are_shared(scene: Scene) -> None:
+    """Round robin."""
+    assert await scene.shares(10) == {"one": 5, "two": 5}
+
+
+async def test_target_not_ready_gets_no_new_connection_and_keeps_its_old(scene: Scene) -> None:
+    """Out of rotation is not cut off: that is how agents are stranded."""
+    names = {}
+    for _ in range(2):
+        name, writer = await scene.connect()
+        names[name] = writer
+    scene.one.readyz = 503
+    await scene.until(lambda targets: not targets["one"]["ready"])
+    assert await scene.shares(6) == {"two": 6}
+    assert (await scene.targets())["one"]["connections"] == 1
+    assert not names["one"].is_closing()
+    scene.one.readyz = 200
+    await scene.until(lambda targets: bool(targets["one"]["ready"]))
+    assert (await scene.shares(6))["one"] == 3
+    for writer in names.values():
+        writer.close()
+
+
+async def test_target_silent_is_taken_out(scene: Scene) -> None:
+    """A `/readyz` that accepts and never answers is not 200."""
+    scene.two.answering.clear()
+    await scene.until(lambda targets: not targets["two"]["ready"])
+    assert (await scene.targets())["two"]["error"] == "no answer in time"
+    assert await scene.shares(4) == {"one": 4}
+
+
+async def test_none_ready_all_are_tried_and_the_balancer_says_so(scene: Scene) -> None:
+    """No target ready: connections still go somewhere, and our own `/readyz` is 503."""
+    scene.one.readyz = scene.two.readyz = 400
+    await scene.until(lambda targets: not any(target["ready"] for target in targets.values()))
+    assert await scene.shares(4) == {"one": 2, "two": 2}
+    async with scene.http.get("/readyz") as response:
+        assert response.status == 503
+    async with scene.http.get("/metrics") as response:
+        assert 'balancer_target_ready{target="one"} 0.0' in await response.text()
+    async with scene.http.get("/healthz") as response:
+        assert response.status == 200
+
+
+def test_flags_wrong_are_told_and_code_2() -> None:
+    """A target that is none."""
+    ended = subprocess.run([*ARGV, "--target", "x"], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert "'x' is not NAME=HOST:PORT,DIAG_HOST:PORT" in ended.stderr
