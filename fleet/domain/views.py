@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fleet.domain.evidence import AgentEvidence
+from fleet.domain.evidence import AgentEvidence, FleetEvidence
 from fleet.domain.instances import InstanceFacts, InstanceState
 from fleet.domain.verdicts import State, Verdict
 
@@ -143,3 +143,5 @@ class FleetTable:
     #: All tunnels: parallel arrays of agent index and instance index of the proxy.
     tunnel_agents: npt.NDArray[np.uint32]
     tunnel_proxies: npt.NDArray[np.uint16]
+    #: I and F at that moment, to put one agent's verdict into words.
+    fleet: FleetEvidence

@@ -12,15 +12,27 @@ from typing import TypeVar, cast
 import numpy as np
 from redis import Redis
 
+from fleet.classify import FleetFrame, prepare
 from fleet.domain.columns import MEMORY, NO_INSTANCE, VERDICT
 from fleet.domain.evidence import Timing
 from fleet.domain.verdicts import State
-from fleet.domain.views import Layout, Snapshot, StreamHeader, Summary
+from fleet.domain.views import (
+    AgentView,
+    Explanation,
+    FleetTable,
+    InstanceView,
+    Layout,
+    Snapshot,
+    StreamHeader,
+    Summary,
+)
 from fleet.state import RecordLost
 from fleet.state.codec import HEADER_SIZE, Header, rows_of, unpack_header
 from fleet.state.connect import connect, reaching
 from fleet.state.keys import Keys
+from fleet.state.record import load, nothing
 from fleet.state.roster import Rosters
+from fleet.state.tables import explanation_of, table_of, view_of
 
 T = TypeVar("T")
 
@@ -37,6 +49,8 @@ class Reader:
         self._redis = redis
         self._prefix = prefix
         self._rosters = Rosters(redis)
+        # By cluster: (epoch, round, stale), the table of that moment, and its frame.
+        self._tables: dict[str, tuple[tuple[str, int, bool], FleetTable, FleetFrame]] = {}
 
     def header(self, cluster: str, now: float) -> StreamHeader:
         """Where the event stream is, and the counts. One small read. Raises StateUnavailable."""
@@ -96,6 +110,53 @@ class Reader:
     def layout(self, cluster: str) -> Layout:
         """Who stands where on the map. Raises StateUnavailable."""
         return self._retried(lambda: self._layout(cluster))
+
+    def table(self, cluster: str, now: float) -> FleetTable:
+        """All columns at one moment. Costs one small read while no round has concluded. Raises StateUnavailable."""
+        header = self._header(cluster)
+        stale = is_stale(header, now)
+        key = (header.epoch, header.round, stale)
+        kept = self._tables.get(cluster)
+        if kept is None or kept[0] != key:
+            kept = (key, *self._retried(lambda: self._build(cluster, now)))
+            self._tables[cluster] = kept
+        return kept[1]
+
+    def instances(self, cluster: str, now: float) -> tuple[InstanceView, ...]:
+        """All instances ever seen, auths first, by name. Raises StateUnavailable."""
+        views = self.table(cluster, now).instances.values()
+        return tuple(sorted(views, key=lambda view: (view.facts.kind, view.facts.name, view.facts.index)))
+
+    def agent(self, table: FleetTable, index: int) -> AgentView:
+        """One agent of the table. Raises IndexError."""
+        return view_of(table, index, self._frame(table))
+
+    def explain(self, cluster: str, agent_id: str, now: float) -> Explanation | None:
+        """One agent with everything its verdict rests on; None for an id nobody has heard of."""
+        table = self.table(cluster, now)
+        keys = self._keys(cluster)
+        index = self._rosters.read(keys.epoch, keys.agents).index.get(agent_id)
+        if index is None or index >= len(table.ids) or table.ids[index] != agent_id:
+            return None
+        return explanation_of(table, index, self._frame(table))
+
+    def _build(self, cluster: str, now: float) -> tuple[FleetTable, FleetFrame]:
+        try:
+            record = load(self._redis, self._rosters, self._keys(cluster), concluded=True)
+        except RecordLost:
+            if self._header(cluster).epoch:
+                raise
+            record = nothing(cluster)
+        timing = Timing(round_interval=record.header.interval)
+        table = table_of(record, now, timing, stale=is_stale(record.header, now))
+        # In the words of the moment when the round concluded: its predictions were made then.
+        return table, prepare(table.fleet, table.as_of or now)
+
+    def _frame(self, table: FleetTable) -> FleetFrame:
+        kept = self._tables.get(table.cluster)
+        if kept is not None and kept[1] is table:
+            return kept[2]
+        return prepare(table.fleet, table.as_of or 0.0)
 
     def _layout(self, cluster: str) -> Layout:
         keys = self._keys(cluster)

@@ -140,3 +140,27 @@ def load(redis: Redis, rosters: Rosters, keys: Keys, *, concluded: bool = False)
         tunnel_feeds={int(name): state for name, state in states.items()},
         probed_at=None if probe is None else float(probe),
     )
+
+
+def nothing(cluster: str) -> Record:
+    """A cluster of which nothing was recorded yet."""
+    tunnel_agents, tunnel_proxies = tunnels_of({})
+    return Record(
+        cluster=cluster,
+        epoch="",
+        header=Header(epoch=""),
+        ids=(),
+        names=(),
+        heartbeats=rows_of(None, HEARTBEAT, 0),
+        memory=rows_of(None, MEMORY, 0),
+        memory_version=b"",
+        verdicts=rows_of(None, VERDICT, 0),
+        tunnel_agents=tunnel_agents,
+        tunnel_proxies=tunnel_proxies,
+        instances={},
+        spells={},
+        presence=FeedState(),
+        lists=FeedState(),
+        tunnel_feeds={},
+        probed_at=None,
+    )

@@ -73,6 +73,7 @@ def fill(
         ended=np.zeros(0, np.uint32),
         ended_at=as_of,
     )
+    assert writer.write_feed(cluster, epoch, "lists", before=b"", after=FeedState(feed=feed))
     for number in range(proxies):
         mine = agents[number::proxies]
         tunnels = np.zeros(len(mine), TUNNEL)

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 
-from fleet.domain.verdicts import State
+from fleet.domain.instances import InstanceState
+from fleet.domain.verdicts import Reason, State
 from fleet.state import StateUnavailable
 from fleet.state.connect import connect
 from fleet.state.reader import Reader
@@ -107,3 +108,70 @@ def test_redis_down(prefix: str) -> None:
     """One exception, with a sentence."""
     with pytest.raises(StateUnavailable):
         Reader(connect("redis://127.0.0.1:1/0"), prefix).header("default", AS_OF)
+
+
+def test_table_is_kept_until_a_round_concludes(writer: Writer, reader: Reader) -> None:
+    """The same object while nothing was concluded, another after a round, and another once it is too old."""
+    fill(writer, STATES)
+    first = reader.table("default", AS_OF + 1)
+    assert reader.table("default", AS_OF + 2) is first
+    assert conclude(writer, STATES, as_of=AS_OF + 3)
+    second = reader.table("default", AS_OF + 3)
+    assert second is not first
+    old = reader.table("default", AS_OF + 60)
+    assert old.stale
+    assert set(old.verdicts["state"].tolist()) == {State.UNKNOWN, State.RETIRED}
+    assert second.verdicts["state"].tolist() == STATES
+
+
+def test_instances_with_their_agents(writer: Writer, reader: Reader) -> None:
+    """A proxy counts its tunnels and the agents at home on it, an auth the agents whose heartbeats it wrote."""
+    fill(writer, STATES)
+    views = reader.instances("default", AS_OF + 1)
+    assert [view.facts.name for view in views] == ["auth-1", "auth-2", "proxy-1", "proxy-2"]
+    assert [view.state for view in views] == [InstanceState.OK] * 4
+    assert [view.agents for view in views] == [4, 0, 2, 2]
+    assert views[2].counts[State.HEALTHY] == views[2].counts[State.RETIRED] == 1
+    assert views[3].counts[State.STRANDED] == 1
+
+
+def test_instances_polled_long_ago(writer: Writer, reader: Reader) -> None:
+    """Nothing is said of an instance whose last poll is too old, but that."""
+    fill(writer, STATES)
+    views = reader.instances("default", AS_OF + 60)
+    assert {view.state for view in views} == {InstanceState.UNKNOWN}
+
+
+def test_agent_and_its_explanation(writer: Writer, reader: Reader) -> None:
+    """The view names instances by id, the explanation holds every instance it names."""
+    fill(writer, STATES)
+    table = reader.table("default", AS_OF + 1)
+    view = reader.agent(table, 0)
+    assert (view.id, view.name, view.state) == ("agent-1-id", "agent-1", State.HEALTHY)
+    assert (view.auth, view.proxies, view.home) == ("auth-1-id", ("proxy-1-id",), "proxy-1-id")
+    assert (view.heartbeat_at, view.expires_at, view.since) == (AS_OF, AS_OF + 20, AS_OF)
+    assert "proxy-1" in view.verdict.sentence
+    found = reader.explain("default", "agent-2-id", AS_OF + 1)
+    assert found is not None
+    assert found.evidence.tunnels == (3,)
+    assert set(found.instances) == {0, 3}
+    # The round said stranded, the evidence since says otherwise: the next round decides, not the page.
+    assert found.view.state is State.STRANDED
+    assert "next one will tell" in found.view.verdict.sentence
+    assert reader.explain("default", "nobody", AS_OF + 1) is None
+
+
+def test_agent_when_data_is_old(writer: Writer, reader: Reader) -> None:
+    """Unknown, with the reason, and retired stays retired."""
+    fill(writer, STATES)
+    table = reader.table("default", AS_OF + 60)
+    view = reader.agent(table, 1)
+    assert (view.state, view.verdict.reason) == (State.UNKNOWN, Reason.STALE)
+    assert reader.agent(table, 2).state is State.RETIRED
+
+
+def test_table_without_a_record(reader: Reader) -> None:
+    """Empty, not an error."""
+    assert reader.table("default", AS_OF).ids == ()
+    assert reader.instances("default", AS_OF) == ()
+    assert reader.explain("default", "x", AS_OF) is None

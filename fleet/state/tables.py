@@ -1,0 +1,193 @@
+"""Tables from a record: all columns with age applied, and what they say of each instance and each agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from fleet.classify import FleetFrame, classify_in, instance_sentence, instance_state
+from fleet.domain.columns import (
+    HAD_TUNNEL,
+    HEALTH_CHECK,
+    NO_INSTANCE,
+    REASON_BITS,
+    RECOVERY_SHIFT,
+    RETIRED,
+)
+from fleet.domain.evidence import AgentEvidence, FleetEvidence, Heartbeat, Mode, Timing
+from fleet.domain.instances import InstanceKind
+from fleet.domain.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State, Verdict
+from fleet.domain.views import AgentView, Explanation, FleetTable, InstanceView
+from fleet.state.codec import Rows
+from fleet.state.record import Record
+
+_OLD = "No round has concluded lately: what was known of it is too old."
+_MOVED_ON = "Newer evidence has come in since the last round concluded this; the next one will tell."
+
+
+def table_of(record: Record, now: float, timing: Timing, *, stale: bool) -> FleetTable:
+    """All columns at one moment; when it is stale, every verdict but `retired` is unknown."""
+    fleet = record.fleet(now, timing)
+    verdicts = aged(record.verdicts) if stale else record.verdicts
+    return FleetTable(
+        cluster=record.cluster,
+        epoch=record.epoch,
+        seq=record.header.seq,
+        as_of=record.header.as_of or None,
+        stale=stale,
+        ids=record.ids,
+        names=record.names,
+        instances=views_of(record, verdicts["state"], fleet, now),
+        heartbeats=record.heartbeats,
+        memory=record.memory,
+        verdicts=verdicts,
+        tunnel_agents=record.tunnel_agents,
+        tunnel_proxies=record.tunnel_proxies,
+        fleet=fleet,
+    )
+
+
+def aged(verdicts: Rows) -> Rows:
+    """The verdicts of a round that concluded too long ago."""
+    old = verdicts.copy()
+    gone = old["state"] != State.RETIRED
+    old["state"][gone] = State.UNKNOWN
+    old["packed"][gone] = int(Reason.STALE) | int(Recovery.UNCLEAR) << RECOVERY_SHIFT
+    old["cause"][gone] = NO_CAUSE
+    for name in ("recovers_at", "strands_at"):
+        old[name][gone] = 0.0
+    return old
+
+
+def views_of(
+    record: Record, states: npt.NDArray[np.uint8], fleet: FleetEvidence, now: float
+) -> dict[int, InstanceView]:
+    """Every instance with its state, and with its agents: those it is the home of, or the auth of."""
+    size = max(record.instances, default=-1) + 1
+    homes = _by_state(record.memory["home"], states, size)
+    auths = _by_state(record.memory["last_auth"], states, size)
+    tunnels = np.bincount(record.tunnel_proxies, minlength=size)
+    alive = record.heartbeats["auth"][record.heartbeats["expires_at"] > now]
+    writers = np.bincount(alive, minlength=NO_INSTANCE + 1)
+    views = {}
+    for index, facts in record.instances.items():
+        proxy = facts.kind is InstanceKind.PROXY
+        state = instance_state(facts, now, fleet.timing)
+        counts = (homes if proxy else auths)[index]
+        views[index] = InstanceView(
+            facts=facts,
+            state=state,
+            sentence=instance_sentence(facts, state, now),
+            agents=int(tunnels[index] if proxy else writers[index]),
+            counts=dict(zip(State, counts.tolist(), strict=True)),
+        )
+    return views
+
+
+def _by_state(
+    owners: npt.NDArray[np.uint16], states: npt.NDArray[np.uint8], size: int
+) -> npt.NDArray[np.int64]:
+    owned = owners < size
+    cells = owners[owned].astype(np.int64) * len(State) + states[owned]
+    return np.bincount(cells, minlength=size * len(State)).reshape(size, len(State))
+
+
+def evidence(table: FleetTable, index: int) -> AgentEvidence:
+    """Everything seen of one agent."""
+    memory, row = table.memory[index], table.heartbeats[index]
+    flags = int(memory["flags"])
+    return AgentEvidence(
+        id=table.ids[index],
+        heartbeat=_heartbeat(row, int(memory["tracked"])) if row["expires_at"] else None,
+        tunnels=tuple(table.tunnel_proxies[table.tunnel_agents == index].tolist()),
+        last_proxies=tuple(proxy for proxy in memory["last_proxies"].tolist() if proxy != NO_INSTANCE),
+        last_auth=_index(memory["last_auth"]),
+        retired=bool(flags & RETIRED),
+        had_tunnel=bool(flags & HAD_TUNNEL),
+        working_until=float(memory["working_until"]) or None,
+        lost_at=float(memory["lost_at"]) or None,
+    )
+
+
+def _heartbeat(row: np.void, tracked: int) -> Heartbeat:
+    return Heartbeat(
+        auth=int(row["auth"]),
+        expires_at=float(row["expires_at"]),
+        ttl=float(row["ttl"]),
+        via_proxy=_index(row["via_proxy"]),
+        mode=Mode(int(row["mode"])),
+        health_check=bool(row["flags"] & HEALTH_CHECK),
+        policy_read_at=float(row["policy_read_at"]) or None,
+        desired=int(row["desired"]),
+        claimed=int(row["claimed"]),
+        tracked=tracked,
+        ttl_seen=float(row["ttl_seen"]),
+    )
+
+
+def view_of(table: FleetTable, index: int, frame: FleetFrame) -> AgentView:
+    """One agent in a list."""
+    seen = evidence(table, index)
+    row = table.verdicts[index]
+    heartbeat = seen.heartbeat
+    auth = heartbeat.auth if heartbeat else seen.last_auth
+    return AgentView(
+        index=index,
+        id=table.ids[index],
+        name=table.names[index],
+        state=State(int(row["state"])),
+        verdict=_verdict(table, row, seen, frame),
+        since=float(row["since"]) or None,
+        auth=_id(table, auth),
+        proxies=tuple(table.instances[proxy].facts.id for proxy in seen.tunnels if proxy in table.instances),
+        home=_id(table, _index(table.memory[index]["home"])),
+        heartbeat_at=heartbeat.expires_at - heartbeat.ttl if heartbeat else None,
+        expires_at=heartbeat.expires_at if heartbeat else None,
+    )
+
+
+def explanation_of(table: FleetTable, index: int, frame: FleetFrame) -> Explanation:
+    """One agent with everything its verdict rests on."""
+    seen = evidence(table, index)
+    named = {*seen.tunnels, *seen.last_proxies, _index(table.memory[index]["home"]), seen.last_auth}
+    if seen.heartbeat:
+        named |= {seen.heartbeat.auth, seen.heartbeat.via_proxy}
+    cause = int(table.verdicts[index]["cause"])
+    return Explanation(
+        view=view_of(table, index, frame),
+        evidence=seen,
+        instances={
+            at: table.instances[at] for at in sorted({cause, *named} - {None}) if at in table.instances
+        },
+    )
+
+
+def _verdict(table: FleetTable, row: np.void, seen: AgentEvidence, frame: FleetFrame) -> Verdict:
+    """The round's verdict, in the words of the evidence it came from."""
+    cause = int(row["cause"])
+    state, reason = State(int(row["state"])), Reason(int(row["packed"]) & REASON_BITS)
+    if table.stale and state is not State.RETIRED:
+        sentence = _OLD
+    else:
+        now = classify_in(seen, frame)
+        sentence = now.sentence if (now.state, now.reason) == (state, reason) else _MOVED_ON
+    return Verdict(
+        state=state,
+        reason=reason,
+        cause=f"backend/{table.cluster}" if cause == BACKEND_CAUSE else _id(table, cause) or "",
+        recovery=Recovery(int(row["packed"]) >> RECOVERY_SHIFT),
+        recovers_at=float(row["recovers_at"]) or None,
+        strands_at=float(row["strands_at"]) or None,
+        sentence=sentence,
+    )
+
+
+def _index(value: np.uint16) -> int | None:
+    return None if value == NO_INSTANCE else int(value)
+
+
+def _id(table: FleetTable, index: int | None) -> str | None:
+    found: Mapping[int, InstanceView] = table.instances
+    return found[index].facts.id if index is not None and index in found else None
