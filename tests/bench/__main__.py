@@ -1,0 +1,56 @@
+"""`python -m tests.bench NAME [--quick]`: run a bench; the last line is one JSON object. docs/benches.md."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pkgutil
+import sys
+from pathlib import Path
+
+from tests.bench.measure import BenchError, line, table
+
+#: Modules here that are no benches.
+_HELPERS = {"__main__", "measure"}
+
+
+def names() -> list[str]:
+    """The benches there are: one module each, with a function `run(quick) -> Outcome`."""
+    found = pkgutil.iter_modules([str(Path(__file__).parent)])
+    return sorted(
+        module.name for module in found if module.name not in _HELPERS and not module.name.startswith("_")
+    )
+
+
+def describe(name: str) -> str:
+    """The first line of a bench's docstring."""
+    doc = importlib.import_module(f"tests.bench.{name}").__doc__
+    return (doc or "").partition("\n")[0]
+
+
+def main(argv: list[str]) -> int:
+    """Run one bench, or list them. Exit code 0 when it measured, also when a target is missed; 2 when it could not."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measure.")
+    parser.add_argument("name", nargs="?", help="which bench")
+    parser.add_argument("--quick", action="store_true", help="smaller and fewer: does it run at all?")
+    parser.add_argument("--list", action="store_true", help="list the benches")
+    options = parser.parse_args(argv)
+    if options.list or options.name is None:
+        for name in names():
+            print(f"{name:<12} {describe(name)}")
+        return 0
+    if options.name not in names():
+        print(f"no bench is called {options.name!r}: there are {', '.join(names())}", file=sys.stderr)
+        return 2
+    try:
+        outcome = importlib.import_module(f"tests.bench.{options.name}").run(quick=options.quick)
+    except BenchError as error:
+        print(f"bench {options.name}: {error}", file=sys.stderr)
+        return 2
+    print(table(outcome))
+    print(line(options.name, outcome))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
