@@ -8,6 +8,12 @@ import sys
 
 from django.core.management import execute_from_command_line
 
+from dashboards.config.env import SettingError
+
 if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboards.config.settings")
-    execute_from_command_line(sys.argv)
+    try:
+        execute_from_command_line(sys.argv)
+    except SettingError as error:
+        sys.stderr.write(f"refloat: {error}\n")
+        sys.exit(2)

@@ -15,7 +15,8 @@ class FleetConfig(AppConfig):
 
     @override
     def ready(self) -> None:
-        """Keep the roles complete after every migration."""
+        """Register the checks, and keep the roles complete after every migration."""
+        from fleet import checks  # noqa: F401 - registers them
         from fleet.models.access import create_roles  # models load only when the app registry is ready
 
         # django.contrib.auth stands earlier in INSTALLED_APPS: its handler has made the permissions by then.

@@ -34,7 +34,7 @@ def seconds(name: str, default: float) -> float:
         number = float(value)
     except ValueError:
         number = 0.0
-    if number <= 0:
+    if not 0 < number < float("inf"):
         raise SettingError(f"{name}={value!r} is not a positive number of seconds")
     return number
 

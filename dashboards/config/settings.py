@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from pathlib import Path
 from typing import Any
@@ -40,11 +41,16 @@ def _secret_key() -> str:
     if given:
         return given
     kept = REFLOAT_HOME / "secret_key"
-    if not kept.exists():
+    try:
         REFLOAT_HOME.mkdir(parents=True, exist_ok=True)
-        kept.touch(mode=0o600)
-        kept.write_text(secrets.token_urlsafe(64))
-    return kept.read_text()
+        with contextlib.suppress(FileExistsError), kept.open("x") as new:
+            kept.chmod(0o600)
+            new.write(secrets.token_urlsafe(64))
+        return kept.read_text()
+    except OSError as error:
+        raise env.SettingError(
+            f"REFLOAT_HOME={str(REFLOAT_HOME)!r} cannot keep our state: {error.filename}: {error.strerror}"
+        ) from error
 
 
 SECRET_KEY = _secret_key()
@@ -114,7 +120,10 @@ def _database() -> dict[str, Any]:
     url = env.secret("DATABASE_URL")
     if url:
         # No kept connections: under ASGI every request runs in a thread of its own, and would keep one each.
-        return dict(dj_database_url.parse(url, conn_max_age=0))
+        try:
+            return dict(dj_database_url.parse(url, conn_max_age=0))
+        except ValueError as error:
+            raise env.SettingError(f"DATABASE_URL cannot be read: {error}") from error
     return {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": REFLOAT_HOME / "refloat.sqlite3",
@@ -129,8 +138,10 @@ def _database() -> dict[str, Any]:
 DATABASES = {"default": _database()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-#: REDIS_URL, or the embedded Valkey that runs on REFLOAT_HOME, or the place where one usually is.
-REDIS_URL = env.secret("REDIS_URL") or running_url(REFLOAT_HOME / "valkey") or "redis://127.0.0.1:6379/0"
+#: REDIS_URL as given; None lets `manage.py console` start an embedded Valkey.
+REDIS_URL_GIVEN = env.secret("REDIS_URL")
+#: The one given, or the embedded Valkey that runs on REFLOAT_HOME, or the place where one usually is.
+REDIS_URL = REDIS_URL_GIVEN or running_url(REFLOAT_HOME / "valkey") or "redis://127.0.0.1:6379/0"
 CHANNEL_LAYERS = {
     "default": {
         # The pub/sub layer: the core layer blocks for as long as redis-py 8 waits for a socket (channels_redis#422).

@@ -6,6 +6,8 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
+import psutil
+
 DEADLINE = 20.0
 
 
@@ -26,3 +28,11 @@ def eventually_sync(met: Callable[[], bool], *, seconds: float = DEADLINE) -> No
     while not met():
         assert time.monotonic() < deadline, f"it did not happen within {seconds} s"
         time.sleep(0.01)
+
+
+def gone(pid: int) -> bool:
+    """Whether no process of this id runs; one that only waits to be reaped counts as gone."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

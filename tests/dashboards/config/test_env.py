@@ -26,7 +26,7 @@ def test_switch_refuses_other_words(monkeypatch: pytest.MonkeyPatch, given: str)
         env.switch("REFLOAT_X")
 
 
-@pytest.mark.parametrize("given", ["0", "-1", "soon"])
+@pytest.mark.parametrize("given", ["0", "-1", "soon", "nan", "inf"])
 def test_seconds_refuses_what_is_no_duration(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
     """A round of no length would be a busy loop."""
     monkeypatch.setenv("REFLOAT_X", given)

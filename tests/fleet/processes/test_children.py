@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fleet.processes import children
-from tests.deadlines import eventually, gone
+from tests.fakes.waiting import eventually_sync, gone
 
 _SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 _STUBBORN = """
@@ -39,7 +39,7 @@ def test_child_ends_with_its_parent(sent: signal.Signals) -> None:
         parent.send_signal(sent)
         parent.wait()
 
-    eventually(lambda: gone(pid), "the child is gone")
+    eventually_sync(lambda: gone(pid))
 
 
 def test_stop_ends_a_frozen_child() -> None:
@@ -57,7 +57,7 @@ def test_stop_kills_a_child_that_ignores_sigterm(tmp_path: Path) -> None:
     said = tmp_path / "said"
     with said.open("wb") as log:
         child = children.spawn([sys.executable, "-c", _STUBBORN], log=log)
-    eventually(said.read_bytes, "the child ignores SIGTERM by now")
+    eventually_sync(said.read_bytes)
 
     children.stop([child], grace=0.1)
 
@@ -84,7 +84,7 @@ def test_child_has_a_session_of_its_own() -> None:
     """Ctrl-C on the terminal reaches us alone, and we end children in order."""
     child = children.spawn(_SLEEPER)
 
-    eventually(lambda: os.getsid(child.pid) == child.pid, "its own session")
+    eventually_sync(lambda: os.getsid(child.pid) == child.pid)
     children.stop([child])
 
 

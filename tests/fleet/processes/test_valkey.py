@@ -15,7 +15,7 @@ import pytest
 import redis
 
 from fleet.processes import valkey
-from tests.deadlines import eventually, gone
+from tests.fakes.waiting import eventually_sync, gone
 
 _PARENT = """
 import sys, time
@@ -124,7 +124,7 @@ def test_parent_death_ends_it_and_frees_the_folder(
     second = start()
 
     assert redis.Redis.from_url(second.url).ping() is True
-    eventually(lambda: gone(pid), "the first server is gone")
+    eventually_sync(lambda: gone(pid))
 
 
 def test_port_in_use_is_said(start: Callable[..., valkey.Valkey], tmp_path: Path) -> None:

@@ -1,0 +1,92 @@
+"""Settings that can be read and still cannot be right: Django system checks, each with an id and a hint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.apps import AppConfig
+from django.conf import settings
+from django.core import checks
+
+_TLS_FILES = ("REFLOAT_TLS_CA", "REFLOAT_TLS_CERT", "REFLOAT_TLS_KEY")
+_REDIS_SCHEMES = {"redis", "rediss", "unix"}
+
+
+@checks.register(checks.Tags.security)
+def tls_files(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
+    """Certificates and keys towards the fleet can be read, and come in pairs."""
+    return list(_tls_files())
+
+
+def _tls_files() -> Iterator[checks.CheckMessage]:
+    for name in _TLS_FILES:
+        path = getattr(settings, name)
+        if not path:
+            continue
+        try:
+            with Path(path).open("rb"):
+                pass
+        except OSError as error:
+            hint = "Name a PEM file that this user may read, or unset it."
+            yield checks.Error(f"{name}={path} cannot be read: {error.strerror}.", hint=hint, id="fleet.E001")
+    if bool(settings.REFLOAT_TLS_CERT) != bool(settings.REFLOAT_TLS_KEY):
+        yield checks.Error(
+            "REFLOAT_TLS_CERT and REFLOAT_TLS_KEY go together, and only one is set.",
+            hint="Set both for mutual TLS, or neither.",
+            id="fleet.E002",
+        )
+    if settings.REFLOAT_TLS_CERT and not settings.REFLOAT_TLS_CA:
+        yield checks.Error(
+            "REFLOAT_TLS_CERT is set without REFLOAT_TLS_CA: polling would be plain text.",
+            hint="Set REFLOAT_TLS_CA to the certificate that vouches for the fleet.",
+            id="fleet.E003",
+        )
+
+
+@checks.register()
+def rounds(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
+    """A round ends before the next one begins, and a shard holds something."""
+    wrong: list[checks.CheckMessage] = []
+    interval, deadline = settings.REFLOAT_ROUND_INTERVAL, settings.REFLOAT_ROUND_DEADLINE
+    if deadline >= interval:
+        wrong.append(
+            checks.Error(
+                f"REFLOAT_ROUND_DEADLINE={deadline:g} is not shorter than REFLOAT_ROUND_INTERVAL={interval:g}.",
+                hint="Rounds would pile up: shorten the deadline or lengthen the interval.",
+                id="fleet.E004",
+            )
+        )
+    if settings.REFLOAT_SHARD_SIZE < 1:
+        wrong.append(
+            checks.Error("REFLOAT_SHARD_SIZE=0 polls nothing.", hint="Use 250, say.", id="fleet.E005"),
+        )
+    return wrong
+
+
+@checks.register()
+def addresses(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
+    """Redis and the first auths have addresses that can be dialled."""
+    wrong: list[checks.CheckMessage] = []
+    scheme = urlsplit(str(settings.REDIS_URL)).scheme
+    if scheme not in _REDIS_SCHEMES:
+        wrong.append(
+            checks.Error(
+                f"REDIS_URL begins with {scheme or 'nothing'}:// which is no Redis.",
+                hint="Use redis://host:6379/0, rediss://… with TLS, or unset it for the embedded Valkey.",
+                id="fleet.E006",
+            )
+        )
+    for auth in settings.REFLOAT_AUTHS:
+        host, _colon, port = auth.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            wrong.append(
+                checks.Error(
+                    f"REFLOAT_AUTHS names {auth!r}, which is not host:port.",
+                    hint="Separate several by commas: auth-1.example:3025,auth-2.example:3025",
+                    id="fleet.E007",
+                )
+            )
+    return wrong

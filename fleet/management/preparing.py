@@ -1,0 +1,103 @@
+"""What must be right before the console starts: settings, port, Redis, database. Each failure is one sentence."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import redis
+from django.core import checks
+from django.core.management import call_command
+from django.db import DatabaseError, connection
+
+from fleet.processes import valkey
+
+#: How long a Redis given by URL may take to answer, seconds.
+_REDIS_TIMEOUT = 3.0
+
+
+class PrepareError(Exception):
+    """Why the console cannot start; the sentence says how to mend it."""
+
+
+def check_settings() -> None:
+    """Raise PrepareError with everything Django's system checks find wrong."""
+    wrong = [found for found in checks.run_checks() if found.is_serious()]
+    if wrong:
+        raise PrepareError(
+            "; ".join(f"{found.msg}{f' ({found.hint})' if found.hint else ''}" for found in wrong)
+        )
+
+
+def check_port(host: str, port: int) -> None:
+    """Raise PrepareError when nobody can listen on `host:port` now."""
+    if not 0 < port < 65536:  # getaddrinfo takes it modulo 65536
+        raise PrepareError(f"--port {port} is no port: use 1 to 65535")
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        with socket.socket(family, kind, protocol) as probe:
+            # As uvicorn will: a connection that lingers from the last run is no obstacle.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        raise PrepareError(
+            f"cannot listen on {host}:{port} ({error.strerror}): choose another with --port, or end what uses it"
+        ) from error
+
+
+def without_password(url: str) -> str:
+    """`url` fit for a terminal."""
+    parts = urlsplit(url)
+    return url.replace(f":{parts.password}@", ":…@") if parts.password else url
+
+
+def check_redis(url: str) -> None:
+    """Raise PrepareError unless the Redis at `url` answers."""
+    shown = without_password(url)
+    try:
+        client = redis.Redis.from_url(
+            url, socket_timeout=_REDIS_TIMEOUT, socket_connect_timeout=_REDIS_TIMEOUT, retry=None
+        )
+        with contextlib.closing(client):
+            client.ping()
+    except ValueError as error:
+        raise PrepareError(f"REDIS_URL={shown} cannot be read: {error}") from error
+    except redis.RedisError as error:
+        raise PrepareError(
+            f"REDIS_URL={shown} does not answer ({error}): start it, or unset REDIS_URL to use the embedded Valkey"
+        ) from error
+
+
+@contextlib.contextmanager
+def running_redis(given: str | None, home: Path) -> Iterator[str]:
+    """The URL of the Redis to use: the one given, after it answered, or an embedded Valkey for as long as we run.
+
+    Raises PrepareError when there is none to be had.
+    """
+    if given:
+        check_redis(given)
+        yield given
+        return
+    try:
+        server = valkey.start(home / "valkey")
+    except valkey.ValkeyError as error:
+        raise PrepareError(str(error)) from error
+    try:
+        yield server.url
+    finally:
+        server.stop()
+
+
+def migrate() -> None:
+    """Bring the database up to date. Raises PrepareError when it cannot be reached or changed."""
+    try:
+        call_command("migrate", verbosity=0, interactive=False)
+    except DatabaseError as error:
+        name = connection.settings_dict.get("NAME")
+        raise PrepareError(f"the database {name} cannot be used: {str(error).strip()}") from error
+    finally:
+        connection.close()

@@ -1,0 +1,60 @@
+"""The programs the console consists of, as command lines; deploy/ runs the same ones as services."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+#: Worker processes by name, and the queues each serves. Actions and alerts never wait behind a round.
+WORKERS = {"polls": "polls", "actions": "actions", "notifications": "notifications"}
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One program of the console."""
+
+    name: str
+    argv: tuple[str, ...]
+
+
+def web(host: str, port: int) -> Program:
+    """The pages, the API and the sockets."""
+    return Program(
+        "web",
+        (
+            *(sys.executable, "-m", "uvicorn", "dashboards.config.asgi:application"),
+            *("--host", host, "--port", str(port), "--log-level", "warning", "--no-access-log"),
+            # Byte vectors hardly shrink, and compressing them costs more than sending (measured).
+            *("--ws-per-message-deflate", "false", "--timeout-graceful-shutdown", "3", "--no-server-header"),
+        ),
+    )
+
+
+def worker(name: str, queues: str) -> Program:
+    """A Celery worker: the solo pool, one process with one long-lived loop and its own channels to the nodes."""
+    return Program(
+        f"worker-{name}",
+        (
+            *(sys.executable, "-m", "celery", "--quiet", "-A", "dashboards.config.celery", "worker"),
+            *("--pool", "solo", "--queues", queues, "--hostname", f"{name}@%h", "--loglevel", "WARNING"),
+            *("--without-gossip", "--without-mingle"),
+        ),
+    )
+
+
+def beat(schedule: Path) -> Program:
+    """What asks for rounds; exactly one."""
+    return Program(
+        "beat",
+        (
+            *(sys.executable, "-m", "celery", "--quiet", "-A", "dashboards.config.celery", "beat"),
+            *("--schedule", str(schedule), "--pidfile", "", "--loglevel", "WARNING"),
+        ),
+    )
+
+
+def console(home: Path, host: str, port: int) -> tuple[Program, ...]:
+    """Every program of a console with its state in `home`, in the order they are started."""
+    workers = (worker(name, queues) for name, queues in WORKERS.items())
+    return (web(host, port), *workers, beat(home / "beat-schedule"))

@@ -1,0 +1,130 @@
+"""Run the console as one command: prepare, start every program, keep them alive, end them all."""
+
+from __future__ import annotations
+
+import contextlib
+import http
+import http.client
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+from fleet.management import preparing, programs
+from fleet.processes.keeping import Keeper
+from fleet.processes.supervisor import Child, Supervisor, SupervisorError
+
+#: How long the web server may take to answer, seconds; about 2 s where measured.
+_WEB_TIMEOUT = 60.0
+#: Ended in this order, highest first: nobody asks for rounds or pages while workers end.
+STAGE_CONSOLE = 2
+STAGE_FLEET = 1
+
+
+class ConsoleRun:
+    """The console of one REFLOAT_HOME, from an empty folder to answering pages and back to nothing.
+
+    with ConsoleRun(home, host, port, redis_url=None, say=print) as run:
+        preparing.migrate()
+        run.start({})
+        run.await_web()
+        run.watch()
+    """
+
+    def __init__(
+        self, home: Path, host: str, port: int, *, redis_url: str | None, say: Callable[[str], None]
+    ) -> None:
+        self.home = home
+        self.host = host
+        self.port = port
+        self.say = say
+        self.supervisor = Supervisor(logs=home / "log")
+        self.keeper = Keeper(self.supervisor, say)
+        self._given_redis = redis_url
+        self._redis_url = ""
+        self._open = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        preparing.check_settings()
+        preparing.check_port(self.host, self.port)
+        with contextlib.ExitStack() as opening:
+            # Redis first, so that it ends last: workers that lose their broker do not end in order.
+            self._redis_url = opening.enter_context(preparing.running_redis(self._given_redis, self.home))
+            opening.enter_context(self.supervisor)
+            self._open = opening.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    @property
+    def url(self) -> str:
+        """Where a browser on this machine finds the pages."""
+        host = "127.0.0.1" if self.host in {"0.0.0.0", "::", ""} else self.host  # noqa: S104 - compared, not bound
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
+
+    def start(self, env: Mapping[str, str]) -> None:
+        """Start every program, with `env` over our own environment."""
+        whole = {**os.environ, "REFLOAT_HOME": str(self.home), **env, "REDIS_URL": self._redis_url}
+        whole.pop("REDIS_URL_FILE", None)  # it would win over the URL it was read from
+        for program in programs.console(self.home, self.host, self.port):
+            self.supervisor.start(
+                program.name,
+                program.argv,
+                env=whole,
+                stage=STAGE_CONSOLE,
+                ready=self._web_answers if program.name == "web" else None,
+                # They keep nothing that a kill could spoil, and a worker without its broker ends late.
+                on_parent_death=signal.SIGKILL,
+            )
+
+    def await_web(self) -> None:
+        """Wait until pages are served. Raises SupervisorError when they are not."""
+        self.supervisor.await_ready(timeout=_WEB_TIMEOUT)
+
+    def watch(self, on_tick: Callable[[], None] | None = None) -> None:
+        """Keep everything alive until Ctrl-C or SIGTERM; `on_tick` is called twice a second."""
+
+        def tick() -> None:
+            self.keeper.tick()
+            if on_tick is not None:
+                on_tick()
+
+        self.supervisor.watch(on_exit=self.keeper.ended, on_tick=tick)
+
+    def _web_answers(self, child: Child) -> bool:
+        parts = urlsplit(self.url)
+        web = http.client.HTTPConnection(parts.hostname or "", self.port, timeout=1.0)
+        try:
+            web.request("GET", "/healthz")
+            return web.getresponse().status < http.HTTPStatus.INTERNAL_SERVER_ERROR
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            web.close()
+
+
+@contextlib.contextmanager
+def one_line() -> Iterator[None]:
+    """Turn what stops a start into one line on stderr and exit code 2."""
+    try:
+        yield
+    except (preparing.PrepareError, SupervisorError) as error:
+        sys.stderr.write(f"refloat: {error}\n")
+        raise SystemExit(2) from None
+
+
+def stamped(write: Callable[[str], object]) -> Callable[[str], None]:
+    """A `say` that begins each line with the time of day, UTC."""
+
+    def say(line: str) -> None:
+        write(f"{time.strftime('%H:%M:%S', time.gmtime())} {line}")
+
+    return say

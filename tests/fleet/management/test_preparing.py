@@ -1,0 +1,127 @@
+"""What is wrong before a start is said in one sentence that tells how to mend it."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+import redis
+from django.db.utils import OperationalError
+from pytest_django import Settings
+
+from fleet.management import preparing
+from fleet.management.preparing import PrepareError
+from fleet.processes import valkey
+
+
+def test_settings_that_are_right_pass() -> None:
+    """A fresh clone starts."""
+    preparing.check_settings()
+
+
+def test_wrong_settings_become_one_line_with_hints(settings: Settings) -> None:
+    """Everything wrong is told at once, on one line."""
+    settings.REFLOAT_TLS_CA = "nowhere.pem"
+    settings.REFLOAT_SHARD_SIZE = 0
+
+    with pytest.raises(PrepareError) as refused:
+        preparing.check_settings()
+
+    said = str(refused.value)
+    assert "nowhere.pem cannot be read" in said
+    assert "polls nothing. (Use 250, say.)" in said
+    assert "\n" not in said
+
+
+def test_port_in_use_is_said() -> None:
+    """The address, the reason, and two ways out."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+
+        with pytest.raises(
+            PrepareError, match=rf"cannot listen on 127.0.0.1:{port} \(Address already in use\): .*--port"
+        ):
+            preparing.check_port("127.0.0.1", port)
+
+
+def test_free_port_passes() -> None:
+    """Nothing is left listening."""
+    port = valkey.free_port()
+
+    preparing.check_port("127.0.0.1", port)
+    preparing.check_port("127.0.0.1", port)
+
+
+@pytest.mark.parametrize("port", [70000, -1])
+def test_number_that_is_no_port(port: int) -> None:
+    """Out of range is its own sentence."""
+    with pytest.raises(PrepareError, match="is no port"):
+        preparing.check_port("127.0.0.1", port)
+
+
+def test_host_that_is_not_ours() -> None:
+    """An address of another machine cannot be listened on."""
+    with pytest.raises(PrepareError, match=r"cannot listen on 192\.0\.2\.1:"):
+        preparing.check_port("192.0.2.1", valkey.free_port())
+
+
+def test_redis_that_is_down_is_said_without_its_password() -> None:
+    """The URL as given, but for the password, and what to do."""
+    port = valkey.free_port()
+
+    with pytest.raises(PrepareError) as refused:
+        preparing.check_redis(f"redis://:hunter2@127.0.0.1:{port}/0")
+
+    said = str(refused.value)
+    assert f"REDIS_URL=redis://:…@127.0.0.1:{port}/0 does not answer" in said
+    assert "unset REDIS_URL" in said
+    assert "hunter2" not in said
+
+
+def test_url_that_is_none(tmp_path: Path) -> None:
+    """A wrong scheme is told from a server that is down."""
+    with pytest.raises(PrepareError, match="cannot be read"):
+        preparing.check_redis("memcached://x")
+
+
+def test_given_redis_is_used_and_left_running(valkey_url: str, tmp_path: Path) -> None:
+    """Nothing of ours is started beside it."""
+    with preparing.running_redis(valkey_url, tmp_path) as url:
+        assert url == valkey_url
+
+    assert redis.Redis.from_url(valkey_url).ping() is True
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_embedded_valkey_runs_as_long_as_the_block(tmp_path: Path) -> None:
+    """Without a URL one is started in our home, and ended."""
+    with preparing.running_redis(None, tmp_path) as url:
+        assert redis.Redis.from_url(url).ping() is True
+        with (
+            pytest.raises(PrepareError, match="another Refloat runs on"),
+            preparing.running_redis(None, tmp_path),
+        ):
+            pytest.fail("two on one folder")
+
+    assert valkey.running_url(tmp_path / "valkey") is None
+
+
+@pytest.mark.django_db
+def test_migrate_is_idempotent() -> None:
+    """Every start migrates; mostly there is nothing to do."""
+    preparing.migrate()
+
+
+def test_database_that_cannot_be_used_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver's own words, one line."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OperationalError("unable to open database file\n")
+
+    monkeypatch.setattr(preparing, "call_command", refuse)
+
+    with pytest.raises(PrepareError, match=r"cannot be used: unable to open database file$"):
+        preparing.migrate()

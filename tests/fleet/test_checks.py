@@ -1,0 +1,50 @@
+"""Wrong settings are found before anything starts, each under its id."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core import checks
+from pytest_django import Settings
+
+
+def _found() -> set[str]:
+    return {found.id for found in checks.run_checks() if found.id and found.id.startswith("fleet.")}
+
+
+def test_fresh_clone_has_nothing_to_say() -> None:
+    """With nothing set every check passes."""
+    assert _found() == set()
+
+
+@pytest.mark.parametrize(
+    ("given", "id_"),
+    [
+        ({"REFLOAT_TLS_CA": "/nowhere/ca.pem"}, "fleet.E001"),
+        ({"REFLOAT_TLS_CA": __file__, "REFLOAT_TLS_CERT": __file__}, "fleet.E002"),
+        ({"REFLOAT_TLS_CERT": __file__, "REFLOAT_TLS_KEY": __file__}, "fleet.E003"),
+        ({"REFLOAT_ROUND_INTERVAL": 1.0, "REFLOAT_ROUND_DEADLINE": 1.0}, "fleet.E004"),
+        ({"REFLOAT_SHARD_SIZE": 0}, "fleet.E005"),
+        ({"REDIS_URL": "memcached://x"}, "fleet.E006"),
+        ({"REFLOAT_AUTHS": ["auth-1"]}, "fleet.E007"),
+        ({"REFLOAT_AUTHS": ["auth-1:99999"]}, "fleet.E007"),
+    ],
+)
+def test_wrong_setting_is_found(settings: Settings, given: dict[str, Any], id_: str) -> None:
+    """One wrong thing, one id."""
+    for name, value in given.items():
+        setattr(settings, name, value)
+
+    assert _found() == {id_}
+
+
+def test_right_settings_pass(settings: Settings, tmp_path: Path) -> None:
+    """A full set of files and addresses has nothing wrong."""
+    pem = tmp_path / "x.pem"
+    pem.touch()
+    settings.REFLOAT_TLS_CA = settings.REFLOAT_TLS_CERT = settings.REFLOAT_TLS_KEY = str(pem)
+    settings.REFLOAT_AUTHS = ["auth-1.example:3025", "[::1]:3025"]
+
+    assert _found() == set()
