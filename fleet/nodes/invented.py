@@ -330,7 +330,8 @@ class Fleet:
                     self._open_later(agent, index, at)
 
     def _proxies_of(self, agent: int) -> list[int]:
-        return [int(index) for index in self.places[agent]]
+        indices: list[int] = self.places[agent].tolist()
+        return indices
 
     # What it says.
 
