@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import sys
 
 import click
 from typing_extensions import override
 
 #: The module of each node, whose `command` it is; imported when asked for: the forwarder has no use for grpc.
 _NODES = {
+    "agent": "fleet.nodes.agent",
+    "auth": "fleet.nodes.auth",
     "balancer": "fleet.nodes.balancer",
     "forwarder": "fleet.nodes.forwarder",
+    "proxy": "fleet.nodes.proxy",
 }
 
 
@@ -32,5 +36,17 @@ def main() -> None:
     """Run one node of a fleet."""
 
 
+def run() -> int:
+    """Run it and return the exit code; wrong flags are one line on stderr and 2, without click's usage above it."""
+    try:
+        code = main.main(prog_name="python -m fleet.nodes", standalone_mode=False)
+    except click.ClickException as error:
+        sys.stderr.write(f"{error.format_message()}\n")
+        return error.exit_code if isinstance(error, click.UsageError) else 2
+    except click.Abort:
+        return 130
+    return code if isinstance(code, int) else 0
+
+
 if __name__ == "__main__":
-    main(prog_name="python -m fleet.nodes")
+    sys.exit(run())

@@ -1,0 +1,231 @@
+"""`python -m fleet.nodes agent`: agents in one process, each with an id and TCP connections of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+import grpc.aio
+import uvloop
+
+from fleet.nodes import flags as node_flags
+from fleet.nodes import running
+from fleet.nodes.agent_connection import Heartbeats, Identity
+from fleet.nodes.agent_tunnels import AgentTunnels
+from fleet.protocol import announce
+from fleet.protocol.keep_alive import KeepAlive
+from fleet.protocol.tracker import Snapshot, Tracker
+from fleet.transport import channels
+from fleet.transport.channels import DeadPeer, TLSError, TLSFiles
+
+log = logging.getLogger(__name__)
+
+Addresses = tuple[tuple[str, int], ...]
+
+#: Agents of one process start over this long, seconds for each thousand: a herd of our own making helps nobody.
+_START_OVER = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFlags:
+    """How the agents of one process are configured."""
+
+    auth: Addresses
+    proxy: Addresses
+    count: int = 1
+    first: int = 1
+    name_prefix: str = "agent"
+    cluster: str = "default"
+    announce_ttl: float = announce.DEFAULT_TTL
+    #: Wanted tunnels of each; 0 means one to every desired proxy (agent mesh).
+    connections: int = 1
+    keep_alive: KeepAlive = field(default_factory=KeepAlive)
+    tls: TLSFiles = field(default_factory=TLSFiles)
+
+    @property
+    def dead_peer(self) -> DeadPeer:
+        """How soon a dead auth is noticed: as a dead proxy is."""
+        interval = self.keep_alive.interval
+        return DeadPeer(ping_after=interval, answer_within=max(self.keep_alive.timeout - interval, interval))
+
+
+class Agent:
+    """One agent: heartbeats to an auth, tunnels to proxies."""
+
+    def __init__(self, name: str, flags: AgentFlags) -> None:
+        """Make it. Raises StartError."""
+        self.identity = Identity(node_flags.host_id(flags.cluster, "agent", name), name)
+        self._flags = flags
+        self._tracker = Tracker(flags.cluster, flags.connections)
+        #: The auth that wrote the last heartbeat; empty before the first.
+        self.auth_id = ""
+        try:
+            self._channel = channels.open_channel(channels.target_of(flags.auth), flags.tls, flags.dead_peer)
+        except (ValueError, TLSError) as error:
+            raise running.StartError(str(error)) from None
+        self.heartbeats = Heartbeats(
+            self.identity, self._channel, flags.announce_ttl, self.snapshot, self._heard_from
+        )
+        self.tunnels = AgentTunnels(
+            self.identity, self._tracker, flags.keep_alive, self._open_tunnel_channel, self.heartbeats.news
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def snapshot(self) -> Snapshot:
+        """What its tracker knows now."""
+        return self._tracker.snapshot(time.monotonic())
+
+    def start(self, delay: float) -> None:
+        """Begin after `delay` seconds."""
+        self._tasks = [
+            asyncio.create_task(_later(delay, work), name=f"{self.identity.name}: {what}")
+            for what, work in (("heartbeats", self.heartbeats.run), ("tunnels", self.tunnels.run))
+        ]
+
+    async def restart(self, delay: float) -> None:
+        """Begin anew after a fault of ours, `delay` seconds from now."""
+        await self._halt()
+        self.start(delay)
+
+    async def stop(self) -> None:
+        """Deregister and close everything."""
+        await self._halt()
+        if self.auth_id:
+            await self.heartbeats.deregister()
+        await self._channel.close()
+
+    def failed(self) -> BaseException | None:
+        """What ended a task of its that should run for ever; None when all is well."""
+        for task in self._tasks:
+            if task.done() and not task.cancelled():
+                return task.exception()
+        return None
+
+    async def _halt(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self.tunnels.close()
+
+    def _heard_from(self, auth_id: str) -> None:
+        self.auth_id = auth_id
+
+    def _open_tunnel_channel(self) -> grpc.aio.Channel:
+        # One address a dial, at random: the balancer decides on the proxy, and each dial is its own connection.
+        target = channels.target_of((random.choice(self._flags.proxy),))
+        return channels.open_channel(target, self._flags.tls)
+
+
+async def _later(delay: float, work: Any) -> None:
+    await asyncio.sleep(delay)
+    await work()
+
+
+class AgentGroup:
+    """The agents of one process, and the one clock they share."""
+
+    def __init__(self, flags: AgentFlags) -> None:
+        """Make them. Raises StartError."""
+        numbers = range(flags.first, flags.first + flags.count)
+        self.agents: Sequence[Agent] = [Agent(f"{flags.name_prefix}-{number}", flags) for number in numbers]
+        self._tick = min(max(flags.keep_alive.interval / 10, 0.05), 1.0)
+        self._clock: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin, spread over a moment when there are many."""
+        spread = len(self.agents) / 1000 * _START_OVER
+        for agent in self.agents:
+            agent.start(random.random() * spread)
+        self._clock = asyncio.create_task(self._run_clock(), name="agents' clock")
+
+    async def stop(self) -> None:
+        """End all of them at once."""
+        if self._clock is not None:
+            self._clock.cancel()
+        await asyncio.gather(*(agent.stop() for agent in self.agents))
+
+    async def _run_clock(self) -> None:
+        while True:
+            await asyncio.sleep(self._tick)
+            now = time.monotonic()
+            for agent in self.agents:
+                agent.tunnels.sweep(now, self._tick)
+                error = agent.failed()
+                if error is not None:
+                    log.error("%s ended by a fault of ours", agent.identity.name, exc_info=error)
+                    await agent.restart(1.0)
+
+
+async def serve(flags: AgentFlags) -> None:
+    """Run agents until told to end. Raises StartError."""
+    group = AgentGroup(flags)
+    group.start()
+    try:
+        first, last = group.agents[0].identity, group.agents[-1].identity
+        running.announce(role="agent", id=first.id, name=first.name, last=last.name, count=len(group.agents))
+        await running.until_told_to_end()
+    finally:
+        await group.stop()
+
+
+@click.command("agent")
+@click.option(
+    "--count", type=click.IntRange(min=1), default=1, show_default=True, help="Agents in this process."
+)
+@click.option(
+    "--first", type=click.IntRange(min=0), default=1, show_default=True, help="Number of the first one."
+)
+@click.option(
+    "--name-prefix",
+    default="agent",
+    show_default=True,
+    help="Names are PREFIX-NUMBER; ids are made from them.",
+)
+@click.option("--auth", required=True, type=node_flags.Addresses(), help="The auths, or their load balancer.")
+@click.option("--proxy", required=True, type=node_flags.Addresses(), help="The proxies' load balancers.")
+@click.option("--cluster", default="default", show_default=True, help="Name of the cluster.")
+@click.option(
+    "--announce-ttl",
+    type=node_flags.TTL(),
+    default="10m",
+    show_default=True,
+    help="How long an agent's resource lives after a heartbeat.",
+)
+@click.option(
+    "--connections",
+    type=click.IntRange(min=1),
+    default=None,
+    help="Tunnels each agent wants (proxy peering); default 1.",
+)
+@click.option("--mesh", is_flag=True, help="One tunnel to every proxy (agent mesh).")
+@node_flags.keep_alive_options
+@node_flags.tls_options
+def command(
+    connections: int | None,
+    mesh: bool,
+    keep_alive_interval: float,
+    keep_alive_count_max: int,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_ca: Path | None,
+    tls_server_name: str,
+    **given: Any,
+) -> None:
+    """Run agents: each keeps one gRPC connection to some auth for its heartbeats, and reverse tunnels to proxies."""
+    if mesh and connections is not None:
+        raise click.UsageError("--mesh and --connections exclude each other")
+    flags = AgentFlags(
+        connections=0 if mesh else connections or 1,
+        keep_alive=KeepAlive(keep_alive_interval, keep_alive_count_max),
+        tls=node_flags.tls_files(tls_cert, tls_key, tls_ca, tls_server_name),
+        **given,
+    )
+    running.run(lambda: uvloop.run(serve(flags)))

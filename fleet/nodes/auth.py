@@ -1,0 +1,232 @@
+"""`python -m fleet.nodes auth`: an auth server. Writes agents' heartbeats to the backend, serves presence from it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import grpc
+import grpc.aio
+import uvloop
+from prometheus_client import Counter, Gauge
+
+from fleet.nodes import flags as node_flags
+from fleet.nodes import running
+from fleet.nodes.instance import Instance, InstanceFlags, unavailable
+from fleet.protocol import announce, service_config
+from fleet.protocol.service_config import ServiceConfig, ServiceConfigError
+from fleet.transport.backend import BackendUnavailable, Kind
+from fleet.transport.service_config import AUTH_ID_METADATA
+from fleet.wire import (
+    fleet_pb2,
+    fleet_pb2_grpc,
+    grpcclientconfig_pb2,
+    grpcclientconfig_pb2_grpc,
+    presence_pb2,
+    presence_pb2_grpc,
+    types_pb2,
+)
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+#: Most resources in one answer of presence, and how many when the asker does not say (Teleport's numbers).
+_MOST_SERVERS = 1000
+
+
+class HeartbeatServicer:
+    """fleet.v1.HeartbeatService. Method names here and below are those of the .proto."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        #: When each agent that heartbeats here will be taken for gone, by the monotonic clock.
+        self._until: dict[str, float] = {}
+        self._received = Counter(
+            "heartbeat_connections_received",
+            "Agents that began to heartbeat here",
+            registry=instance.registry,
+        )
+        connected = Gauge(
+            "teleport_connected_resources",
+            "Agents that heartbeat here",
+            ["type"],
+            registry=instance.registry,
+        )
+        connected.labels("node").set_function(self._connected)
+
+    async def Heartbeat(  # noqa: N802
+        self, request: fleet_pb2.HeartbeatRequest, context: Context
+    ) -> fleet_pb2.HeartbeatResponse:
+        """Write the agent's resource."""
+        agent = request.agent
+        if not agent.agent_id or not agent.ttl_ms:
+            await context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT, "a heartbeat needs an agent_id and a ttl_ms"
+            )
+        try:
+            with self._instance.writing("agent"):
+                revision = await self._instance.backend.put_agent(agent, self._instance.flags.id)
+        except BackendUnavailable as error:
+            await unavailable(context, error)
+        self._note(agent.agent_id, agent.ttl_ms / 1000)
+        return fleet_pb2.HeartbeatResponse(auth_id=self._instance.flags.id, revision=revision)
+
+    async def Deregister(  # noqa: N802
+        self, request: fleet_pb2.DeregisterRequest, context: Context
+    ) -> fleet_pb2.DeregisterResponse:
+        """Delete the agent's resource."""
+        try:
+            with self._instance.writing("agent"):
+                await self._instance.backend.delete_agent(request.agent_id)
+        except BackendUnavailable as error:
+            await unavailable(context, error)
+        self._until.pop(request.agent_id, None)
+        return fleet_pb2.DeregisterResponse()
+
+    def _note(self, agent_id: str, ttl: float) -> None:
+        now = time.monotonic()
+        if self._until.get(agent_id, 0.0) < now:
+            self._received.inc()
+        self._until[agent_id] = now + ttl
+
+    def _connected(self) -> float:
+        now = time.monotonic()
+        self._until = {agent_id: until for agent_id, until in self._until.items() if until >= now}
+        return float(len(self._until))
+
+
+class AgentFeedServicer:
+    """fleet.v1.AgentFeed: the backend's list of agents, the same from every auth."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._backend = instance.backend
+
+    async def ListAgents(  # noqa: N802
+        self, request: fleet_pb2.ListAgentsRequest, context: Context
+    ) -> fleet_pb2.ListAgentsResponse:
+        """Answer what changed since a revision."""
+        try:
+            page = await self._backend.agents(request.epoch, request.since_revision, request.limit)
+        except BackendUnavailable as error:
+            await unavailable(context, error)
+        return fleet_pb2.ListAgentsResponse(
+            epoch=page.epoch,
+            revision=page.revision,
+            full=page.full,
+            more=page.more,
+            agents=page.agents,
+            removed=page.removed,
+        )
+
+
+class PresenceServicer:
+    """teleport.presence.v1.PresenceService, in pages by name."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._backend = instance.backend
+
+    async def ListAuthServers(  # noqa: N802
+        self, request: presence_pb2.ListAuthServersRequest, context: Context
+    ) -> presence_pb2.ListAuthServersResponse:
+        """List unexpired auths."""
+        servers, token = await self._page("auth", request.page_size, request.page_token, context)
+        return presence_pb2.ListAuthServersResponse(servers=servers, next_page_token=token)
+
+    async def ListProxyServers(  # noqa: N802
+        self, request: presence_pb2.ListProxyServersRequest, context: Context
+    ) -> presence_pb2.ListProxyServersResponse:
+        """List unexpired proxies."""
+        servers, token = await self._page("proxy", request.page_size, request.page_token, context)
+        return presence_pb2.ListProxyServersResponse(servers=servers, next_page_token=token)
+
+    async def _page(
+        self, kind: Kind, size: int, token: str, context: Context
+    ) -> tuple[Sequence[types_pb2.ServerV2], str]:
+        try:
+            found = await self._backend.instances(kind)
+        except BackendUnavailable as error:
+            await unavailable(context, error)
+        # The token is the first name of the next page: what came or went in between moves nothing else.
+        rest = [server for server in found if server.metadata.name >= token]
+        size = min(size, _MOST_SERVERS) if size > 0 else _MOST_SERVERS
+        return rest[:size], rest[size].metadata.name if len(rest) > size else ""
+
+
+class ServiceConfigServicer:
+    """teleport.grpcclientconfig.v1.ServiceConfigDiscoveryService: one answer, readable in both dialects."""
+
+    def __init__(self, config: ServiceConfig, auth_id: str) -> None:
+        self._answer = grpcclientconfig_pb2.GetServiceConfigResponse.FromString(service_config.encode(config))
+        self._metadata = ((AUTH_ID_METADATA, auth_id),)
+
+    async def GetServiceConfig(  # noqa: N802
+        self, request: grpcclientconfig_pb2.GetServiceConfigRequest, context: Context
+    ) -> grpcclientconfig_pb2.GetServiceConfigResponse:
+        """Answer the policy wanted of clients."""
+        del request
+        context.set_trailing_metadata(self._metadata)
+        return self._answer
+
+
+class Auth:
+    """An auth server."""
+
+    def __init__(self, flags: InstanceFlags, config: ServiceConfig) -> None:
+        """Make it. Raises StartError."""
+        self.instance = Instance("auth", flags)
+        server = self.instance.server
+        fleet_pb2_grpc.add_HeartbeatServiceServicer_to_server(HeartbeatServicer(self.instance), server)
+        fleet_pb2_grpc.add_AgentFeedServicer_to_server(AgentFeedServicer(self.instance), server)
+        presence_pb2_grpc.add_PresenceServiceServicer_to_server(PresenceServicer(self.instance), server)
+        grpcclientconfig_pb2_grpc.add_ServiceConfigDiscoveryServiceServicer_to_server(
+            ServiceConfigServicer(config, flags.id), server
+        )
+
+    async def start(self) -> None:
+        """Start it. Raises StartError."""
+        await self.instance.start()
+
+    async def stop(self) -> None:
+        """Deregister and end it."""
+        await self.instance.stop()
+
+
+async def serve(flags: InstanceFlags, environment: Mapping[str, str]) -> None:
+    """Run an auth until told to end. Raises StartError."""
+    try:
+        config = service_config.from_environment(environment)
+    except ServiceConfigError as error:
+        raise running.StartError(str(error)) from None
+    auth = Auth(flags, config)
+    await auth.start()
+    try:
+        running.announce(**auth.instance.ready_facts())
+        await running.until_told_to_end()
+    finally:
+        await auth.stop()
+
+
+@click.command("auth")
+@node_flags.instance_options(ttl_variable=announce.AUTH_TTL_VARIABLE)
+def command(
+    id_: str | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_ca: Path | None,
+    tls_server_name: str,
+    **given: Any,
+) -> None:
+    """Run an auth server.
+
+    Clients' load balancing policy: TELEPORT_UNSTABLE_GRPC_CLIENT_LB_POLICY (RFD 226's wrapped JSON) or
+    TELEPORT_UNSTABLE_GRPC_SERVICE_CONFIG (the bare JSON); default pick_first without health checks.
+    """
+    flags = InstanceFlags(
+        id=id_ or node_flags.host_id(given["cluster"], "auth", given["name"]),
+        tls=node_flags.tls_files(tls_cert, tls_key, tls_ca, tls_server_name),
+        **given,
+    )
+    running.run(lambda: uvloop.run(serve(flags, os.environ)))

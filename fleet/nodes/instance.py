@@ -1,0 +1,214 @@
+"""What auths and proxies have in common: one gRPC port with health, one diag port, heartbeats to the backend.
+
+RFD 226: an instance is unhealthy when it cannot heartbeat, and then says so on both ports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Never
+
+import grpc
+import grpc.aio
+from google.protobuf.timestamp_pb2 import Timestamp
+from prometheus_client import Counter, Histogram
+
+from fleet import __version__
+from fleet.nodes import addresses, running
+from fleet.protocol import announce, durations
+from fleet.transport import channels, diag
+from fleet.transport.backend import Backend, BackendUnavailable, Kind
+from fleet.transport.channels import TLSError, TLSFiles
+from fleet.transport.health import HealthServicer
+from fleet.transport.process import ProcessState
+from fleet.wire import types_pb2
+
+log = logging.getLogger(__name__)
+
+DIAG_LABEL = "refloat.dev/diag-addr"
+TTL_LABEL = "refloat.dev/announce-ttl"
+
+#: How long calls under way may take at the end, seconds.
+_GRACE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceFlags:
+    """How one instance is configured."""
+
+    name: str
+    id: str
+    backend: str
+    cluster: str = "default"
+    backend_prefix: str = "nodes"
+    listen: tuple[str, int] = ("127.0.0.1", 0)
+    diag_listen: tuple[str, int] = ("127.0.0.1", 0)
+    advertise: tuple[str, int] | None = None
+    advertise_diag: tuple[str, int] | None = None
+    announce_ttl: float = announce.DEFAULT_TTL
+    labels: dict[str, str] = field(default_factory=dict)
+    tls: TLSFiles = field(default_factory=TLSFiles)
+
+
+class Instance:
+    """One auth or proxy, less the services of its role: add those to `server` before `start`."""
+
+    def __init__(self, kind: Kind, flags: InstanceFlags) -> None:
+        """Make it. Raises StartError when the backend's address is none."""
+        self.kind: Kind = kind
+        self.flags = flags
+        self.schedule = announce.schedule(flags.announce_ttl, random.random())
+        self.process = ProcessState(self.schedule.tick)
+        self.process.register(kind)
+        try:
+            self.backend = Backend(flags.backend, flags.cluster, prefix=flags.backend_prefix)
+        except ValueError as error:
+            raise running.StartError(f"--backend {flags.backend!r}: {error}") from None
+        self.registry = diag.new_registry(self.process)
+        self._writes = Counter(
+            "backend_write_requests", "Writes to the backend", ["component"], registry=self.registry
+        )
+        self._failed = Counter(
+            "backend_write_requests_failed",
+            "Failed writes to the backend",
+            ["component"],
+            registry=self.registry,
+        )
+        self._seconds = Histogram(
+            "backend_write_seconds",
+            "Duration of writes to the backend",
+            ["component"],
+            registry=self.registry,
+        )
+        self.server = grpc.aio.server(options=channels.server_options())
+        HealthServicer(self.process).add_to(self.server)
+        self._stack = AsyncExitStack()
+        self._heartbeats: asyncio.Task[None] | None = None
+        self.grpc_address = ""
+        self.diag_address = ""
+
+    async def start(self) -> None:
+        """Listen on both ports and heartbeat once. Raises StartError, and leaves nothing running then."""
+        try:
+            await self._listen()
+            await self._announce_once()
+        except BackendUnavailable as error:
+            await self.stop()
+            raise running.StartError(f"{error} (is --backend right, and does it run?)") from error
+        except running.StartError:
+            await self.stop()
+            raise
+        self._heartbeats = asyncio.create_task(
+            self._keep_announcing(), name=f"heartbeats of {self.flags.name}"
+        )
+
+    def ready_facts(self) -> dict[str, object]:
+        """What the ready line says."""
+        return {
+            "role": self.kind,
+            "id": self.flags.id,
+            "name": self.flags.name,
+            "grpc": self.grpc_address,
+            "diag": self.diag_address,
+        }
+
+    async def leave(self) -> None:
+        """Say NOT_SERVING, stop heartbeating and delete the resource: nobody new is to come."""
+        self.process.leave()
+        if self._heartbeats is None:
+            return
+        self._heartbeats.cancel()
+        await asyncio.wait([self._heartbeats])
+        self._heartbeats = None
+        try:
+            await self.backend.delete_instance(self.kind, self.flags.id)
+        except BackendUnavailable as error:
+            log.warning("the resource stays until it expires: %s", error)
+
+    async def stop(self) -> None:
+        """End all of it, in half a second or so."""
+        await self.leave()
+        await self.server.stop(_GRACE)
+        await self._stack.aclose()
+        await self.backend.close()
+
+    @contextlib.contextmanager
+    def writing(self, component: str) -> Iterator[None]:
+        """Count and time a write to the backend."""
+        self._writes.labels(component).inc()
+        started = time.perf_counter()
+        try:
+            yield
+        except BackendUnavailable:
+            self._failed.labels(component).inc()
+            raise
+        finally:
+            self._seconds.labels(component).observe(time.perf_counter() - started)
+
+    async def _listen(self) -> None:
+        flags = self.flags
+        wanted = addresses.join(*flags.listen)
+        try:
+            port = channels.add_port(self.server, wanted, flags.tls)
+        except RuntimeError:
+            raise running.StartError(f"cannot listen on {wanted}: the port is in use or not ours") from None
+        except TLSError as error:
+            raise running.StartError(str(error)) from None
+        self.grpc_address = addresses.join(flags.listen[0], port)
+        app = diag.diag_app(self.process, self.registry)
+        self.diag_address = await self._stack.enter_async_context(running.http(app, flags.diag_listen))
+        await self.server.start()
+
+    async def _keep_announcing(self) -> None:
+        wait = self.schedule.interval
+        while True:
+            await asyncio.sleep(wait)
+            try:
+                await self._announce_once()
+                wait = self.schedule.interval
+            except BackendUnavailable as error:
+                log.warning("heartbeat failed: %s", error)
+                self.process.failed(self.kind)
+                wait = self.schedule.retry
+
+    async def _announce_once(self) -> None:
+        with self.writing("heartbeat"):
+            await self.backend.put_instance(self.kind, self._resource(time.time()), self.flags.announce_ttl)
+        self.process.succeeded(self.kind, time.monotonic())
+
+    def _resource(self, now: float) -> types_pb2.ServerV2:
+        flags = self.flags
+        expires = Timestamp()
+        expires.FromNanoseconds(durations.to_nanoseconds(now + flags.announce_ttl))
+        diag_address = addresses.join(*flags.advertise_diag) if flags.advertise_diag else self.diag_address
+        return types_pb2.ServerV2(
+            kind="auth_server" if self.kind == "auth" else "proxy",
+            version="v2",
+            metadata=types_pb2.Metadata(
+                name=flags.id,
+                namespace="default",
+                expires=expires,
+                labels={
+                    DIAG_LABEL: diag_address,
+                    TTL_LABEL: durations.format_seconds(flags.announce_ttl),
+                    **flags.labels,
+                },
+            ),
+            spec=types_pb2.ServerSpecV2(
+                addr=addresses.join(*flags.advertise) if flags.advertise else self.grpc_address,
+                hostname=flags.name,
+                version=__version__,
+            ),
+        )
+
+
+async def unavailable(context: grpc.aio.ServicerContext[object, object], error: BackendUnavailable) -> Never:
+    """Answer a call that needed the backend."""
+    await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))

@@ -1,0 +1,318 @@
+"""`python -m fleet.nodes proxy`: a proxy. Holds agents' reverse tunnels, tells agents of proxies, lists its tunnels."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import click
+import grpc
+import grpc.aio
+import uvloop
+from prometheus_client import Gauge
+
+from fleet import __version__
+from fleet.nodes import flags as node_flags
+from fleet.nodes import running
+from fleet.nodes.instance import Instance, InstanceFlags
+from fleet.nodes.tunnels import Tunnel, TunnelTable
+from fleet.protocol import announce, discovery
+from fleet.protocol.discovery import ProxyResource, Publisher
+from fleet.protocol.keep_alive import KeepAlive
+from fleet.transport.backend import BackendUnavailable
+from fleet.wire import fleet_pb2, fleet_pb2_grpc, types_pb2
+
+log = logging.getLogger(__name__)
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+GROUP_VARIABLE = "TELEPORT_UNSTABLE_PROXYGROUP_ID"
+GENERATION_VARIABLE = "TELEPORT_UNSTABLE_PROXYGROUP_GEN"
+
+#: An agent that connects must say who it is within this, seconds.
+_HELLO_WITHIN = 10.0
+#: Tunnels in one answer of the feed, at most.
+_MOST_TUNNELS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyFlags:
+    """How one proxy is configured."""
+
+    instance: InstanceFlags
+    keep_alive: KeepAlive = field(default_factory=KeepAlive)
+    #: The seed's discovery (what heartbeated, with its TTL), or full lists on a ticker.
+    compact_discovery: bool = True
+    #: How long agents may take to leave when the proxy ends, seconds.
+    drain: float = 2.0
+
+
+class TunnelControlServicer:
+    """fleet.v1.TunnelControl. Method names here and below are those of the .proto."""
+
+    def __init__(self, proxy_id: str, table: TunnelTable) -> None:
+        self._hello = fleet_pb2.ProxyFrame(hello=fleet_pb2.ProxyHello(proxy_id=proxy_id, version=__version__))
+        self._table = table
+        self.draining = False
+
+    async def Control(  # noqa: N802
+        self, requests: AsyncIterator[fleet_pb2.AgentFrame], context: Context
+    ) -> AsyncIterator[fleet_pb2.ProxyFrame]:
+        """Serve one tunnel: hello for hello, then pings, discovery and advisories until either end closes."""
+        if self.draining:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "this proxy is shutting down")
+        hello = await self._expect_hello(requests, context)
+        tunnel = self._table.open(hello, time.monotonic())
+        tunnel.task = asyncio.current_task()
+        reader = asyncio.create_task(self._read(tunnel, requests), name=f"tunnel of {tunnel.agent_name}")
+        try:
+            yield self._hello
+            while (frame := await tunnel.next_frame(time.monotonic)) is not None:
+                yield frame
+        finally:
+            reader.cancel()
+            self._table.close(tunnel)
+        if tunnel.why_ended:
+            await context.abort(grpc.StatusCode.ABORTED, tunnel.why_ended)
+
+    async def _expect_hello(
+        self, requests: AsyncIterator[fleet_pb2.AgentFrame], context: Context
+    ) -> fleet_pb2.AgentHello:
+        try:
+            async with asyncio.timeout(_HELLO_WITHIN):
+                first = await anext(requests, None)
+        except TimeoutError:
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no hello came")
+        if first is None or not first.hello.agent_id:
+            await context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT, "the first frame must be a hello with an agent_id"
+            )
+        return first.hello
+
+    async def _read(self, tunnel: Tunnel, requests: AsyncIterator[fleet_pb2.AgentFrame]) -> None:
+        try:
+            async for frame in requests:
+                self._table.heard(tunnel, time.monotonic())
+                if frame.HasField("ping"):
+                    pong = fleet_pb2.Pong(sequence=frame.ping.sequence)
+                    tunnel.send(fleet_pb2.ProxyFrame(pong=pong))
+        except grpc.aio.AioRpcError as error:
+            log.debug("tunnel of %s broke: %s", tunnel.agent_name, error)
+        # Not an error and not a reason: the agent closed it.
+        tunnel.end("", time.monotonic())
+
+
+class TunnelFeedServicer:
+    """fleet.v1.TunnelFeed."""
+
+    def __init__(self, proxy_id: str, table: TunnelTable) -> None:
+        self._proxy_id = proxy_id
+        self._table = table
+
+    async def ListTunnels(  # noqa: N802
+        self, request: fleet_pb2.ListTunnelsRequest, context: Context
+    ) -> fleet_pb2.ListTunnelsResponse:
+        """Answer what opened and closed since a revision."""
+        del context
+        limit = min(request.limit or _MOST_TUNNELS, _MOST_TUNNELS)
+        page = self._table.since(request.epoch, request.since_revision, limit)
+        now = time.monotonic()
+        return fleet_pb2.ListTunnelsResponse(
+            epoch=page.epoch,
+            revision=page.revision,
+            full=page.full,
+            more=page.more,
+            tunnels=[
+                fleet_pb2.TunnelEntry(
+                    agent_id=tunnel.agent_id,
+                    agent_name=tunnel.agent_name,
+                    open_for_ms=int((now - tunnel.opened_at) * 1000),
+                )
+                for tunnel in page.changed
+            ],
+            closed=page.removed,
+            proxy_id=self._proxy_id,
+        )
+
+
+class Proxy:
+    """A proxy."""
+
+    def __init__(self, flags: ProxyFlags) -> None:
+        """Make it. Raises StartError."""
+        self.flags = flags
+        self.instance = Instance("proxy", flags.instance)
+        self._publisher = Publisher(flags.instance.announce_ttl, compact=flags.compact_discovery)
+        self.table = TunnelTable(self._publisher, flags.keep_alive)
+        self._control = TunnelControlServicer(flags.instance.id, self.table)
+        server = self.instance.server
+        fleet_pb2_grpc.add_TunnelControlServicer_to_server(self._control, server)
+        fleet_pb2_grpc.add_TunnelFeedServicer_to_server(
+            TunnelFeedServicer(flags.instance.id, self.table), server
+        )
+        tunnels = Gauge(
+            "teleport_reverse_tunnels_connected",
+            "Live reverse tunnels",
+            ["type"],
+            registry=self.instance.registry,
+        )
+        tunnels.labels("node").set_function(lambda: float(len(self.table)))
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Start it. Raises StartError."""
+        await self.instance.start()
+        self._tasks = [
+            asyncio.create_task(self._watch_proxies(), name="proxy watcher"),
+            asyncio.create_task(self._sweep(), name="tunnel sweeper"),
+        ]
+
+    async def stop(self) -> None:
+        """End it gracefully: nobody new comes, agents are advised to go and given time, then all is closed."""
+        self._control.draining = True
+        await self.instance.leave()
+        self.table.send_all(_advisory)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.flags.drain):
+                await self.table.empty()
+        self.table.end_all("this proxy is shutting down", time.monotonic())
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self.instance.stop()
+
+    async def _watch_proxies(self) -> None:
+        """See who heartbeats and let tunnels know, twice within what a heartbeat may be late."""
+        every = min(announce.CHECK_PERIOD, self.flags.instance.announce_ttl / 10)
+        reachable = True
+        while True:
+            try:
+                found = await self.instance.backend.instances("proxy")
+            except BackendUnavailable as error:
+                # Nothing is observed, so what agents know of proxies ages, ours included: that is meant.
+                if reachable:
+                    log.warning("cannot watch proxies: %s", error)
+                reachable = False
+            else:
+                reachable = True
+                if self._publisher.observe(map(_resource, found), time.monotonic()):
+                    self.table.poke()
+            await asyncio.sleep(every)
+
+    async def _sweep(self) -> None:
+        tick = min(max(self.flags.keep_alive.interval / 4, 0.05), 1.0)
+        while True:
+            await asyncio.sleep(tick)
+            self.table.sweep(time.monotonic(), tick)
+
+
+def _resource(server: types_pb2.ServerV2) -> ProxyResource:
+    labels = server.metadata.labels
+    return ProxyResource(
+        name=server.metadata.name,
+        group=labels.get(discovery.GROUP_ID_LABEL, ""),
+        generation=discovery.generation_of(labels.get(discovery.GENERATION_LABEL, "")),
+        expires_at=server.metadata.expires.ToNanoseconds() / 1e9,
+    )
+
+
+def _advisory(tunnel: Tunnel) -> fleet_pb2.ProxyFrame:
+    del tunnel
+    advisory = fleet_pb2.ReconnectAdvisory(
+        advisory_id=secrets.token_hex(8), reason="the proxy is shutting down"
+    )
+    return fleet_pb2.ProxyFrame(reconnect_advisory=advisory)
+
+
+def group_labels(environment: Mapping[str, str]) -> dict[str, str]:
+    """The labels of the proxy's group. Raises StartError for a generation that is no number of 64 bits."""
+    labels = {}
+    group, generation = environment.get(GROUP_VARIABLE, ""), environment.get(GENERATION_VARIABLE, "")
+    if group:
+        labels[discovery.GROUP_ID_LABEL] = group
+    if generation:
+        if not (generation.isascii() and generation.isdigit() and int(generation) < 1 << 64):
+            raise running.StartError(f"{GENERATION_VARIABLE}={generation!r} is not a whole number of 64 bits")
+        labels[discovery.GENERATION_LABEL] = generation
+    return labels
+
+
+#: What Go's ParseBool takes.
+_GO_BOOLEANS = {
+    **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
+}
+
+
+def compact_discovery(environment: Mapping[str, str]) -> bool:
+    """Which discovery is wanted: the seed's unless switched off. Raises StartError."""
+    text = environment.get(discovery.COMPACT_VARIABLE, "")
+    if not text:
+        return True
+    if text not in _GO_BOOLEANS:
+        raise running.StartError(f"{discovery.COMPACT_VARIABLE}={text!r} is not a switch: use true or false")
+    return _GO_BOOLEANS[text]
+
+
+async def serve(flags: ProxyFlags) -> None:
+    """Run a proxy until told to end. Raises StartError."""
+    proxy = Proxy(flags)
+    await proxy.start()
+    try:
+        running.announce(**proxy.instance.ready_facts())
+        await running.until_told_to_end()
+    finally:
+        await proxy.stop()
+
+
+@click.command("proxy")
+@node_flags.instance_options(ttl_variable=announce.PROXY_TTL_VARIABLE)
+@node_flags.keep_alive_options
+@click.option(
+    "--drain",
+    type=node_flags.Duration(),
+    default="2s",
+    show_default=True,
+    help="How long agents may take to leave when the proxy is told to end.",
+)
+def command(
+    id_: str | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_ca: Path | None,
+    tls_server_name: str,
+    keep_alive_interval: float,
+    keep_alive_count_max: int,
+    drain: float,
+    **given: Any,
+) -> None:
+    """Run a proxy.
+
+    Its group: TELEPORT_UNSTABLE_PROXYGROUP_ID and TELEPORT_UNSTABLE_PROXYGROUP_GEN. Discovery: what heartbeated, with
+    its TTL; TELEPORT_UNSTABLE_PROXY_COMPACT_DISCOVERY=false sends full lists on a ticker instead.
+    """
+
+    def work() -> None:
+        instance = InstanceFlags(
+            id=id_ or node_flags.host_id(given["cluster"], "proxy", given["name"]),
+            tls=node_flags.tls_files(tls_cert, tls_key, tls_ca, tls_server_name),
+            **given,
+        )
+        flags = ProxyFlags(
+            instance=replace(instance, labels=group_labels(os.environ)),
+            keep_alive=KeepAlive(keep_alive_interval, keep_alive_count_max),
+            compact_discovery=compact_discovery(os.environ),
+            drain=drain,
+        )
+        uvloop.run(serve(flags))
+
+    running.run(work)

@@ -1,0 +1,184 @@
+"""The nodes' backend: presence of auths, proxies and agents in a Valkey of the fleet's own, with real expiries.
+
+Agents are a list by epoch and revision that lives in the backend itself, so every auth serves the same one. All errors
+become BackendUnavailable here, within `TIMEOUT`, so that whoever asks a node gets its answer within a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import redis.asyncio as redis
+from google.protobuf.message import DecodeError
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from fleet.transport import backend_scripts
+from fleet.wire import fleet_pb2, types_pb2
+
+#: The longest any call here takes, seconds; the socket gives up a little earlier and says why.
+TIMEOUT = 0.7
+_SOCKET_TIMEOUT = 0.5
+_CONNECTIONS = 32
+#: Deleted agents remembered for those who read by revision.
+_REMOVALS = 10_000
+#: Agents in one answer, at most: the script holds the backend while it reads them (about 2 us each).
+MOST_AGENTS = 2_000
+
+Kind = Literal["auth", "proxy"]
+
+
+class BackendUnavailable(Exception):
+    """The backend cannot be reached, or does not answer in time; the sentence says which of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPage:
+    """One answer of the agent list; see `fleet.v1.AgentFeed`."""
+
+    epoch: str
+    revision: int
+    full: bool
+    more: bool
+    agents: tuple[fleet_pb2.AgentEntry, ...]
+    removed: tuple[str, ...]
+
+
+class Backend:
+    """The presence of one cluster. Safe to share by all tasks of one event loop."""
+
+    def __init__(self, url: str, cluster: str, *, prefix: str = "nodes") -> None:
+        """Take the address. Raises ValueError when it is no redis URL; connects when first used."""
+        self.address = url.rpartition("@")[2].removeprefix("redis://")
+        self._space = ":".join((prefix, cluster))
+        pool: redis.BlockingConnectionPool = redis.BlockingConnectionPool.from_url(
+            url,
+            max_connections=_CONNECTIONS,
+            timeout=_SOCKET_TIMEOUT,
+            socket_timeout=_SOCKET_TIMEOUT,
+            socket_connect_timeout=_SOCKET_TIMEOUT,
+            # The caller retries, by its own schedule: a heartbeat that fails must say so in time.
+            retry=Retry(NoBackoff(), 0),
+        )
+        self._redis = redis.Redis.from_pool(pool)
+        register = self._redis.register_script
+        self._put_instance = register(backend_scripts.PUT_INSTANCE)
+        self._delete_instance = register(backend_scripts.DELETE_INSTANCE)
+        self._list_instances = register(backend_scripts.LIST_INSTANCES)
+        self._put_agent = register(backend_scripts.PUT_AGENT)
+        self._delete_agent = register(backend_scripts.DELETE_AGENT)
+        self._list_agents = register(backend_scripts.LIST_AGENTS)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._redis.aclose()
+
+    async def put_instance(self, kind: Kind, server: types_pb2.ServerV2, ttl: float) -> None:
+        """Write the resource of an auth or a proxy, to expire in `ttl` seconds. Raises BackendUnavailable."""
+        name = server.metadata.name
+        await self._run(
+            self._put_instance,
+            [self._key(kind, name), self._key(f"{kind}s")],
+            [server.SerializeToString(), _milliseconds(ttl), name],
+        )
+
+    async def delete_instance(self, kind: Kind, name: str) -> None:
+        """Delete the resource of an auth or a proxy. Raises BackendUnavailable."""
+        await self._run(self._delete_instance, [self._key(kind, name), self._key(f"{kind}s")], [name])
+
+    async def instances(self, kind: Kind) -> tuple[types_pb2.ServerV2, ...]:
+        """Every unexpired auth or proxy, by name. Raises BackendUnavailable."""
+        bodies = await self._run(self._list_instances, [self._key(f"{kind}s")], [self._key(kind, "")])
+        with self._mapped():
+            return tuple(types_pb2.ServerV2.FromString(body) for body in bodies)
+
+    async def put_agent(self, agent: fleet_pb2.AgentResource, auth_id: str) -> int:
+        """Write an agent's resource, to expire after its own TTL, and return its revision.
+
+        Raises BackendUnavailable.
+        """
+        entry = fleet_pb2.AgentEntry(agent=agent, auth_id=auth_id)
+        revision = await self._run(
+            self._put_agent,
+            [
+                self._key("agent", agent.agent_id),
+                *self._agent_keys("epoch", "revision", "by-revision", "by-expiry", "removed"),
+            ],
+            [entry.SerializeToString(), max(agent.ttl_ms, 1), agent.agent_id, secrets.token_hex(8)],
+        )
+        return int(revision)
+
+    async def delete_agent(self, agent_id: str) -> None:
+        """Delete an agent's resource before its expiry. Raises BackendUnavailable."""
+        await self._run(
+            self._delete_agent,
+            [
+                self._key("agent", agent_id),
+                *self._agent_keys("revision", "by-revision", "by-expiry", "removed", "floor"),
+            ],
+            [agent_id, _REMOVALS],
+        )
+
+    async def agents(self, epoch: str, since: int, limit: int) -> AgentPage:
+        """Agents changed after revision `since` of `epoch`, or the beginning of the full list.
+
+        Raises BackendUnavailable.
+        """
+        limit = min(limit or MOST_AGENTS, MOST_AGENTS)
+        now, revision, full, more, removed, *rest = await self._run(
+            self._list_agents,
+            self._agent_keys("epoch", "revision", "by-revision", "removed", "floor"),
+            [epoch, since, limit, secrets.token_hex(8), self._key("agent", "")],
+        )
+        with self._mapped():
+            return AgentPage(
+                epoch=now.decode(),
+                revision=int(revision),
+                full=bool(full),
+                more=bool(more),
+                agents=tuple(_entry(body, left) for body, left in zip(rest[::2], rest[1::2], strict=True)),
+                removed=tuple(name.decode() for name in removed),
+            )
+
+    def _key(self, *parts: str) -> str:
+        return ":".join((self._space, *parts))
+
+    def _agent_keys(self, *names: str) -> list[str]:
+        return [self._key("agents", name) for name in names]
+
+    async def _run(self, script: Any, keys: Sequence[str], args: Sequence[object]) -> Any:
+        with self._mapped():
+            async with asyncio.timeout(TIMEOUT):
+                return await script(keys=keys, args=args)
+
+    @contextlib.contextmanager
+    def _mapped(self) -> Iterator[None]:
+        """Translate every error of the client, once."""
+        try:
+            yield
+        except (TimeoutError, redis.TimeoutError) as error:
+            raise BackendUnavailable(f"the backend at {self.address} does not answer") from error
+        except (RedisError, OSError) as error:
+            raise BackendUnavailable(
+                f"the backend at {self.address} cannot be used: {str(error).rstrip('.')}"
+            ) from error
+        except DecodeError as error:
+            raise BackendUnavailable(
+                f"the backend at {self.address} holds what is not ours: {error}"
+            ) from error
+
+
+def _entry(body: bytes, left: int) -> fleet_pb2.AgentEntry:
+    entry = fleet_pb2.AgentEntry.FromString(body)
+    entry.expires_in_ms = left
+    return entry
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(int(seconds * 1000), 1)

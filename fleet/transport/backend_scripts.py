@@ -1,0 +1,99 @@
+"""Lua of the nodes' backend: each script is one atomic step. Keys are laid out in `backend.py`."""
+
+from __future__ import annotations
+
+#: KEYS: resource, index. ARGV: body, ttl ms, name. Write an instance's resource with a real expiry.
+PUT_INSTANCE = """
+local now = redis.call('TIME')
+local at = now[1] * 1000 + math.floor(now[2] / 1000)
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+redis.call('ZADD', KEYS[2], at + ARGV[2], ARGV[3])
+return 1
+"""
+
+#: KEYS: resource, index. ARGV: name. Delete an instance's resource.
+DELETE_INSTANCE = """
+redis.call('ZREM', KEYS[2], ARGV[1])
+return redis.call('DEL', KEYS[1])
+"""
+
+#: KEYS: index. ARGV: prefix of resources. Every unexpired resource, in the order of names.
+LIST_INSTANCES = """
+local now = redis.call('TIME')
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', '(' .. (now[1] * 1000 + math.floor(now[2] / 1000)))
+local names = redis.call('ZRANGE', KEYS[1], 0, -1)
+table.sort(names)
+local found = {}
+for _, name in ipairs(names) do
+  local body = redis.call('GET', ARGV[1] .. name)
+  if body then found[#found + 1] = body end
+end
+return found
+"""
+
+#: KEYS: resource, epoch, revision, by revision, by expiry, removed.
+#: ARGV: body, ttl ms, id, epoch if there is none, prefix of resources.
+#: Write an agent's resource with a real expiry and the next revision; forget some agents that expired.
+PUT_AGENT = """
+local now = redis.call('TIME')
+local at = now[1] * 1000 + math.floor(now[2] / 1000)
+redis.call('SET', KEYS[2], ARGV[4], 'NX')
+local revision = redis.call('INCR', KEYS[3])
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+redis.call('ZADD', KEYS[4], revision, ARGV[3])
+redis.call('ZADD', KEYS[5], at + ARGV[2], ARGV[3])
+redis.call('ZREM', KEYS[6], ARGV[3])
+local expired = redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', '(' .. at, 'LIMIT', 0, 50)
+for _, id in ipairs(expired) do
+  redis.call('ZREM', KEYS[4], id)
+  redis.call('ZREM', KEYS[5], id)
+end
+return revision
+"""
+
+#: KEYS: resource, revision, by revision, by expiry, removed, floor. ARGV: id, removals to remember.
+#: Delete an agent's resource before its expiry; the oldest removals are forgotten and raise the floor.
+DELETE_AGENT = """
+if redis.call('DEL', KEYS[1]) == 0 then return 0 end
+local revision = redis.call('INCR', KEYS[2])
+redis.call('ZREM', KEYS[3], ARGV[1])
+redis.call('ZREM', KEYS[4], ARGV[1])
+redis.call('ZADD', KEYS[5], revision, ARGV[1])
+local excess = redis.call('ZCARD', KEYS[5]) - ARGV[2]
+if excess > 0 then
+  local oldest = redis.call('ZPOPMIN', KEYS[5], excess)
+  redis.call('SET', KEYS[6], oldest[#oldest])
+end
+return revision
+"""
+
+#: KEYS: epoch, revision, by revision, removed, floor. ARGV: epoch and revision of the asker, limit, a new epoch,
+#: prefix of resources. Answer: epoch, revision reached, full, more, removed ids, then body and ms left of each agent.
+LIST_AGENTS = """
+redis.call('SET', KEYS[1], ARGV[4], 'NX')
+local epoch = redis.call('GET', KEYS[1])
+local head = tonumber(redis.call('GET', KEYS[2]) or '0')
+local floor = tonumber(redis.call('GET', KEYS[5]) or '0')
+local since, limit = tonumber(ARGV[2]), tonumber(ARGV[3])
+local full = epoch ~= ARGV[1] or since < floor or since > head or since == 0
+if full then since = 0 end
+local changed = redis.call('ZRANGEBYSCORE', KEYS[3], '(' .. since, '+inf', 'WITHSCORES', 'LIMIT', 0, limit + 1)
+local reached, more = head, 0
+if #changed > 2 * limit then
+  reached, more = tonumber(changed[2 * limit]), 1
+end
+local removed = {}
+if not full then
+  removed = redis.call('ZRANGEBYSCORE', KEYS[4], '(' .. since, reached)
+end
+local answer = {epoch, reached, full and 1 or 0, more, removed}
+for at = 1, math.min(#changed, 2 * limit), 2 do
+  local key = ARGV[5] .. changed[at]
+  local left = redis.call('PTTL', key)
+  if left > 0 then
+    answer[#answer + 1] = redis.call('GET', key)
+    answer[#answer + 1] = left
+  end
+end
+return answer
+"""

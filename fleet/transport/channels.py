@@ -1,0 +1,155 @@
+"""Options and credentials of every gRPC server and channel, in one place."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import grpc.aio
+
+Options = list[tuple[str, int | str]]
+
+#: grpc doubles its wait for a dead server up to two minutes: an agent should be back sooner than that.
+_RECONNECT_MS = (1_000, 8_000)
+
+
+class TLSError(Exception):
+    """A key or certificate that cannot be used; the sentence names the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class TLSFiles:
+    """PEM files; an own certificate and key make it mutual on the client's side, a CA on the server's."""
+
+    certificate: Path | None = None
+    key: Path | None = None
+    #: Whom we trust.
+    authority: Path | None = None
+    #: A client expects this name in the server's certificate; empty means the host it dials.
+    server_name: str = ""
+
+    @property
+    def enabled(self) -> bool:
+        """Whether TLS is on at all."""
+        return any((self.certificate, self.key, self.authority))
+
+
+@dataclass(frozen=True, slots=True)
+class DeadPeer:
+    """HTTP/2 pings of a channel. Seconds."""
+
+    #: Silence after which we ping.
+    ping_after: float
+    #: How long the answer may take.
+    answer_within: float
+
+
+def server_options() -> Options:
+    """Options of every server.
+
+    Ports are not shared, so that one in use is an error; clients may ping as often as they are told to.
+    """
+    return [
+        ("grpc.so_reuseport", 0),
+        ("grpc.http2.max_ping_strikes", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
+    ]
+
+
+def channel_options(dead_peer: DeadPeer | None = None, *, own_connection: bool = True) -> Options:
+    """Options of a channel; `own_connection` keeps it from sharing its TCP connection with channels alike."""
+    options: Options = [
+        ("grpc.initial_reconnect_backoff_ms", _RECONNECT_MS[0]),
+        ("grpc.min_reconnect_backoff_ms", _RECONNECT_MS[0]),
+        ("grpc.max_reconnect_backoff_ms", _RECONNECT_MS[1]),
+    ]
+    if own_connection:
+        options.append(("grpc.use_local_subchannel_pool", 1))
+    if dead_peer is not None:
+        # keepalive_timeout_ms does not end a frozen peer's connection in grpcio 1.85; ping_timeout_ms does,
+        # and only if pings without data are not throttled.
+        options += [
+            ("grpc.keepalive_time_ms", max(int(dead_peer.ping_after * 1000), 1)),
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.http2.max_pings_without_data", 0),
+            ("grpc.http2.ping_timeout_ms", max(int(dead_peer.answer_within * 1000), 1)),
+        ]
+    return options
+
+
+def target_of(addresses: Sequence[tuple[str, int]]) -> str:
+    """The gRPC target of host:port pairs, tried in their order.
+
+    Raises ValueError for several names: gRPC takes a list of IP addresses or one name.
+    """
+    if len(addresses) == 1:
+        host, port = addresses[0]
+        return f"dns:///{_bracketed(host)}:{port}"
+    versions = {_ip_version(host) for host, _ in addresses}
+    if len(versions) != 1 or None in versions:
+        raise ValueError("several addresses must be IP addresses of one family; a host name must stand alone")
+    return f"ipv{versions.pop()}:" + ",".join(f"{_bracketed(host)}:{port}" for host, port in addresses)
+
+
+def open_channel(
+    target: str,
+    tls: TLSFiles | None = None,
+    dead_peer: DeadPeer | None = None,
+    *,
+    own_connection: bool = True,
+) -> grpc.aio.Channel:
+    """Open a channel, with TLS when files are given. Raises TLSError."""
+    options = channel_options(dead_peer, own_connection=own_connection)
+    if tls is None or not tls.enabled:
+        return grpc.aio.insecure_channel(target, options=options)
+    if tls.server_name:
+        options.append(("grpc.ssl_target_name_override", tls.server_name))
+    return grpc.aio.secure_channel(target, channel_credentials(tls), options=options)
+
+
+def add_port(server: grpc.aio.Server, address: str, tls: TLSFiles | None = None) -> int:
+    """Let a server listen on host:port and return the port. Raises RuntimeError when it cannot, TLSError."""
+    if tls is None or not tls.enabled:
+        return server.add_insecure_port(address)
+    return server.add_secure_port(address, server_credentials(tls))
+
+
+def server_credentials(tls: TLSFiles) -> grpc.ServerCredentials:
+    """Credentials of a server; with an authority it demands a client's certificate. Raises TLSError."""
+    if tls.certificate is None or tls.key is None:
+        raise TLSError("a server with TLS needs a certificate and its key")
+    authority = _read(tls.authority)
+    pair = (_must_read(tls.key), _must_read(tls.certificate))
+    return grpc.ssl_server_credentials([pair], authority, require_client_auth=authority is not None)
+
+
+def channel_credentials(tls: TLSFiles) -> grpc.ChannelCredentials:
+    """Credentials of a client; with a certificate it shows itself. Raises TLSError."""
+    if (tls.certificate is None) != (tls.key is None):
+        raise TLSError("a certificate and its key go together")
+    return grpc.ssl_channel_credentials(_read(tls.authority), _read(tls.key), _read(tls.certificate))
+
+
+def _read(path: Path | None) -> bytes | None:
+    return None if path is None else _must_read(path)
+
+
+def _must_read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise TLSError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _ip_version(host: str) -> int | None:
+    try:
+        return ipaddress.ip_address(host).version
+    except ValueError:
+        return None
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

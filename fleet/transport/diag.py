@@ -1,0 +1,58 @@
+"""The diag HTTP port of a node: `/healthz`, `/readyz`, `/metrics`, with Teleport's codes, bodies and metric names."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from fleet import __version__
+from fleet.protocol import announce
+from fleet.transport.process import ProcessState
+
+
+def new_registry(process: ProcessState) -> CollectorRegistry:
+    """A registry with what every node has: `process_state` and `teleport_build_info`."""
+    registry = CollectorRegistry()
+    state = Gauge(
+        "process_state", "State of the process: 0 ok, 1 recovering, 2 degraded, 3 starting", registry=registry
+    )
+    process.listen(lambda now: state.set(int(now)))
+    build = Gauge(
+        "teleport_build_info", "What runs here", ["version", "gitref", "goversion"], registry=registry
+    )
+    # `goversion` is the runtime's: dashboards made for Teleport group by these three labels.
+    build.labels(__version__, "", f"python{platform.python_version()}").set(1)
+    return registry
+
+
+def diag_app(process: ProcessState, registry: CollectorRegistry) -> web.Application:
+    """The application of the diag port."""
+
+    async def healthz(request: web.Request) -> web.Response:
+        del request
+        return _json(200, {"status": "ok"})
+
+    async def readyz(request: web.Request) -> web.Response:
+        del request
+        code, status = announce.readyz(process.state)
+        return _json(code, {"status": status, "pid": os.getpid()})
+
+    async def metrics(request: web.Request) -> web.Response:
+        del request
+        return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    app = web.Application()
+    app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)])
+    return app
+
+
+def _json(code: int, document: dict[str, object]) -> web.Response:
+    # Compact as Go writes it: `{"status":"ok"}`.
+    return web.Response(
+        status=code, text=json.dumps(document, separators=(",", ":")), content_type="application/json"
+    )

@@ -1,0 +1,128 @@
+"""A control plane of real nodes in this process: real gRPC on localhost, a real Valkey, and forwards to cut."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import grpc
+import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from fleet.nodes import addresses, flags
+from fleet.nodes.agent import AgentFlags, AgentGroup
+from fleet.nodes.auth import Auth
+from fleet.nodes.forwards import Forward
+from fleet.nodes.instance import Instance, InstanceFlags
+from fleet.nodes.proxy import Proxy, ProxyFlags
+from fleet.protocol.keep_alive import KeepAlive
+from fleet.protocol.service_config import ServiceConfig
+
+#: Short enough to see several heartbeats in a test, long enough for a loaded machine.
+TTL = 1.0
+
+
+class Plane:
+    """Starts nodes and ends them all."""
+
+    def __init__(self, valkey_url: str, prefix: str) -> None:
+        self.backend_url = valkey_url
+        self.prefix = prefix
+        self._nodes: list[Any] = []
+
+    async def forward(self, address: str) -> Forward:
+        """A forward to host:port that can be cut."""
+        made = Forward("x", ("127.0.0.1", 0), addresses.parse(address))
+        await made.start()
+        self._nodes.append(made)
+        return made
+
+    async def backend_forward(self) -> tuple[Forward, str]:
+        """A forward to the backend, and its URL."""
+        made = await self.forward(urlsplit(self.backend_url).netloc)
+        return made, f"redis://{addresses.join(*made.listen)}/0"
+
+    def instance_flags(self, kind: str, name: str, ttl: float = TTL, **more: Any) -> InstanceFlags:
+        """Flags of an instance on any port."""
+        more.setdefault("backend", self.backend_url)
+        return InstanceFlags(
+            name=name,
+            id=flags.host_id("default", kind, name),
+            backend_prefix=self.prefix,
+            announce_ttl=ttl,
+            **more,
+        )
+
+    async def auth(self, name: str = "auth-1", config: ServiceConfig | None = None, **more: Any) -> Auth:
+        """A running auth."""
+        made = Auth(self.instance_flags("auth", name, **more), config or ServiceConfig())
+        await made.start()
+        self._nodes.append(made)
+        return made
+
+    async def proxy(
+        self,
+        name: str = "proxy-1",
+        keep_alive: KeepAlive | None = None,
+        *,
+        compact: bool = True,
+        **more: Any,
+    ) -> Proxy:
+        """A running proxy."""
+        made = Proxy(
+            ProxyFlags(
+                self.instance_flags("proxy", name, **more),
+                keep_alive=keep_alive or KeepAlive(),
+                compact_discovery=compact,
+                drain=1.0,
+            )
+        )
+        await made.start()
+        self._nodes.append(made)
+        return made
+
+    async def agents(self, auth: str, proxies: list[str], count: int = 1, **more: Any) -> AgentGroup:
+        """Running agents."""
+        made = AgentGroup(
+            AgentFlags(
+                auth=(addresses.parse(auth),),
+                proxy=tuple(addresses.parse(proxy) for proxy in proxies),
+                count=count,
+                **more,
+            )
+        )
+        made.start()
+        self._nodes.append(made)
+        return made
+
+    async def stop(self, node: Any) -> None:
+        """End one node now."""
+        self._nodes.remove(node)
+        await node.stop()
+
+    async def close(self) -> None:
+        """End everything, the newest first."""
+        for node in reversed(self._nodes):
+            await node.stop()
+
+
+def channel_to(address: str) -> grpc.aio.Channel:
+    """A plain channel with its own connection."""
+    return grpc.aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
+
+
+async def serving(instance: Instance) -> bool:
+    """What gRPC health says."""
+    async with channel_to(instance.grpc_address) as channel:
+        answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=5)
+    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+async def get(instance: Instance, path: str) -> tuple[int, str]:
+    """What the diag port says."""
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://{instance.diag_address}{path}") as answer,
+    ):
+        return answer.status, await answer.text()

@@ -1,0 +1,17 @@
+"""Real nodes for the tests of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.fakes.plane import Plane
+
+
+@pytest.fixture
+async def plane(valkey_url: str, prefix: str) -> AsyncIterator[Plane]:
+    """A control plane whose nodes end with the test."""
+    made = Plane(valkey_url, prefix)
+    yield made
+    await made.close()

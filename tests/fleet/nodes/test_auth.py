@@ -1,0 +1,139 @@
+"""The services of an auth."""
+
+from __future__ import annotations
+
+import time
+
+import grpc
+import grpc.aio
+import pytest
+
+from fleet.nodes.forwards import Mode
+from fleet.protocol.service_config import Mode as PolicyMode
+from fleet.protocol.service_config import ServiceConfig
+from fleet.transport import service_config
+from fleet.wire import (
+    fleet_pb2,
+    fleet_pb2_grpc,
+    grpcclientconfig_pb2,
+    grpcclientconfig_pb2_grpc,
+    presence_pb2,
+    presence_pb2_grpc,
+)
+from tests.fakes.plane import Plane, channel_to, get
+
+
+def heartbeat(name: str, ttl_ms: int = 60_000) -> fleet_pb2.HeartbeatRequest:
+    agent = fleet_pb2.AgentResource(agent_id=name, name=name, ttl_ms=ttl_ms, labels={"a": "b"})
+    return fleet_pb2.HeartbeatRequest(agent=agent)
+
+
+async def test_heartbeat_is_in_every_auths_feed(plane: Plane) -> None:
+    """What one auth wrote another lists, with who wrote it and how long it lives; deltas go on across auths."""
+    first, second = await plane.auth("auth-1"), await plane.auth("auth-2")
+    async with (
+        channel_to(first.instance.grpc_address) as one,
+        channel_to(second.instance.grpc_address) as two,
+    ):
+        answer = await fleet_pb2_grpc.HeartbeatServiceStub(one).Heartbeat(heartbeat("a"))
+        assert answer.auth_id == first.instance.flags.id
+        feed = await fleet_pb2_grpc.AgentFeedStub(two).ListAgents(fleet_pb2.ListAgentsRequest())
+        assert (feed.full, feed.revision) == (True, answer.revision)
+        (entry,) = feed.agents
+        assert (entry.agent.agent_id, entry.auth_id) == ("a", first.instance.flags.id)
+        assert dict(entry.agent.labels) == {"a": "b"}
+        assert 50_000 < entry.expires_in_ms <= 60_000
+        await fleet_pb2_grpc.HeartbeatServiceStub(two).Deregister(fleet_pb2.DeregisterRequest(agent_id="a"))
+        since = fleet_pb2.ListAgentsRequest(epoch=feed.epoch, since_revision=feed.revision)
+        delta = await fleet_pb2_grpc.AgentFeedStub(one).ListAgents(since)
+        assert (delta.full, list(delta.removed), list(delta.agents)) == (False, ["a"], [])
+
+
+async def test_heartbeat_metrics(plane: Plane) -> None:
+    """An agent that heartbeats here is counted once."""
+    auth = (await plane.auth()).instance
+    async with channel_to(auth.grpc_address) as channel:
+        for name in ("a", "a", "b"):
+            await fleet_pb2_grpc.HeartbeatServiceStub(channel).Heartbeat(heartbeat(name))
+    lines = (await get(auth, "/metrics"))[1].splitlines()
+    assert 'teleport_connected_resources{type="node"} 2.0' in lines
+    assert "heartbeat_connections_received_total 2.0" in lines
+
+
+@pytest.mark.parametrize("request_", [heartbeat(""), heartbeat("a", ttl_ms=0)])
+async def test_heartbeat_malformed(plane: Plane, request_: fleet_pb2.HeartbeatRequest) -> None:
+    """A heartbeat without an id or a TTL is refused."""
+    auth = await plane.auth()
+    async with channel_to(auth.instance.grpc_address) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await fleet_pb2_grpc.HeartbeatServiceStub(channel).Heartbeat(request_)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("fault", [Mode.CUT, Mode.HOLD])
+async def test_backend_lost(plane: Plane, fault: Mode) -> None:
+    """Heartbeats and feeds are answered UNAVAILABLE with a sentence, within a second; the config still is."""
+    link, url = await plane.backend_forward()
+    auth = await plane.auth(backend=url, ttl=600.0)
+    await link.change(mode=fault)
+    async with channel_to(auth.instance.grpc_address) as channel:
+        await channel.channel_ready()
+        calls = (
+            lambda: fleet_pb2_grpc.HeartbeatServiceStub(channel).Heartbeat(heartbeat("a")),
+            lambda: fleet_pb2_grpc.AgentFeedStub(channel).ListAgents(fleet_pb2.ListAgentsRequest()),
+            lambda: presence_pb2_grpc.PresenceServiceStub(channel).ListProxyServers(
+                presence_pb2.ListProxyServersRequest()
+            ),
+        )
+        for call in calls:
+            started = time.monotonic()
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call()
+            assert time.monotonic() - started < 1.0
+            assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+            assert "the backend at 127.0.0.1" in (caught.value.details() or "")
+        assert await service_config.discover(channel, 5.0) is not None
+
+
+async def test_presence_in_pages(plane: Plane) -> None:
+    """Proxies and auths apart, by name, page by page; Teleport's defaults for the page size."""
+    auth = await plane.auth()
+    proxies = [await plane.proxy(f"proxy-{number}") for number in range(3)]
+    async with channel_to(auth.instance.grpc_address) as channel:
+        stub = presence_pb2_grpc.PresenceServiceStub(channel)
+        auths = await stub.ListAuthServers(presence_pb2.ListAuthServersRequest())
+        assert [server.spec.hostname for server in auths.servers] == ["auth-1"]
+        found, token = [], ""
+        while True:
+            page = await stub.ListProxyServers(
+                presence_pb2.ListProxyServersRequest(page_size=2, page_token=token)
+            )
+            found += [server.metadata.name for server in page.servers]
+            token = page.next_page_token
+            if not token:
+                break
+    assert found == sorted(proxy.instance.flags.id for proxy in proxies)
+
+
+async def test_service_config_in_both_dialects(plane: Plane) -> None:
+    """On the wire the mode is a string and, for upstream's decoders, the enum's number under the same field."""
+    auth = await plane.auth(config=ServiceConfig(PolicyMode.RECONNECT, ""))
+    async with channel_to(auth.instance.grpc_address) as channel:
+        found = await service_config.discover(channel, 5.0)
+        assert found is not None
+        assert found.config == ServiceConfig(PolicyMode.RECONNECT, "")
+        assert found.auth_id == auth.instance.flags.id
+        answer = await grpcclientconfig_pb2_grpc.ServiceConfigDiscoveryServiceStub(channel).GetServiceConfig(
+            grpcclientconfig_pb2.GetServiceConfigRequest()
+        )
+    assert answer.config.load_balancing_config[0].teleport_pick_healthy.mode == "reconnect"
+    assert b"\n\treconnect\x08\x02" in answer.SerializeToString()
+
+
+async def test_service_config_of_a_server_without_it(plane: Plane) -> None:
+    """A server that does not know the service means the default policy."""
+    proxy = await plane.proxy()
+    async with channel_to(proxy.instance.grpc_address) as channel:
+        found = await service_config.discover(channel, 5.0)
+    assert found is not None
+    assert (found.config, found.auth_id) == (ServiceConfig(), "")

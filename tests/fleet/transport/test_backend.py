@@ -1,0 +1,204 @@
+"""The nodes' backend against a real Valkey."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import redis.asyncio as redis
+
+from fleet.transport import backend as backend_module
+from fleet.transport.backend import AgentPage, Backend, BackendUnavailable
+from fleet.wire import fleet_pb2, types_pb2
+
+
+@pytest.fixture
+async def backend(valkey_url: str, prefix: str) -> AsyncIterator[Backend]:
+    made = Backend(valkey_url, "default", prefix=prefix)
+    yield made
+    await made.close()
+
+
+def server(name: str) -> types_pb2.ServerV2:
+    return types_pb2.ServerV2(kind="proxy", metadata=types_pb2.Metadata(name=name))
+
+
+def agent(name: str, ttl_ms: int = 60_000) -> fleet_pb2.AgentResource:
+    return fleet_pb2.AgentResource(agent_id=name, name=name, ttl_ms=ttl_ms)
+
+
+async def names(backend: Backend) -> list[str]:
+    return [found.metadata.name for found in await backend.instances("proxy")]
+
+
+async def test_instances_expire(backend: Backend) -> None:
+    """An instance is listed until its TTL has passed since its last heartbeat; kinds are apart."""
+    await backend.put_instance("proxy", server("b"), 60.0)
+    await backend.put_instance("proxy", server("a"), 0.05)
+    await backend.put_instance("auth", server("c"), 60.0)
+    assert await names(backend) == ["a", "b"]
+    deadline = time.monotonic() + 5
+    while await names(backend) != ["b"]:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+
+
+async def test_instances_deleted(backend: Backend) -> None:
+    """A deleted instance is gone at once."""
+    await backend.put_instance("proxy", server("a"), 60.0)
+    await backend.delete_instance("proxy", "a")
+    assert await names(backend) == []
+
+
+class Reader:
+    """What a poller knows after applying answers."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.place = ("", 0)
+        self.known: dict[str, tuple[str, float]] = {}
+        self.fulls = 0
+
+    async def read(self, limit: int = 2) -> set[str]:
+        while True:
+            page: AgentPage = await self._backend.agents(*self.place, limit)
+            if page.full:
+                self.known.clear()
+                self.fulls += 1
+            for name in page.removed:
+                self.known.pop(name, None)
+            now = time.monotonic()
+            for entry in page.agents:
+                self.known[entry.agent.agent_id] = (entry.auth_id, now + entry.expires_in_ms / 1000)
+            self.place = (page.epoch, page.revision)
+            if not page.more:
+                return {name for name, (_, expires_at) in self.known.items() if expires_at > now}
+
+
+async def test_agents_law(backend: Backend) -> None:
+    """After opens, heartbeats, removals and expiry, the old list with answers applied is the full list."""
+    follower = Reader(backend)
+    for number in range(7):
+        await backend.put_agent(agent(f"a{number}"), "auth-1")
+    await backend.put_agent(agent("brief", ttl_ms=60), "auth-1")
+    await follower.read()
+    await backend.put_agent(agent("a3"), "auth-2")
+    await backend.delete_agent("a5")
+    await backend.delete_agent("never-there")
+    await backend.put_agent(agent("a9"), "auth-1")
+    await backend.delete_agent("a6")
+    await backend.put_agent(agent("a6"), "auth-1")
+    deadline = time.monotonic() + 5
+    wanted = {"a0", "a1", "a2", "a3", "a4", "a6", "a9"}
+    while await follower.read() != wanted:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+    assert follower.fulls == 1
+    assert follower.known["a3"][0] == "auth-2"
+    fresh = Reader(backend)
+    assert await fresh.read(limit=1000) == wanted
+    assert fresh.fulls == 1
+    # The expired agent is forgotten by the next heartbeat, so the index cannot grow.
+    await backend.put_agent(agent("a0"), "auth-1")
+    assert len(backend._agent_keys("by-revision")) == 1
+    assert await backend._redis.zcard(backend._key("agents", "by-revision")) == 7
+
+
+async def test_agents_another_backend_serves_the_same_feed(
+    backend: Backend, valkey_url: str, prefix: str
+) -> None:
+    """A poller may change auths: epoch and revision live in the backend."""
+    other = Backend(valkey_url, "default", prefix=prefix)
+    await backend.put_agent(agent("a"), "auth-1")
+    first = await backend.agents("", 0, 0)
+    await other.put_agent(agent("b"), "auth-2")
+    second = await other.agents(first.epoch, first.revision, 0)
+    assert (first.full, second.full) == (True, False)
+    assert [entry.agent.agent_id for entry in second.agents] == ["b"]
+    await other.close()
+
+
+async def test_agents_epoch_lost(backend: Backend) -> None:
+    """The backend lost its data: another epoch, and the full list."""
+    await backend.put_agent(agent("a"), "auth-1")
+    first = await backend.agents("", 0, 0)
+    for key in await backend._redis.keys(f"{backend._space}:*"):
+        await backend._redis.delete(key)
+    await backend.put_agent(agent("b"), "auth-1")
+    second = await backend.agents(first.epoch, first.revision, 0)
+    assert second.epoch != first.epoch
+    assert second.full
+    assert [entry.agent.agent_id for entry in second.agents] == ["b"]
+
+
+async def test_agents_removals_forgotten(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who missed more removals than are remembered gets the full list."""
+    monkeypatch.setattr(backend_module, "_REMOVALS", 1)
+    for name in "abc":
+        await backend.put_agent(agent(name), "auth-1")
+    place = await backend.agents("", 0, 0)
+    await backend.delete_agent("a")
+    middle = await backend.agents(place.epoch, place.revision, 0)
+    assert (middle.full, middle.removed) == (False, ("a",))
+    await backend.delete_agent("b")
+    assert (await backend.agents(place.epoch, place.revision, 0)).full
+    assert not (await backend.agents(place.epoch, middle.revision, 0)).full
+
+
+@pytest.fixture
+def deaf() -> Iterator[int]:
+    """A port where connections are taken and nothing is ever answered."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(64)
+        yield listener.getsockname()[1]
+
+
+async def test_backend_deaf(deaf: int) -> None:
+    """A backend that answers nothing fails every call within a second, also forty at once."""
+    backend = Backend(f"redis://:secret@127.0.0.1:{deaf}/0", "default")
+    started = time.monotonic()
+    results = await asyncio.gather(
+        *(backend.put_agent(agent("a"), "x") for _ in range(40)), return_exceptions=True
+    )
+    assert time.monotonic() - started < 1.0
+    assert all(isinstance(result, BackendUnavailable) for result in results)
+    assert "does not answer" in str(results[0])
+    assert "secret" not in str(results[0])
+    await backend.close()
+
+
+async def test_backend_refused(deaf: int) -> None:
+    """A refused connection fails at once, and the next call after recovery works by itself."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    backend = Backend(f"redis://127.0.0.1:{port}/0", "default")
+    with pytest.raises(BackendUnavailable, match="cannot be used"):
+        await backend.instances("auth")
+    await backend.close()
+
+
+async def test_backend_recovers(valkey_url: str, prefix: str) -> None:
+    """Connections that were cut are made anew: one failed call is forgiven, not for ever remembered."""
+    backend = Backend(valkey_url, "default", prefix=prefix)
+    await backend.put_agent(agent("a"), "x")
+    async with redis.Redis.from_url(valkey_url) as admin:
+        await admin.client_kill_filter(_type="normal", skipme=True)
+    deadline = time.monotonic() + 5
+    while True:
+        try:
+            await backend.put_agent(agent("a"), "x")
+            break
+        except BackendUnavailable:
+            assert time.monotonic() < deadline
+    await backend.close()
+
+
+def test_backend_url_wrong() -> None:
+    """What is no redis URL is refused before anything starts."""
+    with pytest.raises(ValueError, match="scheme"):
+        Backend("http://x", "default")
