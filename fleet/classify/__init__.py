@@ -6,16 +6,25 @@ Sources gather, pollers record, this concludes; page, API, metrics and alerts al
 from __future__ import annotations
 
 from fleet.classify.agents import classify, classify_in
+from fleet.classify.columns import classify_columns
 from fleet.classify.frame import FleetFrame, prepare
 from fleet.classify.instances import instance_sentence, instance_state
+from fleet.classify.memory import Remembered, remember
+from fleet.classify.rows import changed, count_states, evidence_of
 from fleet.classify.standings import Standing
 
 __all__ = [
     "FleetFrame",
+    "Remembered",
     "Standing",
+    "changed",
     "classify",
+    "classify_columns",
     "classify_in",
+    "count_states",
+    "evidence_of",
     "instance_sentence",
     "instance_state",
     "prepare",
+    "remember",
 ]

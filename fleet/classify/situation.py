@@ -113,7 +113,7 @@ def read(agent: AgentEvidence, frame: FleetFrame) -> Situation:
         resource=_resource(agent, frame),
         live=tuple(sorted(standing.facts.index for standing in known if standing.live)),
         unread=any(standing.unread for standing in known) or len(known) < len(agent.tunnels),
-        used=agent.last_proxies[: min(wants, REMEMBERED)] or tuple(sorted(set(agent.tunnels))),
+        used=(agent.last_proxies or tuple(sorted(set(agent.tunnels))))[: min(wants, REMEMBERED)],
         auth=agent.last_auth if heartbeat is None else heartbeat.auth,
         via_proxy=None if heartbeat is None else heartbeat.via_proxy,
     )
