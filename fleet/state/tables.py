@@ -158,9 +158,7 @@ def explanation_of(table: FleetTable, index: int, frame: FleetFrame) -> Explanat
     return Explanation(
         view=view_of(table, index, frame),
         evidence=seen,
-        instances={
-            at: table.instances[at] for at in sorted({cause, *named} - {None}) if at in table.instances
-        },
+        instances={at: found for at, found in table.instances.items() if at == cause or at in named},
     )
 
 
