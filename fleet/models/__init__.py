@@ -3,6 +3,18 @@
 from __future__ import annotations
 
 from fleet.models.access import Access, ClusterLimit
+from fleet.models.clusters import Cluster, ensure_default_cluster
+from fleet.models.remembered import Agent, Instance
 from fleet.models.tokens import ApiToken
+from fleet.models.transitions import Transition
 
-__all__ = ["Access", "ApiToken", "ClusterLimit"]
+__all__ = [
+    "Access",
+    "Agent",
+    "ApiToken",
+    "Cluster",
+    "ClusterLimit",
+    "Instance",
+    "Transition",
+    "ensure_default_cluster",
+]

@@ -130,10 +130,18 @@ class Writer:
             raise StateError(f"cluster {cluster}: more than {_MAX_INSTANCES} instances were ever seen")
         return indices
 
-    def instance_ids(self, cluster: str) -> list[str]:
-        """Ids of all instances by index. Raises StateUnavailable."""
+    def instance_names(self, cluster: str) -> list[tuple[str, str, str]]:
+        """(id, kind, name) of all instances by index. Raises StateUnavailable."""
         keys = self.keys(cluster)
-        return self._rosters.read(keys.epoch, keys.instances).column(0)
+        known = self._rosters.read(keys.epoch, keys.instances)
+        return list(zip(known.column(0), known.column(1), known.column(2), strict=True))
+
+    def memory(self, cluster: str) -> Rows:
+        """The MEMORY column as it is kept. Raises StateUnavailable."""
+        with reaching():
+            found = self.redis.get(self.keys(cluster).memory)
+        blob = found if isinstance(found, bytes) else b""
+        return rows_of(blob, MEMORY, len(blob) // MEMORY.itemsize)
 
     def agent_ids(self, cluster: str) -> tuple[list[str], list[str]]:
         """Ids and names of all agents by index. Raises StateUnavailable."""

@@ -1,0 +1,46 @@
+"""Clusters the console watches. Every key, row, event and route carries a cluster's id."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.core.validators import RegexValidator
+from django.db import models
+from django.utils import timezone
+from typing_extensions import override
+
+#: The cluster that short URLs mean.
+DEFAULT_CLUSTER = "default"
+
+
+class Cluster(models.Model):
+    """One fleet with a control plane of its own."""
+
+    #: In URLs, Redis keys and group names: those of Channels allow no more than this.
+    id = models.CharField(
+        primary_key=True, max_length=64, validators=[RegexValidator(r"^[a-z0-9][a-z0-9-]*$")], editable=False
+    )
+    name = models.CharField(max_length=100)
+    #: host:port of auths to begin with; the others are found from them.
+    auths = models.JSONField(default=list)
+    #: Dangerous actions ask twice.
+    production = models.BooleanField(default=False)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        default_permissions = ()
+        ordering = ("id",)
+
+    @override
+    def __str__(self) -> str:
+        return self.name
+
+
+def ensure_default_cluster() -> Cluster:
+    """Make the cluster `default`, or give it the auths that REFLOAT_AUTHS names now. Without any it keeps its own."""
+    cluster, made = Cluster.objects.get_or_create(
+        id=DEFAULT_CLUSTER, defaults={"name": "Default", "auths": list(settings.REFLOAT_AUTHS)}
+    )
+    if not made and settings.REFLOAT_AUTHS and cluster.auths != settings.REFLOAT_AUTHS:
+        cluster.auths = list(settings.REFLOAT_AUTHS)
+        cluster.save(update_fields=["auths"])
+    return cluster

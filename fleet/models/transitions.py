@@ -1,0 +1,41 @@
+"""The one history that pages, alerts and statistics read: a row for every change of a verdict's state."""
+
+from __future__ import annotations
+
+from django.db import models
+from typing_extensions import override
+
+from fleet.domain.verdicts import Reason, Recovery, State
+from fleet.models.clusters import Cluster
+
+_STATES = [(state.slug, state.label) for state in State]
+_REASONS = [(reason.slug, reason.slug) for reason in Reason]
+_RECOVERIES = [(recovery.slug, recovery.slug) for recovery in Recovery]
+
+
+class Transition(models.Model):
+    """What an agent was, what it became, and why; written once per agent and round."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="transitions")
+    #: The agent's id. Not a foreign key: a thousand changes of one round are written without looking up their agents.
+    agent = models.CharField(max_length=255)
+    old = models.CharField(max_length=16, choices=_STATES)
+    new = models.CharField(max_length=16, choices=_STATES)
+    reason = models.CharField(max_length=24, choices=_REASONS)
+    recovery = models.CharField(max_length=24, choices=_RECOVERIES)
+    #: An instance id, `backend/<cluster>`, or empty.
+    cause = models.CharField(max_length=80, blank=True, default="")
+    at = models.DateTimeField()
+    round = models.BigIntegerField()
+
+    class Meta:
+        default_permissions = ()
+        ordering = ("-at", "-pk")
+        constraints = (
+            models.UniqueConstraint(fields=("cluster", "agent", "round"), name="one_transition_per_round"),
+        )
+        indexes = (models.Index(fields=("cluster", "-at"), name="transition_by_time"),)
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.agent}: {self.old} to {self.new}"

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from redis import Redis
+
+from fleet.domain.columns import HAD_TUNNEL, RETIRED
+from fleet.domain.verdicts import NO_CAUSE, Reason, State
+from fleet.models import Agent, Cluster, Instance, Transition
+from fleet.models.history import recall, settle
+from fleet.state.connect import connect
+from fleet.state.outbox import TRANSITION, Owed, pack_owed
+from fleet.state.writer import Writer
+from tests.fakes.record import AS_OF, fill
+
+pytestmark = pytest.mark.django_db
+
+STATES = [State.HEALTHY, State.STRANDED, State.HEALTHY]
+
+
+@pytest.fixture
+def writer(valkey_url: str, prefix: str) -> Writer:
+    """A writer, and the cluster's row."""
+    Cluster.objects.create(id="default", name="Default")
+    return Writer(connect(valkey_url), prefix)
+
+
+def owe(writer: Writer, number: int, changes: Sequence[tuple[int, int, State, State, Reason]]) -> None:
+    """Let a round owe these changes, and all agents' memory."""
+    rows = np.array(
+        [(agent, cause, old, new, reason) for agent, cause, old, new, reason in changes], TRANSITION
+    )
+    owed = Owed(round=number, at=AS_OF + number, transitions=rows, remembered=np.arange(3, dtype=np.uint32))
+    writer.redis.rpush(writer.keys("default").outbox, pack_owed(owed))
+
+
+def test_settle_what_rounds_owe(writer: Writer) -> None:
+    """Agents with their homes, instances with their names, a transition per change; then nothing is owed."""
+    fill(writer, STATES)
+    owe(writer, 1, [(1, 2, State.HEALTHY, State.STRANDED, Reason.PROXY_UNHEALTHY)])
+    owe(writer, 2, [(1, NO_CAUSE, State.STRANDED, State.HEALTHY, Reason.NONE)])
+    assert settle(writer, "default") == 2
+    assert settle(writer, "default") == 0
+    assert [(a.agent_id, a.position, a.home) for a in Agent.objects.all()] == [
+        ("agent-1-id", 0, "proxy-1-id"),
+        ("agent-2-id", 1, "proxy-2-id"),
+        ("agent-3-id", 2, "proxy-1-id"),
+    ]
+    assert list(Instance.objects.values_list("name", flat=True)) == ["auth-1", "auth-2", "proxy-1", "proxy-2"]
+    newest, first = Transition.objects.all()
+    assert (first.agent, first.old, first.new, first.reason, first.cause, first.round) == (
+        *("agent-2-id", "healthy", "stranded", "proxy-unhealthy", "proxy-1-id", 1),
+    )
+    assert (newest.new, newest.cause, newest.at.timestamp()) == ("healthy", "", AS_OF + 2)
+
+
+def test_settle_again_after_a_crash(writer: Writer) -> None:
+    """A worker that died before it said so settles again, and no row is written twice."""
+    fill(writer, STATES)
+    change = (1, 2, State.HEALTHY, State.STRANDED, Reason.PROXY_UNHEALTHY)
+    owe(writer, 1, [change])
+    settle(writer, "default")
+    owe(writer, 1, [change])
+    assert settle(writer, "default") == 1
+    assert Transition.objects.count() == 1
+    assert Agent.objects.count() == 3
+
+
+def test_recall_after_redis_was_lost(writer: Writer) -> None:
+    """Everybody is back at their old place, with home, last proxies and what operators said."""
+    fill(writer, STATES)
+    owe(writer, 1, [])
+    settle(writer, "default")
+    Agent.objects.filter(agent_id="agent-3-id").update(retired=True)
+    before = writer.load("default")
+    redis: Redis = writer.redis
+    redis.flushdb()
+    epoch = writer.create("default", recall("default"))
+    after = writer.load("default")
+    assert epoch != before.epoch
+    assert (after.ids, after.names) == (before.ids, before.names)
+    assert [facts.id for facts in after.instances.values()] == [
+        facts.id for facts in before.instances.values()
+    ]
+    assert after.memory["home"].tolist() == before.memory["home"].tolist()
+    assert after.memory["last_proxies"].tolist() == before.memory["last_proxies"].tolist()
+    assert after.memory["flags"].tolist() == [HAD_TUNNEL, HAD_TUNNEL, HAD_TUNNEL | RETIRED]
+    assert after.header.rows == 0
+
+
+def test_recall_closes_gaps(writer: Writer) -> None:
+    """An agent the database never got leaves no hole: the next record has no index for it."""
+    for position in (0, 2, 5):
+        Agent.objects.create(cluster_id="default", agent_id=f"a{position}", name="x", position=position)
+    assert [identity for identity, _ in recall("default").agents] == ["a0", "a2", "a5"]
+    assert list(Agent.objects.values_list("position", flat=True)) == [0, 1, 2]
