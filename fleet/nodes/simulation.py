@@ -185,18 +185,30 @@ async def run(
     say: Callable[[str], None],
 ) -> None:
     """Run until SIGINT or SIGTERM. Raises SimulationError when it cannot start or one of its processes ends."""
-    stopping = asyncio.Event()
+    serving = asyncio.create_task(_serve(simulation, script, ready, say))
     for sent in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(sent, stopping.set)
+        asyncio.get_running_loop().add_signal_handler(sent, serving.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await serving
+
+
+async def _serve(
+    simulation: Simulation,
+    script: Sequence[Step],
+    ready: Callable[[Simulation], None],
+    say: Callable[[str], None],
+) -> None:
     async with simulation.running():
         ready(simulation)
-        playing = asyncio.create_task(simulation.play(script, say))
-        watched = {asyncio.create_task(simulation.failed()), asyncio.create_task(stopping.wait())}
-        done, pending = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
-        for task in (*pending, playing):
-            task.cancel()
-        for task in done:
-            task.result()
+        tasks = [
+            asyncio.create_task(simulation.play(script, say)),
+            asyncio.create_task(simulation.failed()),
+        ]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
 
 
 def note(home: Path, simulation: Simulation) -> Path:

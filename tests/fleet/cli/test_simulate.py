@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -62,3 +63,17 @@ def test_simulate_runs_takes_a_fault_and_ends_on_interrupt(home: Path) -> None:
     assert "one runs already" in again.output
     assert not any(psutil.pid_exists(pid) for pid in ready["pids"])
     assert not (home / "simulate.json").exists()
+
+
+def test_simulate_interrupted_while_it_starts_leaves_nothing(home: Path) -> None:
+    """Ctrl-C does not wait for a large fleet to be invented first."""
+    argv = [sys.executable, "-c", "from fleet.cli.simulate import simulate; simulate()"]
+    with subprocess.Popen([*argv, "--agents", "300000", "--processes", "1"], env=dict(os.environ)) as process:
+        started: list[psutil.Process] = []
+        deadline = time.monotonic() + 20
+        while not started and time.monotonic() < deadline:
+            started = psutil.Process(process.pid).children()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    assert started
+    assert not any(child.is_running() for child in started)
