@@ -164,6 +164,6 @@ setInterval(() => {
   paintFoot();
   paintStatusLine();
   if (performance.now() - fetchedAt > INSTANCES_EVERY_MS) requestInstances();
-}, 1_000);
+}, 500);
 showFreshness(live);
 live.start();

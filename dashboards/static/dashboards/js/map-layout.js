@@ -3,16 +3,16 @@
    a change of colour is a change of state and nothing else. */
 
 /** Cells are this large at most and at least, in px; below the least the map grows taller than the window. */
-const CELL_MOST = 26;
+const CELL_MOST = 36;
 const CELL_LEAST = 4;
-/** Gaps, in px, that become whole cells: between blocks, and above one for its title. */
+/** Room, in px, that becomes whole cells: between blocks, above the first row of them, and above the others. */
 const GUTTER = 14;
 const TITLE = 20;
-const ROW_GAP = 8;
+const BETWEEN = 28;
 /** A block narrower than this has no room for its title. */
 const BLOCK_LEAST = 96;
-/** Blocks about this much wider than high are easy to compare. */
-const BLOCK_SHAPE = 2.4;
+/** Blocks at least and at most this much wider than high are easy to compare. */
+const SHAPES = [1.1, 5];
 
 /** Group agents by home: [{id, name, agents: [index, ...]}, ...]; those without a home come last. */
 export function groupByHome(homes, blocks) {
@@ -31,18 +31,17 @@ export function arrange(groups, agents, width, height) {
   const plan = choose(groups.map((group) => group.agents.length), width, height);
   const cols = plan.across * (plan.w + plan.gutter) - plan.gutter;
   const blocks = [];
-  let y = 0;
+  let y = plan.title;
   for (let first = 0; first < groups.length; first += plan.across) {
     const row = groups.slice(first, first + plan.across);
-    y += plan.title;
     const h = Math.max(...row.map((group) => Math.ceil(group.agents.length / plan.w)));
     row.forEach((group, column) => {
       const own = Math.ceil(group.agents.length / plan.w);
       blocks.push({ ...group, x: column * (plan.w + plan.gutter), y, w: plan.w, h: own });
     });
-    y += h + plan.gap;
+    y += h + plan.between;
   }
-  const rows = Math.max(1, y - plan.gap);
+  const rows = Math.max(1, y - plan.between);
   const cellOf = new Int32Array(agents).fill(-1);
   const blockOf = new Int32Array(agents).fill(-1);
   const agentAt = new Int32Array(cols * rows).fill(-1);
@@ -54,7 +53,7 @@ export function arrange(groups, agents, width, height) {
       agentAt[cell] = agent;
     });
   });
-  return { cell: plan.cell, title: plan.title * plan.cell, cols, rows, blocks, cellOf, blockOf, agentAt };
+  return { cell: plan.cell, cols, rows, blocks, cellOf, blockOf, agentAt };
 }
 
 /** The largest cells with which everything fits; else the least cells, as flat as can be. */
@@ -70,7 +69,7 @@ function choose(sizes, width, height) {
 function best(sizes, width, cell, height) {
   const gutter = Math.max(1, Math.ceil(GUTTER / cell));
   const title = Math.ceil(TITLE / cell);
-  const gap = Math.max(1, Math.ceil(ROW_GAP / cell));
+  const between = Math.ceil(BETWEEN / cell);
   const room = Math.floor(width / cell) + gutter;
   const least = Math.ceil(BLOCK_LEAST / cell);
   const most = Math.max(...sizes);
@@ -78,14 +77,20 @@ function best(sizes, width, cell, height) {
   for (let across = 1; across <= sizes.length; across += 1) {
     const widest = Math.floor(room / across) - gutter;
     if (widest < least && across > 1) break;
-    const w = Math.max(1, Math.min(widest, Math.max(least, Math.ceil(Math.sqrt(most * BLOCK_SHAPE)))));
-    const high = heightOf(sizes, across, w, title, gap);
+    const w = Math.max(1, Math.min(widest, Math.max(least, Math.ceil(Math.sqrt(most * SHAPES[1])))));
+    const high = heightOf(sizes, across, w, title, between);
     const fits = high * cell <= height;
-    const ugly = Math.abs(Math.log(w / Math.ceil(most / w) / BLOCK_SHAPE));
-    const plan = { cell, gutter, title, gap, across, w, high, fits, ugly };
+    const ugly = ugliness(w / Math.ceil(most / w), across * (w + gutter) / room, sizes.length / across);
+    const plan = { cell, gutter, title, between, across, w, high, fits, ugly };
     if (chosen === null || better(plan, chosen)) chosen = plan;
   }
   return chosen;
+}
+
+/** Zero for blocks of a good shape that fill the width in full rows. */
+function ugliness(shape, filled, rows) {
+  const bent = Math.max(0, Math.log(SHAPES[0] / shape), Math.log(shape / SHAPES[1]));
+  return bent + (1 - filled) / 2 + (1 - rows / Math.ceil(rows)) / 2;
 }
 
 function better(plan, chosen) {
@@ -93,12 +98,12 @@ function better(plan, chosen) {
   return plan.fits ? plan.ugly < chosen.ugly : plan.high < chosen.high;
 }
 
-function heightOf(sizes, across, w, title, gap) {
-  let high = 0;
+function heightOf(sizes, across, w, title, between) {
+  let high = title;
   for (let first = 0; first < sizes.length; first += across) {
-    high += title + Math.ceil(Math.max(...sizes.slice(first, first + across)) / w) + gap;
+    high += Math.ceil(Math.max(...sizes.slice(first, first + across)) / w) + between;
   }
-  return high - gap;
+  return high - between;
 }
 
 /** The nearest agent from `agent` in a direction (dx, dy), over gutters; the same agent at the edge. */

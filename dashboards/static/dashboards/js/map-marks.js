@@ -11,11 +11,11 @@ const RARE = 0.2;
 /** States without a mark: too many to say anything, or nothing to say. */
 const BARE = new Set([HEALTHY, STATES.indexOf("retired")]);
 /** In small cells only what a person must not overlook is marked. */
-const LOUD = new Set(["stranded", "at_risk", "offline"].map((slug) => STATES.indexOf(slug)));
+const LOUD = new Set(["stranded", "at_risk"].map((slug) => STATES.indexOf(slug)));
 
 const DRAW = {
   stranded: (c, r) => { line(c, -r, -r, r, r); line(c, r, -r, -r, r); },
-  at_risk: (c, r) => { c.beginPath(); c.moveTo(0, -r); c.lineTo(r * 1.1, r * 0.85); c.lineTo(-r * 1.1, r * 0.85); c.closePath(); c.fill(); },
+  at_risk: (c, r) => { c.beginPath(); c.moveTo(0, -r); c.lineTo(r * 1.1, r * 0.85); c.lineTo(-r * 1.1, r * 0.85); c.closePath(); c.fill(); c.lineWidth /= 2; c.stroke(); },
   degraded: (c, r) => { ring(c, r); c.beginPath(); c.arc(0, 0, r, Math.PI / 2, -Math.PI / 2); c.fill(); },
   excess: (c, r) => { line(c, -r, 0, r, 0); line(c, 0, -r, 0, r); },
   offline: (c, r) => { ring(c, r); line(c, -r * 0.6, 0, r * 0.6, 0); },

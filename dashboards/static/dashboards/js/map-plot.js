@@ -4,8 +4,11 @@
 
 import { HEALTHY, STATES } from "./fleet-state.js";
 
-/** Gaps between cells cost nothing to see from this size on. */
-const GAP_FROM = 5;
+/**
+ * Px between cells. Never none: plotly then draws one pixel per cell and scales the picture by a style attribute,
+ * which the CSP forbids.
+ */
+const GAP = 1;
 
 export class Plot {
   /** figure: dashboards.figures.map_figure(). */
@@ -21,11 +24,10 @@ export class Plot {
     this.cells = new Float32Array(grid.cols * grid.rows).fill(NaN);
     this.rows = Array.from({ length: grid.rows }, (_, row) => this.cells.subarray(row * grid.cols, (row + 1) * grid.cols));
     this.fill(grid, states, shown);
-    const gap = grid.cell >= GAP_FROM ? 1 : 0;
     const { trace, layout, config, colourscales } = this.figure;
     await Plotly.react(
       this.element,
-      [{ ...trace, z: this.rows.slice(), colorscale: colourscales[dark ? "dark" : "light"], xgap: gap, ygap: gap }],
+      [{ ...trace, z: this.rows.slice(), colorscale: colourscales[dark ? "dark" : "light"], xgap: GAP, ygap: GAP }],
       {
         ...layout,
         width: grid.cols * grid.cell,

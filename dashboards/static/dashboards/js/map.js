@@ -98,9 +98,9 @@ function writeTitles() {
     title.style.left = `${block.x * pitch}px`;
     title.style.top = `${block.y * pitch - 19}px`;
     title.style.width = `${block.w * pitch + pitch}px`;
-    title.innerHTML = '<b></b><span class="block-n"></span><span class="block-bad" hidden><svg class="shape" aria-hidden="true"><use href="#shape-stranded"/></svg><span></span></span>';
+    title.innerHTML = '<b></b><span class="block-bad" hidden><svg class="shape" aria-hidden="true"><use href="#shape-stranded"/></svg><span></span></span><span class="block-n"></span>';
     title.children[0].textContent = block.name;
-    title.children[1].textContent = formatCount(block.agents.length);
+    title.children[2].textContent = formatCount(block.agents.length);
     return title;
   }));
 }
@@ -125,7 +125,7 @@ function paintOver() {
   marks.paint({ grid, states, shown, dark: isDark(), cursor, chosen });
   const titles = byId("titles").children;
   tally(grid, states, STRANDED).forEach(({ stranded }, number) => {
-    const bad = titles[number].children[2];
+    const bad = titles[number].children[1];
     bad.hidden = stranded === 0;
     bad.lastElementChild.textContent = formatCount(stranded);
   });
@@ -230,6 +230,7 @@ function open(agent) {
   chosen = agent;
   cursor = agent;
   tip.hide();
+  byId("panel").dataset.side = (grid.cellOf[agent] % grid.cols) * grid.cell > map.clientWidth / 2 ? "left" : "right";
   panel.open(layout.ids[agent]);
   paintOver();
 }
