@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
 from tests.browser.harness import Harness, ScriptedFleet, even_fleet
 
@@ -23,6 +23,8 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+#: For anything a page must show; a machine shared with other tests is slow.
+DEADLINE_MS = 30_000
 #: Runs in every page before its scripts: a violated policy is an error like any other.
 NOTICE_VIOLATIONS = """
 document.addEventListener("securitypolicyviolation", (event) =>
@@ -30,16 +32,23 @@ document.addEventListener("securitypolicyviolation", (event) =>
 """
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def chromium() -> AsyncIterator[Browser]:
-    """Debian's Chromium. Without one: a loud skip, and in CI a failure."""
+@pytest.fixture(scope="session")
+def chromium_path() -> str:
+    """Where Chromium is. Without one: a loud skip, and in CI a failure."""
     if not CHROMIUM.exists():
         words = f"{CHROMIUM} is missing (apt-get install chromium): the browser tests cannot run"
         if os.environ.get("CI") == "true":
             pytest.fail(words)
         pytest.skip(words)
+    return str(CHROMIUM)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def chromium(chromium_path: str) -> AsyncIterator[Browser]:
+    """Debian's Chromium, one for the whole run."""
+    expect.set_options(timeout=DEADLINE_MS)
     async with async_playwright() as driver:
-        browser = await driver.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
+        browser = await driver.chromium.launch(executable_path=chromium_path, args=ARGUMENTS)
         yield browser
         await browser.close()
 
@@ -82,7 +91,7 @@ async def visiting(chromium: Browser) -> AsyncIterator[Visiting]:
         await harness.start()
         context = await chromium.new_context(**options)  # type: ignore[arg-type]
         await context.add_init_script(NOTICE_VIOLATIONS)
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(DEADLINE_MS)
         visits.append(Visit(context, harness))
         return visits[-1]
 

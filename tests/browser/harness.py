@@ -9,16 +9,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import plotly
 from aiohttp import WSMsgType, web
 from django.contrib.staticfiles import finders
 from django.template.loader import render_to_string
 
-from dashboards import figures
+from dashboards import figures, presenters
 from fleet.domain.verdicts import State
 from fleet.domain.views import Summary
 
@@ -26,18 +24,6 @@ from fleet.domain.views import Summary
 CSP = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
     " object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-)
-ORDER = (
-    State.STRANDED,
-    State.AT_RISK,
-    State.DEGRADED,
-    State.OFFLINE,
-    State.HEALTHY,
-    State.WORKING,
-    State.EXCESS,
-    State.NEVER,
-    State.UNKNOWN,
-    State.RETIRED,
 )
 
 
@@ -217,7 +203,7 @@ class Harness:
             "url_prefix": "",
             "page": page,
             "summary": summary,
-            "counts": [(state, summary.counts[state]) for state in ORDER],
+            "counts": [(state, summary.counts[state]) for state in presenters.READING_ORDER],
             "age_ms": self.fleet.age_ms,
             "stale": self.fleet.stale,
         }
@@ -318,8 +304,6 @@ class Harness:
     async def _static(self, request: web.Request) -> web.FileResponse:
         path = request.match_info["path"]
         found = finders.find(path)
-        if path == "plotly/plotly.min.js":
-            found = str(Path(plotly.__file__).parent / "package_data" / "plotly.min.js")
         if not isinstance(found, str):
             raise web.HTTPNotFound
         kind = mimetypes.guess_type(path)[0] or "application/octet-stream"

@@ -48,11 +48,11 @@ async def test_cells_change_on_a_delta(visiting: Visiting) -> None:
     page = await visit.open("/map/")
     await wait_drawn(page)
     assert await page.evaluate(CELLS) == [State.HEALTHY] * 200
-    await visit.fleet.change({index: State.STRANDED for index in block_of(visit.fleet, 0)})
+    await visit.fleet.change(dict.fromkeys(block_of(visit.fleet, 0), State.STRANDED))
     await wait_cells(page, State.STRANDED, 50)
     await expect(page.locator(".block-title").first).to_contain_text("proxy-1")
     await expect(page.locator(".block-title .block-bad").first).to_have_text("50")
-    await visit.fleet.change({index: State.HEALTHY for index in block_of(visit.fleet, 0)})
+    await visit.fleet.change(dict.fromkeys(block_of(visit.fleet, 0), State.HEALTHY))
     await wait_cells(page, State.STRANDED, 0)
     await expect(page.locator(".block-title .block-bad").first).to_be_hidden()
 
@@ -202,7 +202,7 @@ async def test_a_hundred_thousand_agents_stay_usable(visiting: Visiting) -> None
     visit = await visiting(even_fleet(200, 500))
     page = await visit.open("/map/")
     await wait_drawn(page)
-    await visit.fleet.change({index: State.STRANDED for index in range(0, 100_000, 100)})
+    await visit.fleet.change(dict.fromkeys(range(0, 100000, 100), State.STRANDED))
     await wait_cells(page, State.STRANDED, 1_000)
 
 
@@ -211,7 +211,7 @@ async def test_a_hundred_thousand_agents_stay_usable(visiting: Visiting) -> None
 async def test_no_page_scrolls_sideways(visiting: Visiting, path: str, width: int) -> None:
     """Everything fits a phone's width, in the dark as well, without errors."""
     visit = await visiting(viewport={"width": width, "height": 740}, color_scheme="dark")
-    visit.fleet.apply({index: State.STRANDED for index in block_of(visit.fleet, 0)})
+    visit.fleet.apply(dict.fromkeys(block_of(visit.fleet, 0), State.STRANDED))
     page = await visit.open(path)
     await expect(page.locator("#age-text")).to_contain_text("old")
     assert await page.evaluate("document.documentElement.scrollWidth") <= width
