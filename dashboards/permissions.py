@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from django.conf import settings
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, resolve_url
 
 from fleet.models.access import Permission, may
@@ -44,7 +44,8 @@ ALLAUTH: dict[str, Access] = {
             "account_login", "account_signup", "account_inactive", "account_reset_password",
             "account_reset_password_done", "account_reset_password_from_key",
             "account_reset_password_from_key_done", "account_confirm_email",
-            "account_email_verification_sent", "account_logout", "mfa_authenticate", "mfa_login_webauthn",
+            "account_email_verification_sent", "account_logout",
+            "account_confirm_login_code", "mfa_authenticate", "mfa_login_webauthn",
             "socialaccount_login_cancelled", "socialaccount_login_error", "socialaccount_signup",
             "openid_connect_login", "openid_connect_callback",
         ),
@@ -80,6 +81,8 @@ def requires(permission: Permission) -> Callable[[View[P]], View[P]]:
             cluster = str(kwargs.get("cluster", DEFAULT_CLUSTER))
             if not may(request.user, permission, cluster):
                 raise PermissionDenied(f"This needs the permission: {permission.label}.")
+            if cluster not in settings.REFLOAT_CLUSTERS:
+                raise Http404(f"There is no cluster {cluster}.")
             return view(request, *args, **kwargs)
 
         guarded.access = Access(permission=permission)  # type: ignore[attr-defined] # read back by declared()
@@ -89,7 +92,7 @@ def requires(permission: Permission) -> Callable[[View[P]], View[P]]:
 
 
 def declared(callback: Any) -> Access | None:
-    """What a view or a consumer says of who may use it; None when it says nothing."""
+    """Read what a view or a consumer says of who may use it; None when it says nothing."""
     access = getattr(callback, "access", None)
     return access if isinstance(access, Access) else None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, include, path
 
+from dashboards.api.v1 import api
 from dashboards.views import agents, fleet_map, fleet_now, system, tokens
 
 handler403 = "dashboards.views.errors.forbidden"
@@ -25,6 +26,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *_pages(""),
     path("c/<slug:cluster>/", include(_pages("-of-cluster"))),
     path("tokens/", tokens.tokens, name="tokens"),
+    path("api/v1/", api.urls),
     path("healthz", system.healthz, name="healthz"),
     path("readyz", system.readyz, name="readyz"),
     path("accounts/", include("allauth.urls")),

@@ -20,6 +20,8 @@ BASE_DIR = Path(__file__).resolve().parents[2]
 REFLOAT_HOME = Path(env.text("REFLOAT_HOME") or BASE_DIR / "var").resolve()
 #: Prefix of every Redis key and channel; tests choose a random one.
 REFLOAT_PREFIX = env.text("REFLOAT_PREFIX", "refloat")
+#: Clusters that the console shows: `default`, and those named here whose record others keep in the same Redis.
+REFLOAT_CLUSTERS = ("default", *env.items("REFLOAT_CLUSTERS"))
 #: host:port of auths to begin with, for the cluster `default`; the others are found from them.
 REFLOAT_AUTHS = env.items("REFLOAT_AUTHS")
 #: Seconds between rounds, and what one poll may take.
@@ -246,6 +248,8 @@ SECURE_SSL_REDIRECT = REFLOAT_HTTPS
 SECURE_HSTS_SECONDS = 31_536_000 if REFLOAT_HTTPS else 0
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
+# Whether the whole domain speaks https, for ever, is not ours to promise.
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 
 
 def _form_targets() -> list[str]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
 from django.contrib.auth.models import User
 from pytest_django import Settings
 
+from dashboards import reading
+from fleet.domain.verdicts import State
 from fleet.models.access import give_role
+from tests.fakes.reader import FakeReader
 
 
 @pytest.fixture(autouse=True)
@@ -30,3 +34,13 @@ def person(db: None) -> MakeUser:
         return user
 
     return make
+
+
+@pytest.fixture
+def fake_reader(monkeypatch: pytest.MonkeyPatch) -> FakeReader:
+    """The console reads a fleet in memory: agents 0 to 3, of which 2 is stranded and 3 at risk."""
+    fake = FakeReader(
+        states=[State.HEALTHY, State.HEALTHY, State.STRANDED, State.AT_RISK], as_of=time.time() - 1, seq=7
+    )
+    monkeypatch.setattr(reading, "reader", lambda: fake)
+    return fake

@@ -1,0 +1,151 @@
+"""The API's answers. Times are ISO 8601 in UTC; ages and intervals say their unit."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ninja import Schema
+
+
+class Problem(Schema):
+    """What went wrong, as one sentence."""
+
+    detail: str
+
+
+class Dated(Schema):
+    """What every answer about a fleet says of its age."""
+
+    cluster: str
+    #: When the newest round concluded; null before the first one.
+    as_of: datetime | None
+    age_ms: int | None
+    #: Too old: every state but `retired` reads as unknown.
+    stale: bool
+
+
+class SummaryAnswer(Dated):
+    """The fleet in ten numbers; every state is in `counts`."""
+
+    interval_ms: int
+    agents: int
+    instances: int
+    counts: dict[str, int]
+
+
+class InstanceRef(Schema):
+    """An instance, named."""
+
+    id: str
+    name: str
+
+
+class AgentItem(Schema):
+    """One agent in a list."""
+
+    id: str
+    name: str
+    state: str
+    #: A code; empty when nothing is wrong.
+    reason: str
+    sentence: str
+    #: The instance at fault, or `backend/<cluster>`, or empty.
+    cause: str
+    #: Will it recover by itself: `not-needed`, `by-itself`, `only-if-cause-recovers`, `unclear`.
+    recovery: str
+    recovers_at: datetime | None
+    strands_at: datetime | None
+    since: datetime | None
+    auth: InstanceRef | None
+    proxies: list[InstanceRef]
+    home: InstanceRef | None
+    heartbeat_at: datetime | None
+    expires_at: datetime | None
+
+
+class AgentsAnswer(Dated):
+    """One page of agents; `next` is the `cursor` of the page after it, null on the last."""
+
+    total: int
+    next: str | None
+    agents: list[AgentItem]
+
+
+class AttemptItem(Schema):
+    """One try to reach an instance."""
+
+    at: datetime
+    ok: bool
+    error: str
+
+
+class InstanceItem(Schema):
+    """One auth or proxy."""
+
+    id: str
+    name: str
+    kind: str
+    state: str
+    #: Why it is not ok; empty when it is.
+    sentence: str
+    address: str
+    diag_address: str
+    version: str
+    ttl_seconds: float | None
+    expires_at: datetime | None
+    #: The last answers of grpc.health.v1 and of `/readyz`.
+    serving: str | None
+    readyz: int | None
+    attempts: list[AttemptItem]
+    #: Live tunnels it reports (proxies), or agents whose heartbeats it wrote (auths).
+    agents: int
+    #: Its agents by state, those with none left out.
+    counts: dict[str, int]
+
+
+class InstancesAnswer(Dated):
+    """All instances ever seen."""
+
+    instances: list[InstanceItem]
+
+
+class HeartbeatItem(Schema):
+    """An agent's resource, and the policy it says it runs with."""
+
+    auth: InstanceRef | None
+    via_proxy: InstanceRef | None
+    expires_at: datetime | None
+    ttl_seconds: float
+    mode: str
+    health_check: bool
+    policy_read_at: datetime | None
+    #: Wanted tunnels; 0: one to every proxy.
+    desired: int
+    claimed: int
+    tracked: int
+
+
+class EvidenceItem(Schema):
+    """Everything seen of an agent."""
+
+    heartbeat: HeartbeatItem | None
+    tunnels: list[InstanceRef]
+    last_proxies: list[InstanceRef]
+    last_auth: InstanceRef | None
+    retired: bool
+    had_tunnel: bool
+    working_until: datetime | None
+
+
+class AgentAnswer(AgentItem):
+    """One agent with everything its verdict rests on."""
+
+    cluster: str
+    evidence: EvidenceItem
+    instances: list[InstanceItem]
+
+
+class ClustersAnswer(Schema):
+    """The clusters that may be asked for."""
+
+    clusters: list[str]

@@ -1,0 +1,224 @@
+"""`/api/v1`: the fleet as JSON, for whoever has a token or a session. docs/api.md.
+
+Every route stands twice: short for the default cluster, and below `/clusters/{cluster}/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from csp.constants import UNSAFE_INLINE
+from csp.decorators import csp_update
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from ninja import NinjaAPI, Query, Schema
+from ninja.errors import AuthenticationError, HttpError, ValidationError
+from pydantic import Field
+
+from dashboards import agent_query, reading
+from dashboards.agent_query import MAX_LIMIT, PAGE_SIZE, QueryError
+from dashboards.api import answers, schemas
+from dashboards.api.access import ApiAccess
+from dashboards.permissions import DEFAULT_CLUSTER, public
+from fleet.models.access import Permission, sees_cluster
+from fleet.state import StateUnavailable
+
+
+def _document(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+    """Let everybody read how the API works. Swagger, out of ninja's wheel, writes style attributes."""
+    return public(csp_update({"style-src": [UNSAFE_INLINE]})(view))
+
+
+api = NinjaAPI(
+    title="Refloat",
+    version="1",
+    description="Which agents are stranded, why, and whether they will come back by themselves.",
+    urls_namespace="api-1",
+    docs_decorator=_document,
+)
+
+_VIEW = ApiAccess(Permission.VIEW_FLEET)
+_SHORT = ["default cluster"]
+_NAMED = ["any cluster"]
+#: What a route may answer besides its own.
+_PROBLEMS = {frozenset({400, 401, 403, 404, 503}): schemas.Problem}
+
+
+class AgentFilters(Schema):
+    """Parameters of the list of agents."""
+
+    #: A state, or `-state` for all but it; more than once means either.
+    state: Annotated[list[str], Field(default_factory=list)]
+    #: Name or id of an instance.
+    proxy: str = ""
+    auth: str = ""
+    #: The filter language of the Agents page.
+    q: str = ""
+    cursor: str | None = None
+    limit: Annotated[int, Field(ge=1, le=MAX_LIMIT)] = PAGE_SIZE
+
+
+def _summary(cluster: str) -> schemas.SummaryAnswer:
+    now = reading.current_time()
+    return answers.summary(reading.reader().summary(_known(cluster), now), now)
+
+
+def _agents(cluster: str, filters: AgentFilters) -> schemas.AgentsAnswer:
+    now = reading.current_time()
+    reader = reading.reader()
+    table = reader.table(_known(cluster), now)
+    query = agent_query.narrow(
+        agent_query.parse(filters.q),
+        states=filters.state,
+        proxies=[filters.proxy] if filters.proxy else [],
+        auths=[filters.auth] if filters.auth else [],
+    )
+    page = agent_query.page(table, query, cursor=filters.cursor, limit=filters.limit)
+    return schemas.AgentsAnswer(
+        **answers.dated(cluster, table.as_of, now, stale=table.stale),
+        total=page.total,
+        next=page.next_cursor,
+        agents=answers.agents(
+            (reader.agent(table, index) for index in page.indices), table.instances.values()
+        ),
+    )
+
+
+def _agent(cluster: str, agent_id: str) -> schemas.AgentAnswer:
+    found = reading.reader().explain(_known(cluster), agent_id, reading.current_time())
+    if found is None:
+        raise HttpError(404, f"There is no agent {agent_id} in the cluster {cluster}.")
+    return answers.explanation(cluster, found)
+
+
+def _instances(cluster: str) -> schemas.InstancesAnswer:
+    now = reading.current_time()
+    reader = reading.reader()
+    header = reader.header(_known(cluster), now)
+    return schemas.InstancesAnswer(
+        **answers.dated(cluster, header.as_of, now, stale=header.stale),
+        instances=[answers.instance(view) for view in reader.instances(cluster, now)],
+    )
+
+
+@api.get("/fleet/summary", tags=_SHORT, auth=_VIEW, response={200: schemas.SummaryAnswer, **_PROBLEMS})
+def summary(request: HttpRequest) -> Any:
+    """Count the agents by state."""
+    return _summary(DEFAULT_CLUSTER)
+
+
+@api.get(
+    "/clusters/{cluster}/fleet/summary",
+    tags=_NAMED,
+    auth=_VIEW,
+    response={200: schemas.SummaryAnswer, **_PROBLEMS},
+)
+def cluster_summary(request: HttpRequest, cluster: str) -> Any:
+    """Count the agents by state."""
+    return _summary(cluster)
+
+
+@api.get("/agents", tags=_SHORT, auth=_VIEW, response={200: schemas.AgentsAnswer, **_PROBLEMS})
+def agents(request: HttpRequest, filters: Query[AgentFilters]) -> Any:
+    """List agents, filtered, page by page."""
+    return _agents(DEFAULT_CLUSTER, filters)
+
+
+@api.get(
+    "/clusters/{cluster}/agents", tags=_NAMED, auth=_VIEW, response={200: schemas.AgentsAnswer, **_PROBLEMS}
+)
+def cluster_agents(request: HttpRequest, cluster: str, filters: Query[AgentFilters]) -> Any:
+    """List agents, filtered, page by page."""
+    return _agents(cluster, filters)
+
+
+@api.get("/agents/{agent_id}", tags=_SHORT, auth=_VIEW, response={200: schemas.AgentAnswer, **_PROBLEMS})
+def agent(request: HttpRequest, agent_id: str) -> Any:
+    """Explain one agent: its verdict, and the evidence that it rests on."""
+    return _agent(DEFAULT_CLUSTER, agent_id)
+
+
+@api.get(
+    "/clusters/{cluster}/agents/{agent_id}",
+    tags=_NAMED,
+    auth=_VIEW,
+    response={200: schemas.AgentAnswer, **_PROBLEMS},
+)
+def cluster_agent(request: HttpRequest, cluster: str, agent_id: str) -> Any:
+    """Explain one agent: its verdict, and the evidence that it rests on."""
+    return _agent(cluster, agent_id)
+
+
+@api.get("/instances", tags=_SHORT, auth=_VIEW, response={200: schemas.InstancesAnswer, **_PROBLEMS})
+def instances(request: HttpRequest) -> Any:
+    """List auths and proxies."""
+    return _instances(DEFAULT_CLUSTER)
+
+
+@api.get(
+    "/clusters/{cluster}/instances",
+    tags=_NAMED,
+    auth=_VIEW,
+    response={200: schemas.InstancesAnswer, **_PROBLEMS},
+)
+def cluster_instances(request: HttpRequest, cluster: str) -> Any:
+    """List auths and proxies."""
+    return _instances(cluster)
+
+
+@api.get("/clusters", auth=_VIEW, response={200: schemas.ClustersAnswer, **_PROBLEMS})
+def clusters(request: HttpRequest) -> Any:
+    """List the clusters you may see."""
+    user: User = request.auth  # type: ignore[attr-defined] # set by ninja to what ApiAccess answered
+    return schemas.ClustersAnswer(
+        clusters=[name for name in settings.REFLOAT_CLUSTERS if sees_cluster(user, name)]
+    )
+
+
+@api.exception_handler(AuthenticationError)
+def _unauthenticated(request: HttpRequest, _error: Any) -> HttpResponse:
+    answer = _problem(request, 401, "Sign in, or send a valid token: Authorization: Bearer rfl_...")
+    answer["WWW-Authenticate"] = 'Bearer realm="refloat"'
+    return answer
+
+
+@api.exception_handler(HttpError)
+def _http_error(request: HttpRequest, error: Any) -> HttpResponse:
+    return _problem(request, error.status_code, str(error))
+
+
+@api.exception_handler(Http404)
+def _not_found(request: HttpRequest, error: Any) -> HttpResponse:
+    return _problem(request, 404, str(error) or "There is nothing at this address.")
+
+
+@api.exception_handler(QueryError)
+def _bad_query(request: HttpRequest, error: Any) -> HttpResponse:
+    return _problem(request, 400, str(error))
+
+
+@api.exception_handler(ValidationError)
+def _invalid(request: HttpRequest, error: Any) -> HttpResponse:
+    said = "; ".join(
+        f"{'.'.join(str(part) for part in one['loc'][1:])}: {one['msg']}" for one in error.errors
+    )
+    return _problem(request, 400, f"The parameters cannot be used: {said}.")
+
+
+@api.exception_handler(StateUnavailable)
+def _unavailable(request: HttpRequest, error: Any) -> HttpResponse:
+    answer = _problem(request, 503, f"The record cannot be read now: {error}.")
+    answer["Retry-After"] = "5"
+    return answer
+
+
+def _problem(request: HttpRequest, status: int, sentence: str) -> HttpResponse:
+    return api.create_response(request, {"detail": sentence}, status=status)
+
+
+def _known(cluster: str) -> str:
+    if cluster not in settings.REFLOAT_CLUSTERS:
+        raise HttpError(404, f"There is no cluster {cluster}.")
+    return cluster

@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries, Settings
+
+from fleet.domain.verdicts import State
+from fleet.models.access import ClusterLimit, Permission
+from fleet.models.tokens import create_token
+from tests.dashboards.conftest import MakeUser
+from tests.fakes.reader import FakeReader
+
+
+@pytest.fixture
+def bearer(person: MakeUser) -> dict[str, str]:
+    """Headers of a viewer's token."""
+    _token, secret = create_token(
+        person("viewer"), "test", [Permission.VIEW_FLEET], lifetime=timedelta(days=1), now=timezone.now()
+    )
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def _get(client: Client, path: str, headers: dict[str, str], status: int = 200) -> Any:
+    answer = client.get(f"/api/v1/{path}", headers=headers)
+    assert answer.status_code == status, answer.content
+    return answer.json()
+
+
+def test_summary_has_every_state(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:
+    """Counts name every verdict, also those with none; the age is told."""
+    found = _get(client, "fleet/summary", bearer)
+    assert set(found["counts"]) == {state.slug for state in State}
+    assert found["counts"]["at_risk"] == 1
+    assert found["agents"] == 4
+    assert found["instances"] == 4
+    assert 900 <= found["age_ms"] < 5000
+    assert datetime.fromisoformat(found["as_of"]).timestamp() == pytest.approx(fake_reader.as_of, abs=0.01)
+    assert found["stale"] is False
+    assert found["interval_ms"] == 1000
+
+
+def test_summary_before_the_first_round(
+    client: Client, bearer: dict[str, str], fake_reader: FakeReader
+) -> None:
+    """No round yet: null, stale, and everything unknown."""
+    fake_reader.as_of = None
+    found = _get(client, "fleet/summary", bearer)
+    assert (found["as_of"], found["age_ms"], found["stale"]) == (None, None, True)
+    assert found["counts"]["unknown"] == 4
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("", ["agent-0", "agent-1", "agent-2", "agent-3"]),
+        ("state=stranded", ["agent-2"]),
+        ("state=stranded&state=at_risk", ["agent-2", "agent-3"]),
+        ("state=-healthy", ["agent-2", "agent-3"]),
+        ("proxy=proxy-1", ["agent-0", "agent-2"]),
+        ("auth=auth-id-2", ["agent-1", "agent-3"]),
+        ("q=AGENT-3", ["agent-3"]),
+        ("q=state:healthy+-proxy:proxy-1", ["agent-1"]),
+        ("proxy=nobody", []),
+    ],
+)
+def test_agents_filtered(
+    client: Client, bearer: dict[str, str], fake_reader: FakeReader, query: str, names: list[str]
+) -> None:
+    """Each filter finds exactly its agents."""
+    found = _get(client, f"agents?{query}", bearer)
+    assert [agent["name"] for agent in found["agents"]] == names
+    assert found["total"] == len(names)
+
+
+def test_agents_page_by_page(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:
+    """Following `next` sees every agent once, and ends."""
+    fake_reader.states = [State.HEALTHY] * 7
+    seen: list[str] = []
+    cursor = ""
+    while True:
+        found = _get(client, f"agents?limit=3{cursor}", bearer)
+        seen += [agent["id"] for agent in found["agents"]]
+        if found["next"] is None:
+            break
+        cursor = f"&cursor={found['next']}"
+    assert seen == [f"id-{index}" for index in range(7)]
+
+
+@pytest.mark.parametrize(
+    "query", ["state=happy", "limit=0", "limit=1001", "cursor=zzz", "cursor=e0.1", "q=color:red", "q='"]
+)
+def test_agents_wrong_parameter_is_a_sentence(
+    client: Client, bearer: dict[str, str], fake_reader: FakeReader, query: str
+) -> None:
+    """400 with one sentence that ends in a full stop."""
+    assert _get(client, f"agents?{query}", bearer, 400)["detail"].endswith(".")
+
+
+def test_agent_is_explained(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:
+    """One agent carries its verdict, its evidence, and the instances that these name."""
+    found = _get(client, "agents/id-2", bearer)
+    assert found["state"] == "stranded"
+    assert found["reason"] == "no-tunnel"
+    assert found["evidence"]["heartbeat"]["mode"] == "reconnect"
+    assert found["evidence"]["tunnels"] == [{"id": "proxy-id-1", "name": "proxy-1"}]
+    assert len(found["instances"]) == 4
+    assert "no agent nobody" in _get(client, "agents/nobody", bearer, 404)["detail"]
+
+
+def test_instances(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:
+    """Auths and proxies with their state and their agents."""
+    found = _get(client, "instances", bearer)
+    assert {item["name"] for item in found["instances"]} == {"auth-1", "auth-2", "proxy-1", "proxy-2"}
+    assert found["instances"][0]["serving"] == "SERVING"
+
+
+def test_clusters_and_their_routes(
+    client: Client, bearer: dict[str, str], fake_reader: FakeReader, settings: Settings
+) -> None:
+    """The default cluster has two paths; an unknown one is 404."""
+    assert _get(client, "clusters", bearer) == {"clusters": ["default"]}
+    assert _get(client, "clusters/default/fleet/summary", bearer)["agents"] == 4
+    assert _get(client, "clusters/default/agents/id-1", bearer)["name"] == "agent-1"
+    _get(client, "clusters/mars/instances", bearer, 404)
+
+
+def test_cluster_limit_holds(
+    client: Client, person: MakeUser, fake_reader: FakeReader, settings: Settings
+) -> None:
+    """Somebody limited to one cluster is refused the other, by name and by default."""
+    settings.REFLOAT_CLUSTERS = ("default", "eu")
+    user = person("admin")
+    ClusterLimit.objects.create(user=user, cluster="eu")
+    client.force_login(user)
+    assert client.get("/api/v1/fleet/summary").status_code == 403
+    assert client.get("/api/v1/clusters/eu/fleet/summary").status_code == 200
+
+
+def test_refusals_are_sentences(client: Client, person: MakeUser, fake_reader: FakeReader) -> None:
+    """401 names the way in; a token without the scope and a person without the role get 403."""
+    answer = client.get("/api/v1/fleet/summary")
+    assert answer.status_code == 401
+    assert answer["WWW-Authenticate"].startswith("Bearer")
+    assert "token" in answer.json()["detail"]
+    _get(client, "fleet/summary", {"Authorization": "Bearer rfl_no_such"}, 401)
+    _get(client, "fleet/summary", {"Authorization": "Basic eA=="}, 401)
+    _token, secret = create_token(
+        person("viewer"), "metrics", [Permission.VIEW_METRICS], lifetime=None, now=timezone.now()
+    )
+    assert "scope" in _get(client, "fleet/summary", {"Authorization": f"Bearer {secret}"}, 403)["detail"]
+    client.force_login(person(""))
+    assert "permission" in _get(client, "fleet/summary", {}, 403)["detail"]
+
+
+def test_token_of_somebody_who_lost_the_role(
+    client: Client, person: MakeUser, fake_reader: FakeReader
+) -> None:
+    """A token never outlives its owner's permissions."""
+    user = person("viewer")
+    _token, secret = create_token(user, "old", [Permission.VIEW_FLEET], lifetime=None, now=timezone.now())
+    user.groups.clear()
+    _get(client, "fleet/summary", {"Authorization": f"Bearer {secret}"}, 403)
+
+
+def test_record_away_is_503(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:
+    """Redis lost: a sentence, and when to ask again."""
+    fake_reader.down = True
+    answer = client.get("/api/v1/agents", headers=bearer)
+    assert answer.status_code == 503
+    assert answer["Retry-After"] == "5"
+    assert "Redis does not answer" in answer.json()["detail"]
+
+
+def test_unknown_route_is_json(client: Client, db: None) -> None:
+    """A client of the API never gets a page."""
+    answer = client.get("/api/v1/nothing")
+    assert answer.status_code == 404
+    assert answer.json()["detail"]
+
+
+def test_openapi_document(client: Client, person: MakeUser) -> None:
+    """It names every route and the bearer scheme; whoever is signed in may read it."""
+    client.force_login(person("viewer"))
+    document = client.get("/api/v1/openapi.json").json()
+    assert "/api/v1/clusters/{cluster}/agents/{agent_id}" in document["paths"]
+    schemes = document["components"]["securitySchemes"].values()
+    assert {"type": "http", "scheme": "bearer"} in schemes
+
+
+def test_summary_costs_few_queries(
+    client: Client,
+    bearer: dict[str, str],
+    fake_reader: FakeReader,
+    django_assert_max_num_queries: DjangoAssertNumQueries,
+) -> None:
+    """Token, its use, two of permissions, the limits: no more, whatever the fleet's size."""
+    with django_assert_max_num_queries(5):
+        _get(client, "fleet/summary", bearer)

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from django.core.checks import CheckMessage
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLResolver, path
+from django.urls.resolvers import RegexPattern
+from pytest_django import Settings
+
+from dashboards import checks
+from dashboards.permissions import PUBLIC, public
+
+
+def _ids(found: list[CheckMessage]) -> set[str | None]:
+    return {message.id for message in found}
+
+
+def _silent(request: HttpRequest) -> HttpResponse:
+    return HttpResponse()
+
+
+def test_our_routes_all_declare() -> None:
+    """Nothing to refuse."""
+    assert checks.every_route_says_who_may_use_it(None) == []
+
+
+def test_routes_undeclared_view_is_seen(settings: Settings) -> None:
+    """A view that says nothing is found, whatever stands beside it."""
+
+    @public
+    def open_view(request: HttpRequest) -> HttpResponse:
+        return HttpResponse()
+
+    patterns = [path("silent/", _silent), path("open/", open_view)]
+    resolver = URLResolver(RegexPattern(r"^/"), patterns)
+    assert [(route.path, route.access) for route in checks.routes(resolver)] == [
+        ("/silent/", None),
+        ("/open/", PUBLIC),
+    ]
+
+
+def test_single_sign_on_half_set(settings: Settings) -> None:
+    """Each hole has its own id, and a hint."""
+    settings.REFLOAT_OIDC_ISSUER = "http://idp.example.com"
+    settings.REFLOAT_OIDC_CLIENT_ID = ""
+    assert _ids(checks.single_sign_on_is_whole(None)) == {
+        "dashboards.E003",
+        "dashboards.W001",
+        "dashboards.W002",
+    }
+    settings.REFLOAT_OIDC_ROLES = (("owner", "staff"),)
+    found = checks.single_sign_on_is_whole(None)
+    assert "dashboards.E002" in _ids(found)
+    assert all(message.hint for message in found)
+
+
+def test_single_sign_on_whole_or_off(settings: Settings) -> None:
+    """Nothing to say of a whole one, nor when it is off."""
+    assert checks.single_sign_on_is_whole(None) == []
+    settings.REFLOAT_OIDC_ISSUER = "https://idp.example.com"
+    settings.REFLOAT_OIDC_CLIENT_ID = "refloat"
+    settings.REFLOAT_OIDC_ROLES = (("viewer", "staff"),)
+    assert checks.single_sign_on_is_whole(None) == []
+
+
+def test_open_to_others(settings: Settings) -> None:
+    """Hosts beyond this machine want https, and never debug pages."""
+    assert checks.others_come_over_https(None) == []
+    settings.ALLOWED_HOSTS = ["console.example.com"]
+    settings.DEBUG = True
+    assert _ids(checks.others_come_over_https(None)) == {"dashboards.W003", "dashboards.E004"}
+    settings.REFLOAT_HTTPS = True
+    settings.DEBUG = False
+    assert checks.others_come_over_https(None) == []

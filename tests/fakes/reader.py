@@ -1,0 +1,235 @@
+"""A reader with a fleet in memory: the methods of `fleet.state.reader.Reader`, settable by a test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fleet.domain import columns
+from fleet.domain.evidence import AgentEvidence, Heartbeat, Mode
+from fleet.domain.instances import Attempt, InstanceFacts, InstanceKind, InstanceState, ServingStatus
+from fleet.domain.verdicts import NO_CAUSE, Reason, Recovery, State, Verdict
+from fleet.domain.views import (
+    AgentView,
+    Explanation,
+    FleetTable,
+    InstanceView,
+    Layout,
+    Snapshot,
+    StreamHeader,
+    Summary,
+)
+from fleet.state import StateUnavailable
+
+_STALE_AFTER = 10.0
+
+
+@dataclass
+class FakeReader:
+    """Two auths, two proxies and as many agents as there are `states`; agent i has its tunnel to proxy-(i % 2 + 1)."""
+
+    states: list[State] = field(default_factory=lambda: [State.HEALTHY] * 4)
+    #: When the newest round concluded; None: there was none.
+    as_of: float | None = None
+    epoch: str = "e1"
+    seq: int = 0
+    #: Every method raises StateUnavailable.
+    down: bool = False
+    proxy_state: InstanceState = InstanceState.OK
+
+    def change(self, index: int, state: State) -> dict[str, object]:
+        """Conclude a round that changed one agent; answers its event, as publish sends it."""
+        self.states[index] = state
+        self.seq += 1
+        return self.delta([(index, state)])
+
+    def delta(self, changes: list[tuple[int, State]]) -> dict[str, object]:
+        """The event of the newest round."""
+        return {
+            "type": "delta",
+            "cluster": "default",
+            "epoch": self.epoch,
+            "seq": self.seq,
+            "as_of": self.as_of,
+            "changes": [[index, int(state)] for index, state in changes],
+            "counts": {state.slug: self.states.count(state) for state in State},
+        }
+
+    def summary(self, cluster: str, now: float) -> Summary:
+        """See Reader."""
+        header = self.header(cluster, now)
+        return Summary(
+            cluster=cluster,
+            as_of=header.as_of,
+            interval=header.interval,
+            stale=header.stale,
+            counts=header.counts,
+            agents=len(self.states),
+            instances=4,
+        )
+
+    def header(self, cluster: str, now: float) -> StreamHeader:
+        """See Reader."""
+        self._reach()
+        stale = self.as_of is None or now - self.as_of > _STALE_AFTER
+        shown = self._shown(stale=stale)
+        return StreamHeader(
+            cluster=cluster,
+            epoch=self.epoch,
+            seq=self.seq,
+            as_of=self.as_of,
+            interval=1.0,
+            stale=stale,
+            layout_version=self.layout_version(cluster),
+            counts={state: shown.count(state) for state in State},
+        )
+
+    def snapshot(self, cluster: str, now: float) -> Snapshot:
+        """See Reader."""
+        header = self.header(cluster, now)
+        return Snapshot(
+            cluster=cluster,
+            epoch=header.epoch,
+            seq=header.seq,
+            layout_version=header.layout_version,
+            as_of=header.as_of,
+            interval=header.interval,
+            stale=header.stale,
+            states=bytes(self._shown(stale=header.stale)),
+            counts=header.counts,
+        )
+
+    def layout_version(self, cluster: str) -> str:
+        """See Reader."""
+        self._reach()
+        return f"{self.epoch}-{len(self.states)}"
+
+    def layout(self, cluster: str) -> Layout:
+        """See Reader."""
+        return Layout(
+            cluster=cluster,
+            version=self.layout_version(cluster),
+            ids=self._ids(),
+            names=self._names(),
+            homes=tuple(index % 2 for index in range(len(self.states))),
+            blocks=(("proxy-id-1", "proxy-1"), ("proxy-id-2", "proxy-2")),
+        )
+
+    def instances(self, cluster: str, now: float) -> tuple[InstanceView, ...]:
+        """See Reader."""
+        self._reach()
+        return tuple(self._instances(now).values())
+
+    def table(self, cluster: str, now: float) -> FleetTable:
+        """See Reader."""
+        header = self.header(cluster, now)
+        count = len(self.states)
+        heartbeats = np.zeros(count, columns.HEARTBEAT)
+        heartbeats["expires_at"], heartbeats["ttl"] = now + 10, 20
+        memory = np.zeros(count, columns.MEMORY)
+        homes = np.arange(count) % 2 + 2
+        memory["home"], memory["last_auth"] = homes, np.arange(count) % 2
+        memory["last_proxies"] = columns.NO_INSTANCE
+        memory["last_proxies"][:, 0] = homes
+        verdicts = np.zeros(count, columns.VERDICT)
+        verdicts["state"], verdicts["cause"] = self._shown(stale=header.stale), NO_CAUSE
+        return FleetTable(
+            cluster=cluster,
+            epoch=self.epoch,
+            seq=self.seq,
+            as_of=self.as_of,
+            stale=header.stale,
+            ids=self._ids(),
+            names=self._names(),
+            instances=self._instances(now),
+            heartbeats=heartbeats,
+            memory=memory,
+            verdicts=verdicts,
+            tunnel_agents=np.arange(count, dtype=np.uint32),
+            tunnel_proxies=homes.astype(np.uint16),
+        )
+
+    def agent(self, table: FleetTable, index: int) -> AgentView:
+        """See Reader."""
+        state = State(int(table.verdicts["state"][index]))
+        verdict = Verdict(
+            state=state,
+            reason=Reason.NONE if state is State.HEALTHY else Reason.NO_TUNNEL,
+            cause="" if state is State.HEALTHY else "proxy-id-1",
+            recovery=Recovery.NOT_NEEDED if state is State.HEALTHY else Recovery.BY_ITSELF,
+            recovers_at=None,
+            strands_at=None,
+            sentence="" if state is State.HEALTHY else "No proxy holds a tunnel of it.",
+        )
+        proxy = f"proxy-id-{index % 2 + 1}"
+        return AgentView(
+            index=index,
+            id=table.ids[index],
+            name=table.names[index],
+            state=state,
+            verdict=verdict,
+            since=self.as_of,
+            auth=f"auth-id-{index % 2 + 1}",
+            proxies=(proxy,),
+            home=proxy,
+            heartbeat_at=self.as_of,
+            expires_at=float(table.heartbeats["expires_at"][index]),
+        )
+
+    def explain(self, cluster: str, agent_id: str, now: float) -> Explanation | None:
+        """See Reader."""
+        table = self.table(cluster, now)
+        if agent_id not in table.ids:
+            return None
+        index = table.ids.index(agent_id)
+        return Explanation(
+            view=self.agent(table, index),
+            evidence=AgentEvidence(
+                id=agent_id,
+                heartbeat=Heartbeat(auth=index % 2, expires_at=now + 10, ttl=20.0, mode=Mode.RECONNECT),
+                tunnels=(index % 2 + 2,),
+                last_proxies=(index % 2 + 2,),
+                last_auth=index % 2,
+                had_tunnel=True,
+            ),
+            instances=self._instances(now),
+        )
+
+    def _reach(self) -> None:
+        if self.down:
+            raise StateUnavailable("Redis does not answer: connection refused")
+
+    def _shown(self, *, stale: bool) -> list[State]:
+        return [State.UNKNOWN if stale and state is not State.RETIRED else state for state in self.states]
+
+    def _ids(self) -> tuple[str, ...]:
+        return tuple(f"id-{index}" for index in range(len(self.states)))
+
+    def _names(self) -> tuple[str, ...]:
+        return tuple(f"agent-{index}" for index in range(len(self.states)))
+
+    def _instances(self, now: float) -> dict[int, InstanceView]:
+        kinds = [InstanceKind.AUTH, InstanceKind.AUTH, InstanceKind.PROXY, InstanceKind.PROXY]
+        return {index: self._instance(index, kind, index % 2 + 1, now) for index, kind in enumerate(kinds)}
+
+    def _instance(self, index: int, kind: InstanceKind, number: int, now: float) -> InstanceView:
+        state = self.proxy_state if kind is InstanceKind.PROXY and number == 1 else InstanceState.OK
+        return InstanceView(
+            facts=InstanceFacts(
+                id=f"{kind.value}-id-{number}",
+                index=index,
+                kind=kind,
+                name=f"{kind.value}-{number}",
+                address=f"127.0.0.1:{3000 + index}",
+                ttl=10.0,
+                expires_at=now + 7,
+                attempts=(Attempt(at=now - 1, ok=True),),
+                serving=ServingStatus.SERVING,
+                readyz=200,
+            ),
+            state=state,
+            sentence="" if state is InstanceState.OK else "Its last two probes failed.",
+            agents=2,
+            counts={State.HEALTHY: 1, State.STRANDED: 1},
+        )
