@@ -10,7 +10,7 @@ from django.utils.http import parse_etags
 from django.views.decorators.gzip import gzip_page
 from django.views.decorators.http import require_safe
 
-from dashboards import presenters, reading
+from dashboards import figures, presenters, reading
 from dashboards.permissions import DEFAULT_CLUSTER, requires
 from dashboards.views.pages import needs_record
 from fleet.models.access import Permission
@@ -24,11 +24,11 @@ from fleet.models.access import Permission
 def fleet_map(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show the map's frame; the socket fills it.
 
-    Template `dashboards/map.html`: the frame's.
+    Template `dashboards/map.html`: the frame's, `figure` (figures.map_figure).
     """
     now = reading.current_time()
     frame = presenters.frame(reading.reader().summary(cluster, now), now, "map")
-    return render(request, "dashboards/map.html", frame)
+    return render(request, "dashboards/map.html", frame | {"figure": figures.map_figure()})
 
 
 @requires(Permission.VIEW_FLEET)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fleet.domain import columns
-from fleet.domain.evidence import AgentEvidence, Heartbeat, Mode
+from fleet.domain.evidence import AgentEvidence, FleetEvidence, Heartbeat, Mode
 from fleet.domain.instances import Attempt, InstanceFacts, InstanceKind, InstanceState, ServingStatus
 from fleet.domain.verdicts import NO_CAUSE, Reason, Recovery, State, Verdict
 from fleet.domain.views import (
@@ -82,6 +82,7 @@ class FakeReader:
             interval=1.0,
             stale=stale,
             layout_version=self.layout_version(cluster),
+            agents=len(self.states),
             counts={state: shown.count(state) for state in State},
         )
 
@@ -148,6 +149,10 @@ class FakeReader:
             verdicts=verdicts,
             tunnel_agents=np.arange(count, dtype=np.uint32),
             tunnel_proxies=homes.astype(np.uint16),
+            fleet=FleetEvidence(
+                cluster=cluster,
+                instances={index: view.facts for index, view in self._instances(now).items()},
+            ),
         )
 
     def agent(self, table: FleetTable, index: int) -> AgentView:
