@@ -6,8 +6,8 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from dashboards.permissions import DEFAULT_CLUSTER
 from fleet.models.access import Permission, may
+from fleet.models.clusters import DEFAULT_CLUSTER
 
 
 def console(request: HttpRequest) -> dict[str, Any]:

@@ -18,9 +18,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, resolve_url
 
 from fleet.models.access import Permission, may
-
-#: The cluster that short URLs mean.
-DEFAULT_CLUSTER = "default"
+from fleet.models.clusters import DEFAULT_CLUSTER, Cluster
 
 P = ParamSpec("P")
 View = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
@@ -81,7 +79,7 @@ def requires(permission: Permission) -> Callable[[View[P]], View[P]]:
             cluster = str(kwargs.get("cluster", DEFAULT_CLUSTER))
             if not may(request.user, permission, cluster):
                 raise PermissionDenied(f"This needs the permission: {permission.label}.")
-            if cluster not in settings.REFLOAT_CLUSTERS:
+            if not is_known(cluster):
                 raise Http404(f"There is no cluster {cluster}.")
             return view(request, *args, **kwargs)
 
@@ -89,6 +87,11 @@ def requires(permission: Permission) -> Callable[[View[P]], View[P]]:
         return guarded
 
     return decorate
+
+
+def is_known(cluster: str) -> bool:
+    """Whether there is such a cluster; the default one is there before anything was polled."""
+    return cluster == DEFAULT_CLUSTER or Cluster.objects.filter(pk=cluster).exists()
 
 
 def declared(callback: Any) -> Access | None:

@@ -12,8 +12,9 @@ from ninja.security import HttpBearer
 from ninja.utils import check_csrf
 from typing_extensions import override
 
-from dashboards.permissions import DEFAULT_CLUSTER, Access
+from dashboards.permissions import Access
 from fleet.models.access import Permission, may
+from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.tokens import find_token
 
 

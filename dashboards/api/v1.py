@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 from csp.constants import UNSAFE_INLINE
 from csp.decorators import csp_update
-from django.conf import settings
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from ninja import NinjaAPI, Query, Schema
@@ -21,8 +20,9 @@ from dashboards import agent_query, reading
 from dashboards.agent_query import MAX_LIMIT, PAGE_SIZE, QueryError
 from dashboards.api import answers, schemas
 from dashboards.api.access import ApiAccess
-from dashboards.permissions import DEFAULT_CLUSTER, public
+from dashboards.permissions import is_known, public
 from fleet.models.access import Permission, sees_cluster
+from fleet.models.clusters import DEFAULT_CLUSTER, Cluster
 from fleet.state import StateUnavailable
 
 
@@ -171,10 +171,9 @@ def cluster_instances(request: HttpRequest, cluster: str) -> Any:
 @api.get("/clusters", auth=_VIEW, response={200: schemas.ClustersAnswer, **_PROBLEMS})
 def clusters(request: HttpRequest) -> Any:
     """List the clusters you may see."""
+    names = dict.fromkeys((DEFAULT_CLUSTER, *Cluster.objects.values_list("pk", flat=True)))
     user: User = request.auth  # type: ignore[attr-defined] # set by ninja to what ApiAccess answered
-    return schemas.ClustersAnswer(
-        clusters=[name for name in settings.REFLOAT_CLUSTERS if sees_cluster(user, name)]
-    )
+    return schemas.ClustersAnswer(clusters=[name for name in names if sees_cluster(user, name)])
 
 
 @api.exception_handler(AuthenticationError)
@@ -219,6 +218,6 @@ def _problem(request: HttpRequest, status: int, sentence: str) -> HttpResponse:
 
 
 def _known(cluster: str) -> str:
-    if cluster not in settings.REFLOAT_CLUSTERS:
+    if not is_known(cluster):
         raise HttpError(404, f"There is no cluster {cluster}.")
     return cluster

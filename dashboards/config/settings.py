@@ -20,8 +20,6 @@ BASE_DIR = Path(__file__).resolve().parents[2]
 REFLOAT_HOME = Path(env.text("REFLOAT_HOME") or BASE_DIR / "var").resolve()
 #: Prefix of every Redis key and channel; tests choose a random one.
 REFLOAT_PREFIX = env.text("REFLOAT_PREFIX", "refloat")
-#: Clusters that the console shows: `default`, and those named here whose record others keep in the same Redis.
-REFLOAT_CLUSTERS = ("default", *env.items("REFLOAT_CLUSTERS"))
 #: host:port of auths to begin with, for the cluster `default`; the others are found from them.
 REFLOAT_AUTHS = env.items("REFLOAT_AUTHS")
 #: Seconds between rounds, and what one poll may take.

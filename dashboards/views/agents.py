@@ -10,10 +10,11 @@ from django.views.decorators.http import require_safe
 
 from dashboards import agent_query, presenters, reading
 from dashboards.agent_query import AgentQuery, Page, QueryError
-from dashboards.permissions import DEFAULT_CLUSTER, requires
+from dashboards.permissions import requires
 from dashboards.views.pages import needs_record, prefix_of
 from fleet.domain.views import FleetTable
 from fleet.models.access import Permission
+from fleet.models.clusters import DEFAULT_CLUSTER
 
 
 @requires(Permission.VIEW_FLEET)

@@ -11,9 +11,10 @@ from django.views.decorators.gzip import gzip_page
 from django.views.decorators.http import require_safe
 
 from dashboards import figures, presenters, reading
-from dashboards.permissions import DEFAULT_CLUSTER, requires
+from dashboards.permissions import requires
 from dashboards.views.pages import needs_record
 from fleet.models.access import Permission
+from fleet.models.clusters import DEFAULT_CLUSTER
 
 
 @requires(Permission.VIEW_FLEET)

@@ -7,9 +7,10 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from dashboards import presenters, reading
-from dashboards.permissions import DEFAULT_CLUSTER, requires
+from dashboards.permissions import requires
 from dashboards.views.pages import needs_record
 from fleet.models.access import Permission
+from fleet.models.clusters import DEFAULT_CLUSTER
 
 
 @requires(Permission.VIEW_FLEET)

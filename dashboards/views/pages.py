@@ -9,7 +9,7 @@ from typing import Concatenate, ParamSpec
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 
-from dashboards.permissions import DEFAULT_CLUSTER
+from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.state import StateUnavailable
 
 P = ParamSpec("P")

@@ -8,7 +8,8 @@ from django.http import HttpRequest, HttpResponseBase, JsonResponse
 from django.views.decorators.http import require_safe
 
 from dashboards import reading
-from dashboards.permissions import DEFAULT_CLUSTER, public
+from dashboards.permissions import public
+from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.state import StateUnavailable
 
 

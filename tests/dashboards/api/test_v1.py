@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from django.test import Client
 from django.utils import timezone
-from pytest_django import DjangoAssertNumQueries, Settings
+from pytest_django import DjangoAssertNumQueries
 
 from fleet.domain.verdicts import State
 from fleet.models.access import ClusterLimit, Permission
+from fleet.models.clusters import Cluster
 from fleet.models.tokens import create_token
 from tests.dashboards.conftest import MakeUser
 from tests.fakes.reader import FakeReader
@@ -118,9 +119,7 @@ def test_instances(client: Client, bearer: dict[str, str], fake_reader: FakeRead
     assert found["instances"][0]["serving"] == "SERVING"
 
 
-def test_clusters_and_their_routes(
-    client: Client, bearer: dict[str, str], fake_reader: FakeReader, settings: Settings
-) -> None:
+def test_clusters_and_their_routes(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:
     """The default cluster has two paths; an unknown one is 404."""
     assert _get(client, "clusters", bearer) == {"clusters": ["default"]}
     assert _get(client, "clusters/default/fleet/summary", bearer)["agents"] == 4
@@ -128,11 +127,9 @@ def test_clusters_and_their_routes(
     _get(client, "clusters/mars/instances", bearer, 404)
 
 
-def test_cluster_limit_holds(
-    client: Client, person: MakeUser, fake_reader: FakeReader, settings: Settings
-) -> None:
+def test_cluster_limit_holds(client: Client, person: MakeUser, fake_reader: FakeReader) -> None:
     """Somebody limited to one cluster is refused the other, by name and by default."""
-    settings.REFLOAT_CLUSTERS = ("default", "eu")
+    Cluster.objects.create(id="eu", name="Europe")
     user = person("admin")
     ClusterLimit.objects.create(user=user, cluster="eu")
     client.force_login(user)
