@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from csp.constants import UNSAFE_INLINE
-from csp.decorators import csp_update
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseNotModified, JsonResponse
 from django.shortcuts import render
 from django.utils.http import parse_etags
@@ -19,8 +17,6 @@ from fleet.models.clusters import DEFAULT_CLUSTER
 
 @requires(Permission.VIEW_FLEET)
 @require_safe
-# plotly's heatmap sets style attributes; everything else stays strict.
-@csp_update({"style-src": [UNSAFE_INLINE]})
 @needs_record
 def fleet_map(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show the map's frame; the socket fills it.
