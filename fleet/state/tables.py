@@ -7,16 +7,13 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from fleet.classify import FleetFrame, classify_in, instance_sentence, instance_state
+from fleet.classify import FleetFrame, classify_in, evidence_of, instance_sentence, instance_state
 from fleet.domain.columns import (
-    HAD_TUNNEL,
-    HEALTH_CHECK,
     NO_INSTANCE,
     REASON_BITS,
     RECOVERY_SHIFT,
-    RETIRED,
 )
-from fleet.domain.evidence import AgentEvidence, FleetEvidence, Heartbeat, Mode, Timing
+from fleet.domain.evidence import AgentEvidence, FleetEvidence, Timing
 from fleet.domain.instances import InstanceKind
 from fleet.domain.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State, Verdict
 from fleet.domain.views import AgentView, Explanation, FleetTable, InstanceView
@@ -96,35 +93,8 @@ def _by_state(
 
 def evidence(table: FleetTable, index: int) -> AgentEvidence:
     """Everything seen of one agent."""
-    memory, row = table.memory[index], table.heartbeats[index]
-    flags = int(memory["flags"])
-    return AgentEvidence(
-        id=table.ids[index],
-        heartbeat=_heartbeat(row, int(memory["tracked"])) if row["expires_at"] else None,
-        tunnels=tuple(table.tunnel_proxies[table.tunnel_agents == index].tolist()),
-        last_proxies=tuple(proxy for proxy in memory["last_proxies"].tolist() if proxy != NO_INSTANCE),
-        last_auth=_index(memory["last_auth"]),
-        retired=bool(flags & RETIRED),
-        had_tunnel=bool(flags & HAD_TUNNEL),
-        working_until=float(memory["working_until"]) or None,
-        lost_at=float(memory["lost_at"]) or None,
-    )
-
-
-def _heartbeat(row: np.void, tracked: int) -> Heartbeat:
-    return Heartbeat(
-        auth=int(row["auth"]),
-        expires_at=float(row["expires_at"]),
-        ttl=float(row["ttl"]),
-        via_proxy=_index(row["via_proxy"]),
-        mode=Mode(int(row["mode"])),
-        health_check=bool(row["flags"] & HEALTH_CHECK),
-        policy_read_at=float(row["policy_read_at"]) or None,
-        desired=int(row["desired"]),
-        claimed=int(row["claimed"]),
-        tracked=tracked,
-        ttl_seen=float(row["ttl_seen"]),
-    )
+    tunnels = (table.tunnel_agents, table.tunnel_proxies)
+    return evidence_of(index, table.ids[index], table.heartbeats, table.memory, *tunnels)
 
 
 def view_of(table: FleetTable, index: int, frame: FleetFrame) -> AgentView:

@@ -1,108 +1,89 @@
-"""A small fleet as evidence: two auths, two proxies, all well, and one agent. Tests change what they are about."""
+"""Evidence in the record as polls leave it, for tests of what rounds conclude from it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from fleet.domain.evidence import AgentEvidence, Feed, FleetEvidence, Heartbeat, Mode, Timing
-from fleet.domain.instances import Attempt, InstanceFacts, InstanceKind, ServingStatus
+import numpy as np
 
-NOW = 1_000_000.0
-TIMING = Timing(round_interval=1.0)
-AUTH_1, AUTH_2, PROXY_1, PROXY_2 = 0, 1, 2, 3
-PRESENCE = Feed(NOW, NOW)
+from fleet.domain.columns import HEARTBEAT, TUNNEL
+from fleet.domain.evidence import Feed
+from fleet.domain.instances import Attempt, ServingStatus
+from fleet.state.codec import FeedState, Poll, Resource, blank
+from fleet.state.record import LISTS, PRESENCE
+from fleet.state.writer import Remembered, Writer
 
-
-def instance(index: int, kind: InstanceKind, name: str, **facts: Any) -> InstanceFacts:
-    """Make an instance that answers well, listed now, with a resource good for a while."""
-    base: dict[str, Any] = {
-        "id": f"uuid-{name}",
-        "index": index,
-        "kind": kind,
-        "name": name,
-        "address": "127.0.0.1:1",
-        "ttl": 10.0,
-        "expires_at": NOW + 7,
-        "listed_at": NOW,
-        "attempts": (Attempt(NOW - 0.2, True), Attempt(NOW - 1.2, True)),
-        "serving": ServingStatus.SERVING,
-        "serving_at": NOW - 0.2,
-        "readyz": 200,
-        "readyz_at": NOW - 0.2,
-    }
-    return InstanceFacts(**{**base, **facts})
+TTL = 600.0
 
 
-SILENT: Mapping[str, Any] = {
-    "attempts": (
-        Attempt(NOW - 0.2, False, "deadline exceeded"),
-        Attempt(NOW - 1.2, False, "deadline exceeded"),
-    ),
-    "sick_since": NOW - 2,
-}
-UNHEALTHY: Mapping[str, Any] = {"serving": ServingStatus.NOT_SERVING, "readyz": 503, "sick_since": NOW - 2}
-EXPIRED: Mapping[str, Any] = {"expires_at": NOW - 1, "sick_since": NOW - 2}
-GONE: Mapping[str, Any] = {"gone_at": NOW - 2}
-UNPOLLED: Mapping[str, Any] = {
-    "attempts": (),
-    "serving": None,
-    "serving_at": None,
-    "readyz": None,
-    "readyz_at": None,
-}
-OK: Mapping[str, Any] = {}
+class Polled:
+    """A cluster of auths and proxies that are well, unless told otherwise; every call is one round of polls."""
+
+    def __init__(self, writer: Writer, *, auths: int = 1, proxies: int = 2, cluster: str = "default") -> None:
+        self.writer = writer
+        self.cluster = cluster
+        self.auths = auths
+        self.proxies = proxies
+        self.epoch = ""
+        self._polls: dict[int, Poll] = {}
+
+    def begin(self) -> None:
+        """Make the record, with its instances."""
+        self.epoch = self.writer.create(self.cluster, Remembered())
+        self._polls = {}
+        named = [(f"auth-{n}-id", "auth", f"auth-{n}") for n in range(self.auths)]
+        named += [(f"proxy-{n}-id", "proxy", f"proxy-{n}") for n in range(self.proxies)]
+        self.writer.instances(self.cluster, self.epoch, named)
+
+    def see(
+        self, tunnels: Sequence[Sequence[int]], *, now: float, agents: int, silent: Sequence[int] = ()
+    ) -> None:
+        """Record a round: `tunnels` names the agents of each proxy, `silent` the proxies that do not answer."""
+        writer, cluster, epoch = self.writer, self.cluster, self.epoch
+        for index in range(self.auths + self.proxies):
+            before = self._polls.get(index, Poll())
+            ok = index - self.auths not in silent
+            attempts = (Attempt(now, ok=ok, error="" if ok else "deadline"), *before.attempts)[:2]
+            self._polls[index] = (
+                Poll(attempts, ServingStatus.SERVING, now, 200, now)
+                if ok
+                else Poll(attempts, before.serving, before.serving_at, before.readyz, before.readyz_at)
+            )
+        resources = {
+            index: Resource(f"i-{index}", "127.0.0.1:1", ttl=TTL, expires_at=now + TTL)
+            for index in self._polls
+        }
+        writer.write_instances(cluster, epoch, resources=resources, polls=self._polls, probed_at=now)
+        answered = FeedState(feed=Feed(now, now), epoch="feed", revision=int(now))
+        assert writer.write_feed(cluster, epoch, LISTS, before=writer.feed(cluster, LISTS), after=answered)
+        indices = writer.agents(cluster, epoch, [(f"agent-{n}-id", f"agent-{n}") for n in range(agents)])
+        rows = blank(HEARTBEAT, agents)
+        rows["expires_at"], rows["ttl"], rows["auth"], rows["desired"] = now + TTL, TTL, 0, 1
+        assert writer.write_heartbeats(
+            *(cluster, epoch),
+            before=writer.feed(cluster, PRESENCE),
+            after=answered,
+            indices=indices,
+            rows=rows,
+            ended=np.zeros(0, np.uint32),
+            ended_at=now,
+        )
+        for number, members in enumerate(tunnels):
+            if number in silent:
+                continue
+            found = np.zeros(len(members), TUNNEL)
+            found["agent"] = members
+            place = str(self.auths + number)
+            before_feed = writer.feed(cluster, place)
+            assert writer.write_tunnels(
+                cluster, epoch, int(place), before=before_feed, after=answered, rows=found
+            )
 
 
-def fleet(
-    *,
-    auth_1: Mapping[str, Any] = OK,
-    auth_2: Mapping[str, Any] = OK,
-    proxy_1: Mapping[str, Any] = OK,
-    proxy_2: Mapping[str, Any] = OK,
-    **evidence: Any,
-) -> FleetEvidence:
-    """Make the small fleet; arguments named after an instance change its facts, others the evidence."""
-    instances = [
-        instance(AUTH_1, InstanceKind.AUTH, "auth-1", **auth_1),
-        instance(AUTH_2, InstanceKind.AUTH, "auth-2", **auth_2),
-        instance(PROXY_1, InstanceKind.PROXY, "proxy-1", **proxy_1),
-        instance(PROXY_2, InstanceKind.PROXY, "proxy-2", **proxy_2),
-    ]
-    base: dict[str, Any] = {
-        "cluster": "default",
-        "instances": {facts.index: facts for facts in instances},
-        "presence": PRESENCE,
-        "tunnels": {PROXY_1: Feed(NOW, NOW), PROXY_2: Feed(NOW, NOW)},
-        "timing": TIMING,
-    }
-    return FleetEvidence(**{**base, **evidence})
-
-
-def heartbeat(**changes: Any) -> Heartbeat:
-    """Make a heartbeat of an agent that wants one tunnel, written by auth-1 four seconds ago."""
-    base = Heartbeat(
-        auth=AUTH_1,
-        expires_at=NOW + 16,
-        ttl=20.0,
-        mode=Mode.PICK_FIRST,
-        desired=1,
-        claimed=1,
-        tracked=2,
-        ttl_seen=10.0,
-    )
-    return replace(base, **changes)
-
-
-def agent(*, tunnels: Iterable[int] = (PROXY_1,), **changes: Any) -> AgentEvidence:
-    """Make an agent with a tunnel on proxy-1 and a heartbeat by auth-1."""
-    base: dict[str, Any] = {
-        "id": "agent-1",
-        "heartbeat": heartbeat(),
-        "tunnels": tuple(tunnels),
-        "last_proxies": (PROXY_1,),
-        "last_auth": AUTH_1,
-        "had_tunnel": True,
-    }
-    return AgentEvidence(**{**base, **changes})
+def apply(states: bytes, changes: Sequence[Sequence[int]] | Mapping[int, int]) -> bytes:
+    """What a client makes of a delta: states it has, with the changes; new agents beyond the end."""
+    vector = bytearray(states)
+    for index, state in dict(changes).items():
+        vector.extend(b"\0" * (index + 1 - len(vector)))
+        vector[index] = state
+    return bytes(vector)

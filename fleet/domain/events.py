@@ -1,0 +1,43 @@
+"""What happened to a fleet's record, for whoever watches it: docs/flow.md, "Events". Nothing else goes to browsers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fleet.domain.verdicts import State
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Exactly one per round that changed any state: the snapshot before it, with `changes`, is the snapshot after."""
+
+    cluster: str
+    epoch: str
+    #: That of the event before it + 1.
+    seq: int
+    #: When the round concluded, seconds since the epoch.
+    as_of: float
+    #: (agent index, new state); an index past the end of the snapshot is a new agent.
+    changes: tuple[tuple[int, State], ...]
+    #: Every state, after the changes.
+    counts: Mapping[State, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutChanged:
+    """Agents or homes were added: the layout has another version."""
+
+    cluster: str
+    epoch: str
+    layout_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class InstancesChanged:
+    """An instance has another state. A hint to look again, without a place in the sequence."""
+
+    cluster: str
+
+
+Event = Delta | LayoutChanged | InstancesChanged
