@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -13,6 +13,7 @@ from django.core import checks
 from django.core.management import call_command
 from django.db import DatabaseError, connection
 
+from fleet.models.clusters import ensure_default_cluster
 from fleet.processes import valkey
 
 #: How long a Redis given by URL may take to answer, seconds.
@@ -92,10 +93,14 @@ def running_redis(given: str | None, home: Path) -> Iterator[str]:
         server.stop()
 
 
-def migrate() -> None:
-    """Bring the database up to date. Raises PrepareError when it cannot be reached or changed."""
+def database(auths: Sequence[str] = ()) -> None:
+    """Bring the database up to date, and the cluster `default` into it, with `auths` to begin with.
+
+    Raises PrepareError when it cannot be reached or changed.
+    """
     try:
         call_command("migrate", verbosity=0, interactive=False)
+        ensure_default_cluster(auths)
     except DatabaseError as error:
         name = connection.settings_dict.get("NAME")
         raise PrepareError(f"the database {name} cannot be used: {str(error).strip()}") from error

@@ -30,7 +30,7 @@ class ConsoleRun:
     """The console of one REFLOAT_HOME, from an empty folder to answering pages and back to nothing.
 
     with ConsoleRun(home, host, port, redis_url=None, say=print) as run:
-        preparing.migrate()
+        preparing.database()
         run.start({})
         run.await_web()
         run.watch()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from django.conf import settings
 from django.core.validators import RegexValidator
 from django.db import models
@@ -35,12 +37,16 @@ class Cluster(models.Model):
         return self.name
 
 
-def ensure_default_cluster() -> Cluster:
-    """Make the cluster `default`, or give it the auths that REFLOAT_AUTHS names now. Without any it keeps its own."""
+def ensure_default_cluster(auths: Sequence[str] = ()) -> Cluster:
+    """Make the cluster `default`, or give it `auths`, else those that REFLOAT_AUTHS names.
+
+    Without any it keeps its own.
+    """
+    given = list(auths or settings.REFLOAT_AUTHS)
     cluster, made = Cluster.objects.get_or_create(
-        id=DEFAULT_CLUSTER, defaults={"name": "Default", "auths": list(settings.REFLOAT_AUTHS)}
+        id=DEFAULT_CLUSTER, defaults={"name": "Default", "auths": given}
     )
-    if not made and settings.REFLOAT_AUTHS and cluster.auths != settings.REFLOAT_AUTHS:
-        cluster.auths = list(settings.REFLOAT_AUTHS)
+    if not made and given and cluster.auths != given:
+        cluster.auths = given
         cluster.save(update_fields=["auths"])
     return cluster

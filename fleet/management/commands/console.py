@@ -38,7 +38,7 @@ class Command(BaseCommand):
                 say=say,
             ) as run,
         ):
-            preparing.migrate()
+            preparing.database()
             run.start({})
             run.await_web()
             say(f"serving {run.url} (Ctrl-C ends everything; logs: {run.supervisor.logs})")

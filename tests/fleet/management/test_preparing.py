@@ -12,6 +12,7 @@ from pytest_django import Settings
 
 from fleet.management import preparing
 from fleet.management.preparing import PrepareError
+from fleet.models.clusters import Cluster
 from fleet.processes import valkey
 
 
@@ -110,9 +111,14 @@ def test_embedded_valkey_runs_as_long_as_the_block(tmp_path: Path) -> None:
 
 
 @pytest.mark.django_db
-def test_migrate_is_idempotent() -> None:
-    """Every start migrates; mostly there is nothing to do."""
-    preparing.migrate()
+def test_database_gets_its_default_cluster(settings: Settings) -> None:
+    """Every start migrates, mostly in vain, and knows the auths that the settings name."""
+    settings.REFLOAT_AUTHS = ["auth-1.example:3025"]
+
+    preparing.database()
+    preparing.database()
+
+    assert Cluster.objects.get().auths == ["auth-1.example:3025"]
 
 
 def test_database_that_cannot_be_used_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,4 +130,4 @@ def test_database_that_cannot_be_used_is_said(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(preparing, "call_command", refuse)
 
     with pytest.raises(PrepareError, match=r"cannot be used: unable to open database file$"):
-        preparing.migrate()
+        preparing.database()

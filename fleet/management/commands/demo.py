@@ -1,0 +1,146 @@
+"""`manage.py demo`: the console, a fleet of its own to watch, and somebody who may sign in."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from argparse import BooleanOptionalAction
+from datetime import UTC, datetime
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandParser
+from django.db import connection
+from typing_extensions import override
+
+from fleet.management import demo_account, incidents, preparing
+from fleet.management.commands.console import add_console_arguments
+from fleet.management.demo_account import DemoAccount
+from fleet.management.incidents import Incident, Player
+from fleet.management.running import STAGE_FLEET, ConsoleRun, one_line, stamped
+from fleet.models.clusters import ensure_default_cluster
+from fleet.processes import children
+from fleet.processes.supervisor import Child, json_line
+
+#: How long the fleet may take to come up, seconds; a few where measured.
+_FLEET_TIMEOUT = 90.0
+#: Rounds of the demo, seconds: what happens is on the page within two of them and a deadline.
+_ROUNDS = {"REFLOAT_ROUND_INTERVAL": "0.6", "REFLOAT_ROUND_DEADLINE": "0.4"}
+
+
+class Command(BaseCommand):
+    """Run the console with a fleet of its own to watch."""
+
+    help = "Run the console and a fleet of real auths, proxies and agents to watch, on this machine."
+    requires_system_checks = ()  # run by ConsoleRun, so that what is wrong fits one line
+    requires_migrations_checks = False
+
+    @override
+    def add_arguments(self, parser: CommandParser) -> None:
+        add_console_arguments(parser)
+        parser.add_argument("--auths", type=int, default=3)
+        parser.add_argument("--proxies", type=int, default=4)
+        parser.add_argument("--agents", type=int, default=200)
+        parser.add_argument(
+            "--connections", type=int, default=1, help="tunnels each agent wants (default: 1)"
+        )
+        parser.add_argument(
+            "--mesh", action="store_true", help="a tunnel of each agent to every proxy instead"
+        )
+        parser.add_argument("--announce-ttl", default="10s", help="of instances' resources (default: 10s)")
+        parser.add_argument("--agent-announce-ttl", default="20s", help="of agents' resources (default: 20s)")
+        parser.add_argument(
+            "--faults",
+            action=BooleanOptionalAction,
+            help="play a script of incidents; --no-faults leaves out even what they pass through",
+        )
+
+    @override
+    def handle(self, *args: Any, **options: Any) -> None:
+        say = stamped(self.stdout.write)
+        for name, value in _ROUNDS.items():
+            os.environ.setdefault(name, value)
+        with (
+            one_line(),
+            ConsoleRun(
+                settings.REFLOAT_HOME,
+                options["host"],
+                options["port"],
+                redis_url=settings.REDIS_URL_GIVEN,
+                say=say,
+            ) as run,
+        ):
+            say("starting: a fleet, the database, the console")
+            fleet = _start_fleet(run, options)
+            preparing.database()
+            account = demo_account.ensure(run.home, run.url, datetime.now(UTC))
+            run.start({})
+            run.supervisor.await_ready([fleet], timeout=_FLEET_TIMEOUT)
+            _watch_fleet(fleet)
+            run.await_web()
+            self.stdout.write(_welcome(account, options))
+            player = _player(run, options)
+
+            def tick() -> None:
+                # A fleet that was started again has other addresses.
+                if not fleet.announced and json_line(fleet):
+                    _watch_fleet(fleet)
+                player.tick(time.monotonic())
+
+            run.watch(tick)
+            say("ending")
+
+
+def _start_fleet(run: ConsoleRun, options: dict[str, Any]) -> Child:
+    argv = [*_refloat("up", run.home), "--json"]
+    for name in ("auths", "proxies", "agents", "announce_ttl", "agent_announce_ttl"):
+        argv += [f"--{name.replace('_', '-')}", str(options[name])]
+    argv += ["--mesh"] if options["mesh"] else ["--connections", str(options["connections"])]
+    if options["faults"] is False:
+        argv += ["--no-faults"]
+    # It ends its own processes in order when we die, so it is asked and not killed.
+    return run.supervisor.start(
+        "fleet", argv, stage=STAGE_FLEET, ready=json_line, on_parent_death=signal.SIGTERM
+    )
+
+
+def _watch_fleet(fleet: Child) -> None:
+    """Tell the console where the fleet's auths are."""
+    try:
+        ensure_default_cluster(fleet.announced["auths"])
+    finally:
+        connection.close()  # we live long and ask seldom
+
+
+def _refloat(command: str, home: Path) -> list[str]:
+    return [sys.executable, "-m", "fleet.cli", "fleet", command, "--home", str(home)]
+
+
+def _player(run: ConsoleRun, options: dict[str, Any]) -> Player:
+    def play(incident: Incident) -> Popen[bytes]:
+        with (run.supervisor.logs / "incidents.log").open("ab") as log:
+            return children.spawn([*_refloat(incident.command, run.home), incident.name], log=log)
+
+    script = incidents.script(options["auths"], options["proxies"]) if options["faults"] else ()
+    return Player(script, time.monotonic(), play, run.say)
+
+
+def _welcome(account: DemoAccount, options: dict[str, Any]) -> str:
+    lines = [
+        "",
+        f"  page      {account.url}",
+        f"  user      {account.username}",
+        f"  password  {account.password}",
+        "",
+        f"  {options['auths']} auths, {options['proxies']} proxies, {options['agents']} agents.",
+        "  Strand some, from another terminal:",
+        "    .venv/bin/refloat fleet freeze proxy-1",
+        "    .venv/bin/refloat fleet thaw proxy-1",
+    ]
+    if options["faults"]:
+        lines.append("  Incidents play by themselves; the first comes in 20 seconds.")
+    return "\n".join([*lines, "  Ctrl-C ends everything.", ""])

@@ -1,0 +1,30 @@
+"""`manage.py prepare`: what a release needs once, before its services start; the console does it by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand
+from typing_extensions import override
+
+from fleet.management import preparing
+from fleet.management.running import one_line
+
+
+class Command(BaseCommand):
+    """Check the settings, migrate the database, make the default cluster, collect static files."""
+
+    help = "Check the settings, migrate the database, make the default cluster, collect static files."
+    requires_system_checks = ()  # run here, so that what is wrong fits one line
+    requires_migrations_checks = False
+
+    @override
+    def handle(self, *args: Any, **options: Any) -> None:
+        with one_line():
+            preparing.check_settings()
+            preparing.database()
+        if settings.REFLOAT_STATIC_COLLECTED:
+            call_command("collectstatic", interactive=False, verbosity=0)
+        self.stdout.write("ready to start")

@@ -1,0 +1,75 @@
+"""deploy/ runs the same programs as `manage.py console`, with settings that exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fleet.management import programs
+from tests.meta.house import ROOT
+
+_DEPLOY = ROOT / "deploy"
+_KNOWN = re.findall(r"^\| `([A-Z_]+)` \|", (ROOT / "docs/settings.md").read_text(), re.MULTILINE)
+
+
+def _flags(argv: tuple[str, ...] | list[str]) -> dict[str, str]:
+    """What follows `python -m`, without addresses and paths, which differ by place."""
+    free = {"--host", "--port", "--schedule"}
+    words = [word for piece in argv[argv.index("-m") :] for word in piece.split("=", 1)]
+    flags: dict[str, str] = {}
+    for at, word in enumerate(words):
+        if word.startswith("-"):
+            value = words[at + 1] if at + 1 < len(words) and not words[at + 1].startswith("-") else ""
+            flags[word] = "" if word in free else value
+    return flags
+
+
+def _started() -> dict[str, dict[str, str]]:
+    console = programs.console(Path("home"), "127.0.0.1", 8000)
+    return {program.name.removeprefix("worker-"): _flags(program.argv) for program in console}
+
+
+def _unit(name: str, instance: str = "") -> dict[str, str]:
+    text = (_DEPLOY / "systemd" / name).read_text().replace("%i", instance).replace("%%", "%")
+    line = next(line for line in text.splitlines() if line.startswith("ExecStart="))
+    return _flags(shlex.split(line.removeprefix("ExecStart=")))
+
+
+def _compose() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((_DEPLOY / "compose.yaml").read_text())
+    return loaded
+
+
+@pytest.mark.parametrize("name", ["web", "beat", "polls", "actions", "notifications"])
+def test_units_start_what_the_console_starts(name: str) -> None:
+    """The same program with the same flags."""
+    unit = (
+        _unit(f"refloat-{name}.service")
+        if name in {"web", "beat"}
+        else _unit("refloat-worker@.service", name)
+    )
+
+    assert unit == _started()[name]
+
+
+@pytest.mark.parametrize("name", ["web", "beat", "polls", "actions", "notifications"])
+def test_compose_starts_what_the_console_starts(name: str) -> None:
+    """The same program with the same flags."""
+    assert _flags(_compose()["services"][name]["command"]) == _started()[name]
+
+
+def test_example_environment_names_settings_that_exist() -> None:
+    """Nobody copies a variable that nothing reads."""
+    named = re.findall(r"^([A-Z_]+)=", (_DEPLOY / "refloat.env.example").read_text(), re.MULTILINE)
+
+    assert {name.removesuffix("_FILE") for name in named} <= set(_KNOWN)
+
+
+def test_compose_names_settings_that_exist() -> None:
+    """As above, for containers."""
+    assert set(_compose()["x-console"]["environment"]) <= set(_KNOWN)
