@@ -153,7 +153,7 @@ def _at_risk(s: Situation) -> Finding | None:
     carrier = s.auth if s.sick(s.auth) else s.via_proxy if s.cut_off(s.via_proxy) else None
     if carrier is not None:
         reason, cause, outlook = _auth_trouble(s, carrier)
-        return Finding(State.AT_RISK, reason, cause, outlook, heartbeat.expires_at)
+        return Finding(State.AT_RISK, reason, cause, outlook, max(heartbeat.expires_at, s.frame.now))
     if all(s.sick(index) for index in s.live):
         return _rests_on_sick_proxies(s, State.AT_RISK)
     return None

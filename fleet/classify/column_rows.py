@@ -26,6 +26,19 @@ _NO_CAP = 0x7FFF
 _CAPS = np.arange(256, dtype=np.int16)
 _CAPS[0] = _NO_CAP
 
+_HEARTBEAT_FIELDS = (
+    "expires_at",
+    "ttl",
+    "ttl_seen",
+    "auth",
+    "via_proxy",
+    "mode",
+    "flags",
+    "desired",
+    "claimed",
+)
+_MEMORY_FIELDS = ("working_until", "lost_at", "last_auth", "flags", "tracked")
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:
@@ -39,7 +52,9 @@ class Rows:
     @staticmethod
     def capped(desired: Array, tracked: Array, there_are: int) -> Array:
         """Tell how many tunnels are wanted: never more than there are desired proxies, or than the agent knows."""
-        return np.minimum(np.minimum(_CAPS[desired], _CAPS[tracked]), np.int16(min(there_are, _NO_CAP)))
+        return np.minimum(
+            np.minimum(_CAPS.take(desired), _CAPS.take(tracked)), np.int16(min(there_are, _NO_CAP))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,28 +74,30 @@ class Subset:
     """Some agents' columns, gathered; field by field what `Situation` is for one."""
 
     def __init__(self, rows: Rows, counts: Counts, which: npt.NDArray[np.intp], frame: FleetFrame) -> None:
-        heartbeats, memory = rows.heartbeats[which], rows.memory[which]
+        # Field by field: to gather whole rows costs several times as much.
+        heartbeats = {name: rows.heartbeats[name].take(which) for name in _HEARTBEAT_FIELDS}
+        memory = {name: rows.memory[name].take(which) for name in _MEMORY_FIELDS}
         self._rows, self._counts, self._which = rows, counts, which
         self.frame = frame
         self.flags = frame.tables.flags
         self.size = len(which)
-        self.expires_at: Times = heartbeats["expires_at"].copy()
+        self.expires_at: Times = heartbeats["expires_at"]
         self.ttl: Times = heartbeats["ttl"].astype(np.float64)
         self.ttl_seen: Times = heartbeats["ttl_seen"].astype(np.float64)
         self.listed: Mask = self.expires_at > 0
-        self.last_auth: Index = memory["last_auth"].copy()
+        self.last_auth: Index = memory["last_auth"]
         self.auth: Index = np.where(self.listed, heartbeats["auth"], self.last_auth)
         self.via_proxy: Index = np.where(self.listed, heartbeats["via_proxy"], NO_INSTANCE).astype(np.uint16)
         self.mode = np.where(self.listed, heartbeats["mode"], Mode.UNKNOWN)
         self.health_check: Mask = (heartbeats["flags"] & HEALTH_CHECK) != 0
-        self.wants = heartbeats["desired"].copy()
+        self.wants = heartbeats["desired"]
         self.wanted = rows.capped(self.wants, memory["tracked"], frame.desired)
-        self.claimed = heartbeats["claimed"].copy()
+        self.claimed = heartbeats["claimed"]
         self.retired: Mask = (memory["flags"] & RETIRED) != 0
         self.had_tunnel: Mask = (memory["flags"] & HAD_TUNNEL) != 0
-        self.working_until: Times = memory["working_until"].copy()
-        self.lost_at: Times = memory["lost_at"].copy()
-        self.last_proxies: npt.NDArray[np.uint16] = memory["last_proxies"].copy()
+        self.working_until: Times = memory["working_until"]
+        self.lost_at: Times = memory["lost_at"]
+        self.last_proxies: npt.NDArray[np.uint16] = rows.memory["last_proxies"].take(which, axis=0)
         self.live, self.sound = counts.live[which], counts.sound[which]
         self.desired, self.sound_desired = counts.desired[which], counts.sound_desired[which]
         self.tunnels = counts.rows[which]

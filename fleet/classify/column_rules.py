@@ -140,7 +140,7 @@ def _at_risk(s: Subset, out: Decided) -> None:
 
 
 def _clock(s: Subset, out: Decided, where: Mask) -> None:
-    out.strands_at[where] = s.expires_at[where]
+    out.strands_at[where] = np.maximum(s.expires_at[where], s.frame.now)
 
 
 def _working(s: Subset, out: Decided) -> None:

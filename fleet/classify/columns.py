@@ -42,8 +42,11 @@ def classify_columns(
     verdicts["recovers_at"] = 0
     verdicts["strands_at"] = 0
     which = np.flatnonzero(~_plainly_healthy(rows, counts, frame))
-    if len(which):
-        _write(verdicts, which, decide(rows, counts, which, frame))
+    reachable = (counts.live[which] > 0) & (heartbeats["expires_at"].take(which) > frame.unexpired_from)
+    # Apart, for the rules ask either kind much that they do not ask the other.
+    for part in (which[reachable], which[~reachable]):
+        if len(part):
+            _write(verdicts, part, decide(rows, counts, part, frame))
     verdicts["since"] = now
     if previous is not None and len(previous):
         both = min(len(previous), len(verdicts))
@@ -59,10 +62,10 @@ def _count_tunnels(rows: Rows, frame: FleetFrame) -> Counts:
     sound = (flags & SICK) == 0
     fields = (live, live & sound, desired, desired & sound, np.ones(256, np.bool_))
     weights = sum(field.astype(np.float64) * float(1 << (_BITS * i)) for i, field in enumerate(fields))
-    row_flags = frame.tables.flags[rows.tunnel_proxies]
-    packed = np.bincount(rows.tunnel_agents, np.asarray(weights)[row_flags], len(rows.heartbeats)).astype(
-        np.int64
-    )
+    row_flags = frame.tables.flags.take(rows.tunnel_proxies)
+    packed = np.bincount(
+        rows.tunnel_agents, np.asarray(weights).take(row_flags), len(rows.heartbeats)
+    ).astype(np.int64)
     return Counts(
         row_flags, *((packed >> (_BITS * i)) & _MASK if i else packed & _MASK for i in range(len(fields)))
     )
@@ -77,8 +80,8 @@ def _plainly_healthy(rows: Rows, counts: Counts, frame: FleetFrame) -> npt.NDArr
     bad = SICK | DEGRADED
     wanted = heartbeats["desired"]
     healthy = heartbeats["expires_at"] > frame.unexpired_from
-    healthy &= (flags[heartbeats["auth"]] & bad) == 0
-    healthy &= (flags[heartbeats["via_proxy"]] & bad) == 0
+    healthy &= (flags.take(heartbeats["auth"]) & bad) == 0
+    healthy &= (flags.take(heartbeats["via_proxy"]) & bad) == 0
     healthy &= (memory["flags"] & RETIRED) == 0
     healthy &= memory["working_until"] <= frame.now
     healthy &= counts.sound > 0

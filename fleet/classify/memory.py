@@ -39,29 +39,27 @@ def remember(
     """
     count = len(heartbeats)
     if frame is not None:
-        counts = (frame.tables.flags[tunnel_proxies] & (LIVE | UNREAD)) != 0
+        counts = (frame.tables.flags.take(tunnel_proxies) & (LIVE | UNREAD)) != 0
         if not counts.all():
             tunnel_agents, tunnel_proxies = tunnel_agents[counts], tunnel_proxies[counts]
-    new = (
-        np.concatenate([memory, empty_memory(count - len(memory))]) if count > len(memory) else memory.copy()
-    )
-    slots = _slots(new, tunnel_agents, tunnel_proxies)
+    known = memory
+    if count > len(memory):
+        known = np.concatenate([memory, empty_memory(count - len(memory))])
+    slots = _slots(known, tunnel_agents, tunnel_proxies)
     has = slots > 0
-    touched = count > len(memory)
-
-    listed = heartbeats["expires_at"] > 0
-    moved = listed & (heartbeats["auth"] != new["last_auth"])
-    first = has & ((new["flags"] & HAD_TUNNEL) == 0)
-    homeless = has & (new["home"] == NO_INSTANCE)
-    lost = ~has & (new["lost_at"] == 0) & ((new["flags"] & HAD_TUNNEL) != 0)
-    found = has & (new["lost_at"] != 0)
+    had = (known["flags"] & HAD_TUNNEL) != 0
+    whole = known["lost_at"] == 0
+    moved = (heartbeats["expires_at"] > 0) & (heartbeats["auth"] != known["last_auth"])
+    first = has & ~had
+    homeless = has & (known["home"] == NO_INSTANCE)
+    lost = had & whole & ~has
+    found = has & ~whole
     reordered = _out_of_order(slots)
     homes_changed = bool(homeless.any())
-    for mask in (moved, first, homeless, lost, found, reordered):
-        touched = touched or bool(mask.any())
-    if not touched:
-        return Remembered(memory, homes_changed=False)
+    if not (moved | first | homeless | lost | found | reordered).any():
+        return Remembered(known, homes_changed=False)
 
+    new = known.copy()
     new["last_auth"][moved] = heartbeats["auth"][moved]
     new["flags"][first] |= HAD_TUNNEL
     new["lost_at"][lost] = now
@@ -70,7 +68,7 @@ def remember(
         agents, homes = _homes(homeless, tunnel_agents, tunnel_proxies)
         new["home"][agents] = homes
     which = np.flatnonzero(reordered)
-    new["last_proxies"][which] = newest_proxies(new, which, tunnel_agents, tunnel_proxies)
+    new["last_proxies"][which] = newest_proxies(known, which, tunnel_agents, tunnel_proxies)
     return Remembered(new, homes_changed)
 
 
@@ -117,11 +115,13 @@ def _slots(
     tunnel_proxies: npt.NDArray[np.uint16],
 ) -> npt.NDArray[np.int64]:
     """Sum, per agent, the weights of the slots in which its tunnels' proxies are remembered."""
-    weights = np.full(len(tunnel_agents), float(_NEW))
+    code = np.zeros(len(tunnel_agents), np.uint8)
     for slot, weight in enumerate(_SLOT):
         remembered = np.ascontiguousarray(memory["last_proxies"][:, slot])
-        weights[remembered[tunnel_agents] == tunnel_proxies] = weight
-    return np.bincount(tunnel_agents, weights, len(memory)).astype(np.int64)
+        code |= (remembered.take(tunnel_agents) == tunnel_proxies).view(np.uint8) * np.uint8(weight)
+    weights = np.arange(_SLOTS + 1, dtype=np.float64)
+    weights[0] = _NEW
+    return np.bincount(tunnel_agents, weights.take(code), len(memory)).astype(np.int64)
 
 
 def _out_of_order(slots: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
