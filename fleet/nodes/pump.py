@@ -29,10 +29,17 @@ class _End(asyncio.Protocol):
         self.full = False
         self.reading = False
         self.finished = False
+        #: What came although we do not read: uvloop begins to read after `connection_made`, paused or not.
+        self._early: list[bytes] = []
 
     @property
     def other(self) -> _End:
         return self._link.far if self is self._link.near else self._link.near
+
+    @property
+    def _transport(self) -> asyncio.Transport:
+        assert self.transport is not None, "it is connected before anything is read or written"
+        return self.transport
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -42,18 +49,17 @@ class _End(asyncio.Protocol):
 
     @override
     def data_received(self, data: bytes) -> None:
-        peer = self.other.transport
-        assert peer is not None, "nothing is read before both ends are there"
-        peer.write(data)
+        if not self.reading:
+            self._early.append(data)
+            self._transport.pause_reading()
+            return
+        self.other.write(data)
 
     @override
     def eof_received(self) -> bool:
         self.finished = True
-        peer = self.other
-        if peer.transport is not None and not peer.transport.is_closing():
-            peer.transport.write_eof()
-        if peer.finished:
-            self._link.close()
+        if self.reading:
+            self._pass_end()
         return True  # half open, as TCP is: the other direction may go on
 
     @override
@@ -75,10 +81,20 @@ class _End(asyncio.Protocol):
         if self.transport is None or wanted == self.reading or self.transport.is_closing():
             return
         self.reading = wanted
-        if wanted:
-            self.transport.resume_reading()
-        else:
+        if not wanted:
             self.transport.pause_reading()
+            return
+        early, self._early = self._early, []
+        for data in early:
+            self.other.write(data)
+        if self.finished:
+            self._pass_end()
+        else:
+            self.transport.resume_reading()
+
+    def write(self, data: bytes) -> None:
+        """Send on."""
+        self._transport.write(data)
 
     def reset(self) -> None:
         """Close with a reset."""
@@ -89,6 +105,18 @@ class _End(asyncio.Protocol):
                 socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_RESET
             )
         self.transport.abort()
+
+    def _pass_end(self) -> None:
+        peer = self.other
+        if peer.transport is not None and not peer.transport.is_closing():
+            peer.transport.write_eof()
+        if peer.finished and not peer.held_back:
+            self._link.close()
+
+    @property
+    def held_back(self) -> bool:
+        """It has ended, but what it said is not passed on yet."""
+        return bool(self._early) or not self.reading
 
 
 class Link:

@@ -1,6 +1,6 @@
 """Run several programs as one: start them, wait until all are ready, watch them, end them all.
 
-Used by `refloat fleet up`, `manage.py console` and `manage.py demo`, in the main thread:
+Used in the main thread:
 
     with Supervisor(logs=home / "logs") as supervisor:        # Ctrl-C, SIGTERM, SIGHUP now mean: end everything
         first = supervisor.start("auth-1", argv, ready=json_line)
@@ -176,9 +176,16 @@ class Supervisor:
         self.children.append(child)
         return child
 
+    def adopt(self, name: str, process: subprocess.Popen[bytes], *, log: Path, stage: int = 0) -> Child:
+        """Watch and end a child that `children.spawn` started, such as the embedded Valkey; it counts as ready."""
+        child = Child(name, (), log, process, stage)
+        self.children.append(child)
+        return child
+
     def restart(self, child: Child) -> None:
         """Start a dead child again as it was started first, with the same log; wait with `await_ready`."""
         assert not child.alive(), f"{child.name} still runs"
+        assert child.argv, f"{child.name} was adopted: whoever started it starts it again"
         child.searched = child.log.stat().st_size
         child.announced, child.reported = {}, False
         child.process = self._spawn(child.argv, child.log, child.env, child.on_parent_death)

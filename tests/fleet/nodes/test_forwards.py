@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
+import uvloop
 
 from fleet.nodes.forwards import Forward, Mode
 from tests.fakes.waiting import eventually
@@ -15,8 +17,8 @@ DEADLINE = 10.0
 QUIET = 0.15
 
 
-@pytest.fixture
-async def echo() -> AsyncIterator[tuple[str, int]]:
+@asynccontextmanager
+async def echoing() -> AsyncIterator[tuple[str, int]]:
     """A server that says back what it hears."""
 
     async def on_connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -31,6 +33,12 @@ async def echo() -> AsyncIterator[tuple[str, int]]:
     server = await asyncio.start_server(on_connect, "127.0.0.1", 0)
     yield server.sockets[0].getsockname()[:2]
     server.close()
+
+
+@pytest.fixture
+async def echo() -> AsyncIterator[tuple[str, int]]:
+    async with echoing() as address:
+        yield address
 
 
 @pytest.fixture
@@ -98,6 +106,33 @@ async def test_hold_nothing_passes_then_everything(forward: Forward) -> None:
         assert await new_reader.readexactly(3) == b"new"
     old_writer.close()
     new_writer.close()
+
+
+def test_pass_on_uvloop_what_is_said_first_is_kept() -> None:
+    """uvloop reads before we are connected onwards, paused or not; held bytes are kept there too."""
+
+    async def one(forward: Forward, number: int) -> None:
+        reader, writer = await asyncio.open_connection(*forward.listen)
+        await say(reader, writer, f"client {number}".encode())
+        writer.close()
+        await writer.wait_closed()
+
+    async def scene() -> None:
+        async with echoing() as to:
+            forward = Forward("x", ("127.0.0.1", 0), to)
+            await forward.start()
+            await asyncio.gather(*(one(forward, number) for number in range(50)))
+            await eventually(lambda: not forward.links)
+            await forward.change(mode=Mode.HOLD)
+            waiting = [asyncio.ensure_future(one(forward, number)) for number in range(50)]
+            await eventually(lambda: len(forward.links) == 50)
+            assert not any(task.done() for task in waiting)
+            await forward.change(mode=Mode.PASS)
+            await asyncio.gather(*waiting)
+            await eventually(lambda: not forward.links)
+            await forward.stop()
+
+    uvloop.run(scene())
 
 
 async def test_hold_the_end_of_a_stream_does_not_pass_either(forward: Forward) -> None:

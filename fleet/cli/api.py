@@ -1,0 +1,106 @@
+"""The console's HTTP API, asked from outside: address and token, errors as sentences."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fleet.cli.answers import Failure
+
+_TIMEOUT = 15.0
+#: Agents in one page; the console allows no more than this in one answer.
+_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    """Where a console is and who we are there."""
+
+    url: str
+    token: str
+
+    def get(self, path: str, query: Mapping[str, Any] | None = None, *, cluster: str = "default") -> Any:
+        """Ask for `/api/v1/...` of a cluster. Raises Failure."""
+        prefix = (
+            "/api/v1" if cluster == "default" else f"/api/v1/clusters/{urllib.parse.quote(cluster, safe='')}"
+        )
+        asked = {name: value for name, value in (query or {}).items() if value not in (None, "", ())}
+        url = f"{self.url.rstrip('/')}{prefix}{path}"
+        if asked:
+            url += f"?{urllib.parse.urlencode(asked, doseq=True)}"
+        headers = {"Accept": "application/json", "Authorization": f"Bearer {self.token}"}
+        try:
+            request = urllib.request.Request(url, headers=headers)  # noqa: S310 - `find` lets only http(s) in
+            with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:  # noqa: S310
+                return json.load(response)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise Failure(self._refusal(error)) from error
+        except OSError as error:
+            why = getattr(error, "reason", error)
+            raise Failure(f"no console answers at {self.url}: {why}. Is it running? (`make demo`)") from error
+        except ValueError as error:
+            raise Failure(f"{self.url} answered, but not as a Refloat console does") from error
+
+    def agents(self, query: Mapping[str, Any], *, cluster: str, limit: int) -> Iterator[dict[str, Any]]:
+        """List agents, page after page, `limit` of them at most. Raises Failure."""
+        cursor: str | None = None
+        while limit > 0:
+            page = self.get(
+                "/agents", {**query, "limit": min(limit, _PAGE), "cursor": cursor}, cluster=cluster
+            )
+            yield from page["agents"]
+            limit -= len(page["agents"])
+            cursor = page["next"]
+            if not cursor:
+                return
+
+    def _refusal(self, error: urllib.error.HTTPError) -> str:
+        detail = _detail(error)
+        if error.code == 401:
+            return f"the console at {self.url} does not know this token: make one on its page *Tokens*"
+        if error.code == 403:
+            return f"the console at {self.url} does not allow it: {detail}"
+        if error.code == 503:
+            return f"the console at {self.url} cannot tell now: {detail}"
+        return f"the console at {self.url} answered {error.code}: {detail}"
+
+
+def find(url: str | None, token: str | None, home: Path) -> Console:
+    """Take address and token as given, or those of the demo that runs in `home`. Raises Failure."""
+    if not (url and token):
+        demo = _demo(home)
+        url, token = url or demo.get("url"), token or demo.get("token")
+    if not url or not token:
+        raise Failure(
+            f"which console? Give --url and --token, or REFLOAT_URL and REFLOAT_TOKEN; there is no {home / 'demo.json'}"
+        )
+    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+        raise Failure(f"{url!r} is no address of a console: write it like https://console.example.com")
+    return Console(url, token)
+
+
+def _demo(home: Path) -> dict[str, str]:
+    path = home / "demo.json"
+    try:
+        said: dict[str, str] = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise Failure(f"{path} cannot be read: {error}") from error
+    return said
+
+
+def _detail(error: urllib.error.HTTPError) -> str:
+    try:
+        said = json.loads(error.read())
+    except (OSError, ValueError):
+        return str(error.reason)
+    detail = said.get("detail", "") if isinstance(said, dict) else ""
+    return detail if isinstance(detail, str) and detail else str(error.reason)

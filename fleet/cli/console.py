@@ -1,0 +1,155 @@
+"""`refloat summary`, `agents`, `agent`, `instances`: what a console sees, in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from fleet.cli import api
+from fleet.cli.answers import show_json, table
+from fleet.cli.home import cluster_option, home_option
+from fleet.domain.verdicts import State
+
+Command = Callable[..., None]
+
+
+def asks_console(command: Command) -> Command:
+    """Add the flags that say which console, and hand the command a `console`."""
+
+    @wraps(command)
+    def run(url: str | None, token: str | None, home: Path, **given: Any) -> None:
+        command(api.find(url, token, home), **given)
+
+    for option in (
+        home_option,
+        cluster_option,
+        click.option(
+            "--token", envvar="REFLOAT_TOKEN", help="Bearer token. [env: REFLOAT_TOKEN; default: the demo's]"
+        ),
+        click.option(
+            "--url",
+            envvar="REFLOAT_URL",
+            help="Address of the console. [env: REFLOAT_URL; default: the demo's]",
+        ),
+    ):
+        run = option(run)
+    return run
+
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print the API's answer.")
+
+
+@click.command()
+@asks_console
+@_json
+def summary(console: api.Console, cluster: str, as_json: bool) -> None:
+    """Count the agents by state."""
+    said = console.get("/fleet/summary", cluster=cluster)
+    if as_json:
+        show_json(said)
+        return
+    rows = [(state.label, str(said["counts"].get(state.slug, 0))) for state in State]
+    click.echo(table(("state", "agents"), rows))
+    click.echo(age(said))
+
+
+@click.command()
+@asks_console
+@click.option(
+    "--state", "states", multiple=True, metavar="STATE", help="Only in this state; -healthy: all but; repeat."
+)
+@click.option(
+    "--search", metavar="WORDS", default="", help="Only agents that match, as on the console's page."
+)
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="This many at most."
+)
+@_json
+def agents(
+    console: api.Console, cluster: str, states: tuple[str, ...], search: str, limit: int, as_json: bool
+) -> None:
+    """List agents with their verdicts."""
+    found = list(console.agents({"state": states, "q": search}, cluster=cluster, limit=limit))
+    if as_json:
+        show_json(found)
+        return
+    rows = [(one["name"], word(one["state"]), names(one["proxies"]), one["sentence"]) for one in found]
+    click.echo(table(("name", "state", "proxies", "why"), rows))
+
+
+@click.command()
+@click.argument("agent_id", metavar="ID")
+@asks_console
+@_json
+def agent(console: api.Console, cluster: str, agent_id: str, as_json: bool) -> None:
+    """Explain one agent: its verdict and all it rests on."""
+    said = console.get(f"/agents/{quote(agent_id, safe='')}", cluster=cluster)
+    if as_json:
+        show_json(said)
+        return
+    facts = {
+        "agent": f"{said['name']} ({said['id']})",
+        "state": word(said["state"]),
+        "since": said["since"] or "",
+        "why": said["sentence"],
+        "cause": said["cause"],
+        "recovers": _recovery(said),
+        "auth": names([said["auth"]] if said["auth"] else []),
+        "tunnels": names(said["proxies"]),
+        "home": names([said["home"]] if said["home"] else []),
+        "heartbeat": said["heartbeat_at"] or "",
+        "expires": said["expires_at"] or "",
+    }
+    width = max(map(len, facts))
+    click.echo("\n".join(f"{name.ljust(width)}  {value}" for name, value in facts.items() if value))
+
+
+@click.command()
+@asks_console
+@_json
+def instances(console: api.Console, cluster: str, as_json: bool) -> None:
+    """List auths and proxies with their states."""
+    said = console.get("/instances", cluster=cluster)
+    if as_json:
+        show_json(said["instances"])
+        return
+    click.echo(instance_table(said["instances"]))
+    click.echo(age(said))
+
+
+def instance_table(found: list[dict[str, Any]]) -> str:
+    """Lay out auths and proxies."""
+    rows = [
+        (one["name"], word(one["state"]), one["address"], str(one["agents"]), one["sentence"])
+        for one in found
+    ]
+    return table(("name", "state", "address", "agents", "why"), rows)
+
+
+def word(slug: str) -> str:
+    """A state as people say it."""
+    return slug.replace("_", " ")
+
+
+def names(instances: list[dict[str, str]]) -> str:
+    """Instances by name."""
+    return ", ".join(one["name"] for one in instances)
+
+
+def age(said: dict[str, Any]) -> str:
+    """How old an answer is."""
+    if said["age_ms"] is None:
+        return "nothing was polled yet"
+    seconds = f"as of {said['age_ms'] / 1000:.1f} s ago"
+    return f"{seconds}: STALE, all is unknown" if said["stale"] else seconds
+
+
+def _recovery(said: dict[str, Any]) -> str:
+    at = said["recovers_at"]
+    recovery = word(said["recovery"].replace("-", "_"))
+    return f"{recovery}, at {at}" if at else recovery

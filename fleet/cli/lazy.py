@@ -1,0 +1,29 @@
+"""A click group whose commands are imported when they are asked for: `freeze` has no use for grpc."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import click
+from typing_extensions import override
+
+
+class LazyGroup(click.Group):
+    """`lazy` says where a command is: `{"simulate": "fleet.cli.simulate:simulate"}`."""
+
+    def __init__(self, *args: Any, lazy: dict[str, str] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._lazy = lazy or {}
+
+    @override
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *self._lazy})
+
+    @override
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._lazy:
+            return super().get_command(ctx, cmd_name)
+        module, _, attribute = self._lazy[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command

@@ -1,0 +1,29 @@
+"""The `refloat` command: runs local fleets, and asks a console's HTTP API. No Django."""
+
+from __future__ import annotations
+
+import click
+
+from fleet import __version__
+from fleet.cli.lazy import LazyGroup
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy={
+        "fleet": "fleet.cli.fleet:fleet",
+        "summary": "fleet.cli.console:summary",
+        "agents": "fleet.cli.console:agents",
+        "agent": "fleet.cli.console:agent",
+        "instances": "fleet.cli.console:instances",
+        "watch": "fleet.cli.watch:watch",
+    },
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__, prog_name="refloat")
+def main() -> None:
+    """Run local fleets, inject faults into them, and ask a console what it sees."""
+
+
+if __name__ == "__main__":
+    main(prog_name="refloat")

@@ -1,0 +1,143 @@
+"""`refloat fleet up`: a whole fleet of real processes until Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from typing_extensions import override
+
+from fleet.cli.answers import Failure
+from fleet.cli.home import cluster_option, home_option
+from fleet.nodes import up as fleet_up
+from fleet.nodes.fleet_plan import FleetPlan
+from fleet.nodes.fleet_record import FleetError, FleetRecord
+from fleet.protocol import announce, durations
+
+
+class _Duration(click.ParamType[str]):
+    """A Go duration as text: the nodes read it, we only say early that it is wrong."""
+
+    name = "duration"
+
+    @override
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            announce.parse_ttl(value, name=param.opts[-1] if param else "duration")
+        except (announce.AnnounceError, durations.DurationError) as error:
+            self.fail(str(error), param, ctx)
+        return value
+
+
+class _Teller:
+    """Tells the person, or the program, that started the fleet how it does."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+
+    def on_progress(self, ready: int, wanted: int) -> None:
+        if sys.stderr.isatty():
+            click.echo(
+                f"\r\033[Kstarting: {ready} of {wanted} processes are ready", err=True, nl=ready == wanted
+            )
+        elif ready == wanted:
+            click.echo(f"all {wanted} processes are ready", err=True)
+
+    def on_up(self, record: FleetRecord, path: Path, seconds: float) -> None:
+        if self._as_json:
+            said = {
+                "event": "ready",
+                "role": "fleet",
+                "cluster": record.cluster,
+                "pid": record.pid,
+                "auths": record.addresses("auth"),
+                "proxies": record.addresses("proxy"),
+                "auth_balancer": record.auth_balancer,
+                "proxy_balancer": record.proxy_balancer,
+                "backend": record.backend,
+                "record": str(path),
+                "seconds": round(seconds, 3),
+            }
+            click.echo(json.dumps(said))
+        else:
+            click.echo(_sentences(record, seconds))
+
+    def on_exit(self, name: str, how: str, log: Path) -> None:
+        click.echo(f"{name} {how} (log: {log})", err=True)
+
+    def on_restart(self, name: str) -> None:
+        click.echo(f"{name} runs again", err=True)
+
+
+def _sentences(record: FleetRecord, seconds: float) -> str:
+    auths, proxies = record.addresses("auth"), record.addresses("proxy")
+    shape = f"{len(auths)} auths, {len(proxies)} proxies and {record.agents} agents"
+    lines = [
+        f"Fleet {record.cluster} is up: {shape} in {seconds:.1f} s. Ctrl-C ends it.",
+        f"Let a console poll it:  REFLOAT_AUTHS={','.join(auths)}",
+        "See its processes:      refloat fleet ps",
+    ]
+    if record.control:
+        lines.append("Break something:        refloat fleet freeze proxy-1")
+    return "\n".join(lines)
+
+
+@click.command()
+@click.option("--auths", type=click.IntRange(1, 50), default=3, show_default=True)
+@click.option("--proxies", type=click.IntRange(1, 200), default=4, show_default=True)
+@click.option("--agents", type=click.IntRange(0, 20_000), default=200, show_default=True)
+@click.option(
+    "--connections", type=click.IntRange(min=1), help="Tunnels each agent wants (proxy peering); default 1."
+)
+@click.option("--mesh", is_flag=True, help="One tunnel of each agent to every proxy (agent mesh).")
+@click.option(
+    "--announce-ttl", type=_Duration(), default="10s", show_default=True, help="Of instances' resources."
+)
+@click.option(
+    "--agent-announce-ttl", type=_Duration(), default="20s", show_default=True, help="Of agents' resources."
+)
+@click.option(
+    "--keep-alive-interval",
+    type=_Duration(),
+    default=None,
+    help="Between pings on a tunnel; default: the nodes' own.",
+)
+@click.option("--no-faults", is_flag=True, help="Leave the forwarder out: no cut-backend, no blackhole.")
+@click.option(
+    "--agents-per-process",
+    type=click.IntRange(1, 2000),
+    default=500,
+    show_default=True,
+    help="How agents are grouped.",
+)
+@cluster_option
+@home_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object when all are ready.")
+def up(
+    home: Path,
+    connections: int | None,
+    mesh: bool,
+    no_faults: bool,
+    as_json: bool,
+    keep_alive_interval: str | None,
+    **shape: Any,
+) -> None:
+    """Run a fleet of real auths, proxies and agents until Ctrl-C.
+
+    The environment reaches every process: set TELEPORT_UNSTABLE_* variables to give the fleet a policy.
+    """
+    if mesh and connections is not None:
+        raise click.UsageError("--mesh and --connections exclude each other")
+    plan = FleetPlan(
+        connections=0 if mesh else connections or 1,
+        faults=not no_faults,
+        keep_alive_interval=keep_alive_interval or "",
+        **shape,
+    )
+    try:
+        fleet_up.run(plan, home, _Teller(as_json=as_json))
+    except FleetError as error:
+        raise Failure(str(error)) from error

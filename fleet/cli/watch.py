@@ -1,0 +1,62 @@
+"""`refloat watch`: the counts and the instances, drawn anew every second."""
+
+from __future__ import annotations
+
+import shutil
+import time
+
+import click
+
+from fleet.cli import api
+from fleet.cli.answers import Failure
+from fleet.cli.console import age, asks_console, instance_table
+from fleet.domain.verdicts import State
+
+#: Home, and clear to the end of the screen: less flicker than clearing first.
+_REDRAW = "\033[H\033[J"
+_COLOURS = {
+    State.STRANDED: "red",
+    State.AT_RISK: "yellow",
+    State.DEGRADED: "yellow",
+    State.HEALTHY: "green",
+    State.WORKING: "blue",
+}
+
+
+@click.command()
+@asks_console
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.2),
+    default=1.0,
+    show_default=True,
+    help="Seconds between looks.",
+)
+@click.option("--once", is_flag=True, help="Draw once and end.")
+def watch(console: api.Console, cluster: str, interval: float, once: bool) -> None:
+    """Watch the fleet until Ctrl-C."""
+    while True:
+        try:
+            picture = draw(console, cluster, shutil.get_terminal_size().columns)
+        except Failure as error:
+            if once:
+                raise
+            picture = error.format_message()  # it may come back: keep looking
+        click.echo(picture if once else f"{_REDRAW}{picture}")
+        if once:
+            return
+        time.sleep(interval)
+
+
+def draw(console: api.Console, cluster: str, columns: int) -> str:
+    """Draw one picture, with a bar as long as its share for every state that has agents. Raises Failure."""
+    summary = console.get("/fleet/summary", cluster=cluster)
+    found = console.get("/instances", cluster=cluster)["instances"]
+    room = max(columns - 22, 10)
+    lines = [f"{cluster}: {summary['agents']} agents, {age(summary)}", ""]
+    for state in State:
+        count = summary["counts"].get(state.slug, 0)
+        if count:
+            bar = "█" * max(1, round(room * count / max(summary["agents"], 1)))
+            lines.append(f"{state.label:<10} {count:>7}  {click.style(bar, fg=_COLOURS.get(state))}")
+    return "\n".join([*lines, "", instance_table(found)])

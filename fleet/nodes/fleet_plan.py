@@ -1,0 +1,93 @@
+"""What a local fleet consists of, and the command line of each of its processes. Nothing is started here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+#: What a forward is called before it is given a target.
+_LATER = "-"
+_ANY_PORT = "127.0.0.1:0"
+#: Forwards of an instance: its two ports, and its way to the backend.
+PARTS = ("grpc", "diag", "backend")
+
+
+@dataclass(frozen=True, slots=True)
+class FleetPlan:
+    """How big a fleet is and how it behaves. Durations as Go spells them: `10s`."""
+
+    auths: int = 3
+    proxies: int = 4
+    agents: int = 200
+    #: Tunnels each agent wants; 0 means one to every proxy (agent mesh).
+    connections: int = 1
+    announce_ttl: str = "10s"
+    agent_announce_ttl: str = "20s"
+    #: Between pings on a tunnel; empty for the nodes' own default.
+    keep_alive_interval: str = ""
+    #: Ports and backend connections of instances pass through a forwarder.
+    faults: bool = True
+    cluster: str = "default"
+    agents_per_process: int = 500
+
+    @property
+    def instances(self) -> list[tuple[str, str]]:
+        """(role, name) of every auth and proxy."""
+        auths = [("auth", f"auth-{number}") for number in range(1, self.auths + 1)]
+        return auths + [("proxy", f"proxy-{number}") for number in range(1, self.proxies + 1)]
+
+    @property
+    def agent_groups(self) -> list[tuple[str, int, int]]:
+        """(name of the process, number of its first agent, how many agents) of every process of agents."""
+        size = self.agents_per_process
+        firsts = range(1, self.agents + 1, size)
+        return [
+            (f"agents-{n}", first, min(size, self.agents - first + 1)) for n, first in enumerate(firsts, 1)
+        ]
+
+
+def forwarder(plan: FleetPlan, backend: str) -> list[str]:
+    """The forwarder, with three forwards for every instance; those of its ports get their target later.
+
+    `backend` is host:port.
+    """
+    argv = node("forwarder")
+    for _, name in plan.instances:
+        for part in PARTS:
+            argv += ["--forward", f"{name}/{part}={_ANY_PORT},{backend if part == 'backend' else _LATER}"]
+    return argv
+
+
+def instance(plan: FleetPlan, role: str, name: str, backend: str, forwards: Mapping[str, str]) -> list[str]:
+    """An auth or a proxy; it advertises its forwards, where it has some."""
+    argv = node(role, "--name", name, "--cluster", plan.cluster, "--announce-ttl", plan.announce_ttl)
+    argv += ["--backend", f"redis://{forwards.get(f'{name}/backend', backend)}/0"]
+    if forwards:
+        argv += ["--advertise", forwards[f"{name}/grpc"], "--advertise-diag", forwards[f"{name}/diag"]]
+    if role == "proxy" and plan.keep_alive_interval:
+        argv += ["--keep-alive-interval", plan.keep_alive_interval]
+    return argv
+
+
+def balancer(name: str, targets: Sequence[tuple[str, str, str]]) -> list[str]:
+    """A balancer over (name, gRPC address, diag address)."""
+    argv = node("balancer", "--name", name)
+    for target, grpc, diag in targets:
+        argv += ["--target", f"{target}={grpc},{diag}"]
+    return argv
+
+
+def agents(plan: FleetPlan, first: int, count: int, auth: str, proxy: str) -> list[str]:
+    """One process of agents, which dial the two balancers."""
+    argv = node("agent", "--first", str(first), "--count", str(count), "--cluster", plan.cluster)
+    argv += ["--auth", auth, "--proxy", proxy, "--announce-ttl", plan.agent_announce_ttl]
+    argv += ["--connections", str(plan.connections)] if plan.connections else ["--mesh"]
+    if plan.keep_alive_interval:
+        argv += ["--keep-alive-interval", plan.keep_alive_interval]
+    return argv
+
+
+def node(role: str, *flags: str) -> list[str]:
+    """A node as a program."""
+    return [sys.executable, "-m", "fleet.nodes", role, *flags]

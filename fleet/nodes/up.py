@@ -1,0 +1,265 @@
+"""`fleet up`: run a whole local fleet of real processes until somebody ends it.
+
+1. The backend, a Valkey of the fleet's own; then the forwarder, whose ports are what everybody is told.
+2. Everything else at once. The forwards have no target yet, so whoever dials early waits and is not refused.
+3. When every instance is ready, all forwards are given their targets: the balancers saw all come ready together,
+   so the agents, which dialed meanwhile, are spread evenly.
+
+Without forwarder (`--no-faults`): instances, then balancers, then agents. Children are killed, not asked, when this
+process dies: a frozen one would never hear the question.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Protocol
+
+import fleet
+from fleet.nodes import faults, fleet_plan, fleet_record
+from fleet.nodes.fleet_plan import FleetPlan
+from fleet.nodes.fleet_record import FleetError, FleetRecord, Member
+from fleet.processes import pids, valkey
+from fleet.processes.supervisor import Child, Supervisor, SupervisorError, json_line
+
+#: Everything must be ready within this, seconds, on a slow and busy machine.
+START_TIMEOUT = 60.0
+#: Who is ended first: agents say goodbye to auths through balancers and forwarder, and all of them to the backend.
+_AGENTS, _INSTANCES, _NETWORK, _BACKEND = 3, 2, 1, 0
+
+
+class Watcher(Protocol):
+    """Who is told how the fleet does."""
+
+    def on_progress(self, ready: int, wanted: int) -> None:
+        """One more process is ready."""
+
+    def on_up(self, record: FleetRecord, path: Path, seconds: float) -> None:
+        """All are; the record is at `path`."""
+
+    def on_exit(self, name: str, how: str, log: Path) -> None:
+        """A process ended by itself, or by a fault."""
+
+    def on_restart(self, name: str) -> None:
+        """A dead process runs again."""
+
+
+def run(plan: FleetPlan, home: Path, watcher: Watcher) -> None:
+    """Start a fleet, keep it until SIGINT or SIGTERM, and end it. Raises FleetError, with nothing left running."""
+    folder = fleet_record.folder(home, plan.cluster)
+    began = time.monotonic()
+    with _only_one(folder), Supervisor(folder / "logs") as supervisor:
+        try:
+            up = _Up(plan, home, folder, supervisor, watcher)
+            up.start()
+        except (SupervisorError, valkey.ValkeyError) as error:
+            raise FleetError(str(error)) from error
+        path = up.save()
+        watcher.on_up(up.record(), path, time.monotonic() - began)
+        try:
+            supervisor.watch(on_exit=up.report, on_tick=up.restart_asked)
+        finally:
+            path.unlink(missing_ok=True)
+
+
+@dataclass
+class _Up:
+    """A fleet being started and watched."""
+
+    plan: FleetPlan
+    home: Path
+    folder: Path
+    supervisor: Supervisor
+    watcher: Watcher
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+    started_at: float = field(default_factory=time.time)
+    roles: dict[str, str] = field(default_factory=dict)
+    #: Listening addresses of the forwarder by forward name.
+    forwards: dict[str, str] = field(default_factory=dict)
+    ready: int = 0
+
+    def start(self) -> None:
+        """Start everything. Raises SupervisorError, ValkeyError, FleetError."""
+        server = valkey.start(self.folder / "backend", persist=False)
+        self.backend = server.url.removeprefix("redis://").removesuffix("/0")
+        self.roles["backend"] = "backend"
+        self.supervisor.adopt(
+            "backend", server.process, log=self.folder / "backend" / "valkey.log", stage=_BACKEND
+        )
+        if self.plan.faults:
+            self._start_with_forwarder()
+        else:
+            self._start_plain()
+
+    def _start_with_forwarder(self) -> None:
+        argv = fleet_plan.forwarder(self.plan, self.backend)
+        forwarder = self._child("forwarder", "forwarder", argv, _NETWORK)
+        self._await([forwarder])
+        self.forwards = dict(forwarder.announced["forwards"])
+        instances = self._start_instances()
+        # Balancers first: agents need their addresses.
+        balancers = self._start_balancers()
+        self._await(balancers)
+        agents = self._start_agents(*balancers)
+        self._await(instances)
+        for child in instances:
+            self._point(child)
+        self._await(agents)
+
+    def _start_plain(self) -> None:
+        self._await(self._start_instances())
+        balancers = self._start_balancers()
+        self._await(balancers)
+        self._await(self._start_agents(*balancers))
+
+    def _start_instances(self) -> list[Child]:
+        return [
+            self._child(
+                name,
+                role,
+                fleet_plan.instance(self.plan, role, name, self.backend, self.forwards),
+                _INSTANCES,
+            )
+            for role, name in self.plan.instances
+        ]
+
+    def _start_balancers(self) -> list[Child]:
+        return [
+            self._child(
+                f"{role}-balancer",
+                "balancer",
+                fleet_plan.balancer(
+                    f"{role}-balancer",
+                    [(name, *self._reached_at(name)) for kind, name in self.plan.instances if kind == role],
+                ),
+                _NETWORK,
+            )
+            for role in ("auth", "proxy")
+        ]
+
+    def _start_agents(self, auth: Child, proxy: Child) -> list[Child]:
+        dialed = auth.announced["listen"], proxy.announced["listen"]
+        return [
+            self._child(name, "agent", fleet_plan.agents(self.plan, first, count, *dialed), _AGENTS)
+            for name, first, count in self.plan.agent_groups
+        ]
+
+    def _child(self, name: str, role: str, argv: list[str], stage: int) -> Child:
+        self.roles[name] = role
+        env = {**os.environ, "REFLOAT_FORWARDER_TOKEN": self.token, "PYTHONPATH": _python_path()}
+        return self.supervisor.start(
+            name, argv, env=env, stage=stage, ready=json_line, on_parent_death=signal.SIGKILL
+        )
+
+    def _await(self, wanted: list[Child]) -> None:
+        def on_ready(child: Child) -> None:
+            self.ready += 1
+            self.watcher.on_progress(self.ready, self._wanted)
+
+        self.supervisor.await_ready(wanted, timeout=START_TIMEOUT, on_ready=on_ready)
+
+    @property
+    def _wanted(self) -> int:
+        return len(self.plan.instances) + len(self.plan.agent_groups) + 2 + self.plan.faults
+
+    def _child_of(self, name: str) -> Child:
+        return next(child for child in self.supervisor.children if child.name == name)
+
+    def _reached_at(self, name: str) -> tuple[str, str]:
+        """Where others reach an instance: its forwards, or its own ports."""
+        if self.forwards:
+            return self.forwards[f"{name}/grpc"], self.forwards[f"{name}/diag"]
+        announced = self._child_of(name).announced
+        return str(announced["grpc"]), str(announced["diag"])
+
+    def _point(self, child: Child) -> None:
+        for part in ("grpc", "diag"):
+            faults.point(self.record(), f"{child.name}/{part}", child.announced[part])
+
+    def record(self) -> FleetRecord:
+        """The fleet as it is now."""
+        forwarder = self._child_of("forwarder").announced if self.plan.faults else {}
+        return FleetRecord(
+            cluster=self.plan.cluster,
+            pid=os.getpid(),
+            born=pids.birth(os.getpid()),
+            started_at=self.started_at,
+            agents=self.plan.agents,
+            backend=f"redis://{self.backend}/0",
+            auth_balancer=str(self._child_of("auth-balancer").announced.get("listen", "")),
+            proxy_balancer=str(self._child_of("proxy-balancer").announced.get("listen", "")),
+            control=str(forwarder.get("control", "")),
+            token=self.token if forwarder else "",
+            members=tuple(self._member(child) for child in self.supervisor.children),
+        )
+
+    def _member(self, child: Child) -> Member:
+        role = self.roles[child.name]
+        plain = Member(child.name, role, child.pid, pids.birth(child.pid), str(child.log))
+        said = child.announced
+        if plain.is_instance:
+            grpc, diag = self._reached_at(child.name)
+            return replace(plain, grpc=grpc, diag=diag, id=str(said.get("id", "")))
+        return replace(plain, grpc=str(said.get("listen", "")), diag=str(said.get("diag", "")))
+
+    def save(self) -> Path:
+        """Write the record."""
+        return fleet_record.save(self.home, self.record())
+
+    def report(self, child: Child) -> None:
+        """Tell of a process that ended."""
+        self.watcher.on_exit(child.name, _how(child.process.returncode), child.log)
+
+    def restart_asked(self) -> None:
+        """Start again what somebody asked for (`faults.restart`)."""
+        for asked in sorted((self.folder / "restart").glob("*")):
+            asked.unlink(missing_ok=True)
+            child = next((one for one in self.supervisor.children if one.name == asked.name), None)
+            if child is None or child.alive() or child.ready is None:
+                continue
+            try:
+                self.supervisor.restart(child)
+                self.supervisor.await_ready([child], timeout=START_TIMEOUT)
+                if self.forwards and self.roles[child.name] in ("auth", "proxy"):
+                    self._point(child)
+            except (SupervisorError, FleetError) as error:
+                self.watcher.on_exit(child.name, f"did not come back: {error}", child.log)
+                continue
+            self.save()
+            self.watcher.on_restart(child.name)
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"ended with code {code}"
+    return f"was ended by {signal.Signals(-code).name}"
+
+
+def _python_path() -> str:
+    """The checkout we run from, so that a child finds the same code in any working directory."""
+    ours = str(Path(fleet.__file__).resolve().parents[1])
+    theirs = os.environ.get("PYTHONPATH")
+    return f"{ours}{os.pathsep}{theirs}" if theirs else ours
+
+
+@contextlib.contextmanager
+def _only_one(folder: Path) -> Iterator[IO[bytes]]:
+    """Be the only fleet in a folder. Raises FleetError."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = (folder / "lock").open("ab")
+    except OSError as error:
+        raise FleetError(f"cannot write {folder}: {error.strerror}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise FleetError(f"a fleet runs in {folder} already: end it with `refloat fleet down`") from error
+        yield lock

@@ -1,0 +1,22 @@
+"""host:port, read and spelled."""
+
+from __future__ import annotations
+
+import pytest
+
+from fleet.nodes import addresses
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:5", "[::1]:5", "proxy.example.com:443"])
+def test_parse_and_join_are_each_others_inverse(text: str) -> None:
+    """What is read is spelled the same."""
+    assert addresses.join(*addresses.parse(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "host", ":5", "host:", "host:x", "host:70000", "host:-1", "host:\u0665"]
+)
+def test_parse_anything_else_is_refused_with_its_text(text: str) -> None:
+    """The sentence shows what was given."""
+    with pytest.raises(ValueError, match="is not host:port"):
+        addresses.parse(text)

@@ -1,0 +1,59 @@
+"""What a fleet consists of, and its command lines."""
+
+from __future__ import annotations
+
+import itertools
+
+from fleet.nodes import fleet_plan
+from fleet.nodes.fleet_plan import FleetPlan
+
+
+def flag(argv: list[str], name: str) -> str:
+    return argv[argv.index(name) + 1]
+
+
+def test_agent_groups_cover_every_agent_once() -> None:
+    """The last group is as big as what is left."""
+    groups = FleetPlan(agents=501, agents_per_process=250).agent_groups
+    assert groups == [("agents-1", 1, 250), ("agents-2", 251, 250), ("agents-3", 501, 1)]
+    assert FleetPlan(agents=0).agent_groups == []
+
+
+def test_forwarder_has_three_forwards_for_every_instance() -> None:
+    """Ports get their target later, the backend is known."""
+    argv = fleet_plan.forwarder(FleetPlan(auths=1, proxies=1), "127.0.0.1:5")
+    forwards = [text for before, text in itertools.pairwise(argv) if before == "--forward"]
+    assert forwards == [
+        "auth-1/grpc=127.0.0.1:0,-",
+        "auth-1/diag=127.0.0.1:0,-",
+        "auth-1/backend=127.0.0.1:0,127.0.0.1:5",
+        "proxy-1/grpc=127.0.0.1:0,-",
+        "proxy-1/diag=127.0.0.1:0,-",
+        "proxy-1/backend=127.0.0.1:0,127.0.0.1:5",
+    ]
+
+
+def test_instance_advertises_its_forwards() -> None:
+    """Behind a forwarder, others are told the forwards, and the backend is reached through one."""
+    forwards = {f"auth-1/{part}": f"127.0.0.1:{n}" for n, part in enumerate(fleet_plan.PARTS, 1)}
+    argv = fleet_plan.instance(FleetPlan(), "auth", "auth-1", "127.0.0.1:9", forwards)
+    assert flag(argv, "--advertise") == "127.0.0.1:1"
+    assert flag(argv, "--advertise-diag") == "127.0.0.1:2"
+    assert flag(argv, "--backend") == "redis://127.0.0.1:3/0"
+
+
+def test_instance_without_forwarder_is_itself() -> None:
+    """It advertises its own ports and reaches the backend directly."""
+    argv = fleet_plan.instance(FleetPlan(faults=False), "proxy", "proxy-1", "127.0.0.1:9", {})
+    assert "--advertise" not in argv
+    assert flag(argv, "--backend") == "redis://127.0.0.1:9/0"
+
+
+def test_agents_mesh_or_counted() -> None:
+    """0 connections is agent mesh."""
+    mesh = fleet_plan.agents(FleetPlan(connections=0), 1, 5, "a:1", "p:1")
+    counted = fleet_plan.agents(FleetPlan(connections=2, keep_alive_interval="1s"), 6, 5, "a:1", "p:1")
+    assert "--mesh" in mesh
+    assert flag(counted, "--connections") == "2"
+    assert flag(counted, "--first") == "6"
+    assert flag(counted, "--keep-alive-interval") == "1s"
