@@ -20,6 +20,7 @@ from fleet.nodes import running
 from fleet.nodes.agent_connection import Heartbeats, Identity
 from fleet.nodes.agent_tunnels import AgentTunnels
 from fleet.protocol import announce
+from fleet.protocol.agent_pool import AgentPool, LinearBackoff
 from fleet.protocol.keep_alive import KeepAlive
 from fleet.protocol.tracker import Snapshot, Tracker
 from fleet.transport import channels
@@ -47,6 +48,8 @@ class AgentFlags:
     #: Wanted tunnels of each; 0 means one to every desired proxy (agent mesh).
     connections: int = 1
     keep_alive: KeepAlive = field(default_factory=KeepAlive)
+    #: The pause between dials grows by this to eight times it, seconds.
+    redial_step: float = 1.0
     tls: TLSFiles = field(default_factory=TLSFiles)
 
     @property
@@ -74,7 +77,11 @@ class Agent:
             self.identity, self._channel, flags.announce_ttl, self.snapshot, self._heard_from
         )
         self.tunnels = AgentTunnels(
-            self.identity, self._tracker, flags.keep_alive, self._open_tunnel_channel, self.heartbeats.news
+            self.identity,
+            AgentPool(self._tracker, LinearBackoff(flags.redial_step, 8 * flags.redial_step)),
+            flags.keep_alive,
+            self._open_tunnel_channel,
+            self.heartbeats.news,
         )
         self._tasks: list[asyncio.Task[None]] = []
 

@@ -18,7 +18,7 @@ from fleet.protocol import discovery
 from fleet.protocol.agent_pool import AgentPool
 from fleet.protocol.discovery import DiscoveryError
 from fleet.protocol.keep_alive import KeepAlive
-from fleet.protocol.tracker import ClaimError, Lease, Tracker
+from fleet.protocol.tracker import ClaimError, Lease
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
 log = logging.getLogger(__name__)
@@ -119,14 +119,13 @@ class AgentTunnels:
     def __init__(
         self,
         identity: Identity,
-        tracker: Tracker,
+        pool: AgentPool,
         keep_alive: KeepAlive,
         open_channel: Callable[[], grpc.aio.Channel],
         changed: Callable[[], None],
     ) -> None:
         self._identity = identity
-        self._pool = AgentPool(tracker)
-        self._tracker = tracker
+        self._pool = pool
         self._keep_alive = keep_alive
         self._open_channel = open_channel
         self._changed = changed
@@ -245,6 +244,6 @@ class AgentTunnels:
                     "%s: refused discovery of proxy %s: %s", self._identity.name, tunnel.proxy_id, error
                 )
             return
-        self._tracker.track_expected(proxies, time.monotonic())
+        self._pool.tracker.track_expected(proxies, time.monotonic())
         tunnel.discovered.set()
         self._event.set()

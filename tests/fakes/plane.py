@@ -83,7 +83,8 @@ class Plane:
         return made
 
     async def agents(self, auth: str, proxies: list[str], count: int = 1, **more: Any) -> AgentGroup:
-        """Running agents."""
+        """Running agents; they redial fast, since landing on the right proxy takes luck."""
+        more.setdefault("redial_step", 0.05)
         made = AgentGroup(
             AgentFlags(
                 auth=(addresses.parse(auth),),

@@ -1,0 +1,223 @@
+"""Groups of agents against real auths and proxies."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from fleet.nodes import addresses, flags, running
+from fleet.nodes.agent import Agent, AgentFlags, AgentGroup
+from fleet.nodes.auth import Auth
+from fleet.nodes.forwards import Mode
+from fleet.nodes.proxy import Proxy
+from fleet.processes.valkey import free_port
+from fleet.protocol.keep_alive import KeepAlive
+from fleet.protocol.service_config import Mode as PolicyMode
+from fleet.protocol.service_config import ServiceConfig
+from fleet.transport.backend import AgentPage
+from fleet.wire import fleet_pb2
+from tests.fakes.plane import Plane
+from tests.fakes.waiting import eventually
+
+
+async def resources(auth: Auth) -> dict[str, fleet_pb2.AgentEntry]:
+    page: AgentPage = await auth.instance.backend.agents("", 0, 0)
+    return {entry.agent.name: entry for entry in page.agents}
+
+
+def proxies_of(agent: Agent) -> set[str]:
+    return set(agent.tunnels.proxies)
+
+
+def ids(*proxies: Proxy) -> set[str]:
+    return {proxy.instance.flags.id for proxy in proxies}
+
+
+def grpc_of(*nodes: Proxy | Auth) -> list[str]:
+    return [node.instance.grpc_address for node in nodes]
+
+
+async def test_agents_tunnel_and_heartbeat(plane: Plane) -> None:
+    """Each has an id of its own, one tunnel, and a resource that says what it runs with."""
+    auth, proxy, other = (
+        await plane.auth(ttl=600.0),
+        await plane.proxy(ttl=5.0),
+        await plane.proxy("p2", ttl=5.0),
+    )
+    group = await plane.agents(grpc_of(auth)[0], grpc_of(proxy, other), count=5, announce_ttl=60.0)
+    await eventually(lambda: all(len(proxies_of(agent)) == 1 for agent in group.agents))
+
+    async def told() -> bool:
+        found = await resources(auth)
+        return len(found) == 5 and all(
+            set(found[agent.identity.name].agent.tracker.claimed) == proxies_of(agent)
+            for agent in group.agents
+        )
+
+    await eventually(told)
+    entry = (await resources(auth))["agent-1"]
+    assert entry.agent.agent_id == flags.host_id("default", "agent", "agent-1")
+    assert entry.auth_id == auth.instance.flags.id
+    assert entry.agent.ttl_ms == 60_000
+    assert (entry.agent.policy.mode, entry.agent.policy.health_check) == ("pick_first", False)
+    assert entry.agent.policy.auth_id == auth.instance.flags.id
+    tracker = entry.agent.tracker
+    assert (tracker.desired_count, tracker.tracked, tracker.ttl_seen_ms) == (1, 2, 5000)
+    assert len(proxy.table) + len(other.table) == 5
+
+
+async def test_mesh_and_count(plane: Plane) -> None:
+    """A mesh agent holds a tunnel to every proxy, also to one that comes later; a counted one as many as it wants."""
+    auth = await plane.auth(ttl=600.0)
+    first = [await plane.proxy(f"proxy-{number}", ttl=5.0) for number in range(2)]
+    late_address = addresses.join("127.0.0.1", free_port())
+    where = [*grpc_of(*first), late_address]
+    mesh = await plane.agents(grpc_of(auth)[0], where, connections=0)
+    counted = await plane.agents(grpc_of(auth)[0], where, connections=2, name_prefix="counted")
+    await eventually(lambda: proxies_of(mesh.agents[0]) == proxies_of(counted.agents[0]) == ids(*first))
+    late = await plane.proxy("late", ttl=5.0, listen=addresses.parse(late_address))
+    await eventually(lambda: proxies_of(mesh.agents[0]) == ids(*first, late))
+    assert proxies_of(counted.agents[0]) == ids(*first)
+
+
+async def test_frozen_proxy(plane: Plane) -> None:
+    """A proxy from which nothing comes any more: its TTL runs out, and the agent has a tunnel elsewhere."""
+    auth, frozen = await plane.auth(ttl=600.0), await plane.proxy("frozen", ttl=1.0)
+    link = await plane.forward(frozen.instance.grpc_address)
+    other_link = await plane.forward("127.0.0.1:1")
+    await other_link.change(mode=Mode.CUT)
+    where = [addresses.join(*link.listen), addresses.join(*other_link.listen)]
+    group = await plane.agents(grpc_of(auth)[0], where, keep_alive=KeepAlive(interval=0.5, count_max=3))
+    (agent,) = group.agents
+    await eventually(lambda: proxies_of(agent) == ids(frozen))
+    await link.change(mode=Mode.HOLD)
+    other = await plane.proxy("other", ttl=1.0)
+    await other_link.change(mode=Mode.PASS, to=addresses.parse(other.instance.grpc_address))
+    await eventually(lambda: proxies_of(agent) >= ids(other))
+    # And the old one is noticed to be dead.
+    await eventually(lambda: proxies_of(agent) == ids(other))
+    await link.change(mode=Mode.PASS)
+
+
+async def test_proxy_that_ends(plane: Plane) -> None:
+    """Make before break: the advised agent is elsewhere before the old proxy is gone."""
+    auth, old = await plane.auth(ttl=600.0), await plane.proxy("old", ttl=5.0)
+    other_address = addresses.join("127.0.0.1", free_port())
+    group = await plane.agents(grpc_of(auth)[0], [old.instance.grpc_address, other_address])
+    (agent,) = group.agents
+    await eventually(lambda: proxies_of(agent) == ids(old))
+    other = await plane.proxy("other", ttl=5.0, listen=addresses.parse(other_address))
+    seen: list[set[str]] = []
+    ending = asyncio.create_task(plane.stop(old))
+
+    def moved() -> bool:
+        seen.append(proxies_of(agent))
+        return proxies_of(agent) == ids(other)
+
+    await eventually(moved)
+    await ending
+    if set() in seen:  # only if the dice sent every dial to the proxy that refuses, for its whole drain time
+        assert seen.count(set()) < len(seen)
+
+
+async def test_auth_that_dies(plane: Plane) -> None:
+    """pick_first: the connection died, so heartbeats go to another auth, with the policy read anew there."""
+    first, second = await plane.auth("auth-1", ttl=600.0), await plane.auth("auth-2", ttl=600.0)
+    proxy = await plane.proxy(ttl=600.0)
+    made = AgentGroup(
+        AgentFlags(
+            auth=tuple(addresses.parse(address) for address in grpc_of(first, second)),
+            proxy=(addresses.parse(proxy.instance.grpc_address),),
+            announce_ttl=2.0,
+        )
+    )
+    made.start()
+    (agent,) = made.agents
+    await eventually(lambda: agent.auth_id == first.instance.flags.id)
+    await plane.stop(first)
+    await eventually(lambda: agent.auth_id == second.instance.flags.id)
+
+    async def told() -> bool:
+        entry = (await resources(second)).get("agent-1")
+        return entry is not None and entry.agent.policy.auth_id == second.instance.flags.id
+
+    await eventually(told)
+    await made.stop()
+
+
+async def test_auth_without_backend(plane: Plane) -> None:
+    """A sick auth that holds the connection keeps its agents: heartbeats fail, and succeed again with its backend."""
+    link, url = await plane.backend_forward()
+    sick, healthy = await plane.auth("sick", backend=url, ttl=600.0), await plane.auth("healthy", ttl=600.0)
+    proxy = await plane.proxy(ttl=600.0)
+    group = await plane.agents(grpc_of(sick)[0], grpc_of(proxy), announce_ttl=1.0)
+    await eventually(lambda: group.agents[0].auth_id == sick.instance.flags.id)
+    await link.change(mode=Mode.CUT)
+
+    async def expired() -> bool:
+        return not await resources(healthy)
+
+    await eventually(expired)
+    await link.change(mode=Mode.PASS)
+
+    async def back() -> bool:
+        return bool(await resources(healthy))
+
+    await eventually(back)
+
+
+async def test_policy_that_is_asked_for_but_not_run(plane: Plane) -> None:
+    """What an agent reports is what it runs with, whatever the auth wants."""
+    auth = await plane.auth(ttl=600.0, config=ServiceConfig(PolicyMode.RECONNECT, ""))
+    proxy = await plane.proxy(ttl=600.0)
+    group = await plane.agents(grpc_of(auth)[0], grpc_of(proxy))
+    await eventually(lambda: group.agents[0].heartbeats.policy is not None)
+    policy = group.agents[0].heartbeats.policy
+    assert policy is not None
+    assert (policy.mode, policy.health_check) == (PolicyMode.PICK_FIRST, False)
+
+
+async def test_orderly_end_deregisters(plane: Plane) -> None:
+    """Agents that are told to end leave nothing behind."""
+    auth, proxy = await plane.auth(ttl=600.0), await plane.proxy(ttl=600.0)
+    group = await plane.agents(grpc_of(auth)[0], grpc_of(proxy), count=3)
+
+    async def all_there() -> bool:
+        return len(await resources(auth)) == 3 and len(proxy.table) == 3
+
+    await eventually(all_there)
+    await plane.stop(group)
+    assert await resources(auth) == {}
+    await eventually(lambda: len(proxy.table) == 0)
+
+
+async def test_fault_of_ours_is_mended(plane: Plane, caplog: pytest.LogCaptureFixture) -> None:
+    """A task that ends by a bug is logged with its traceback, and the agent begins anew."""
+    auth, proxy = await plane.auth(ttl=600.0), await plane.proxy(ttl=600.0)
+    group = await plane.agents(grpc_of(auth)[0], grpc_of(proxy), keep_alive=KeepAlive(interval=0.5))
+    (agent,) = group.agents
+    await eventually(lambda: len(proxies_of(agent)) == 1)
+
+    async def broken() -> None:
+        raise ZeroDivisionError
+
+    agent._tasks.append(asyncio.create_task(broken()))
+    await eventually(lambda: "ended by a fault of ours" in caplog.text)
+    await eventually(lambda: len(proxies_of(agent)) == 1)
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_names_and_ids_are_stable() -> None:
+    """The id is made from cluster and name: the same after a restart, another in another cluster."""
+    assert flags.host_id("default", "agent", "agent-1") == flags.host_id("default", "agent", "agent-1")
+    assert (
+        len({flags.host_id(*key.split("/")) for key in ("a/agent/x", "b/agent/x", "a/proxy/x", "a/agent/y")})
+        == 4
+    )
+
+
+async def test_auth_addresses_of_several_names() -> None:
+    """Several auths must be given by IP address."""
+    with pytest.raises(running.StartError, match="several addresses"):
+        Agent("a", AgentFlags(auth=(("a", 1), ("b", 2)), proxy=(("c", 3),)))

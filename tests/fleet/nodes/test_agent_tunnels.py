@@ -1,0 +1,172 @@
+"""An agent's tunnels against a proxy that does whatever a test wants."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc.aio
+import pytest
+
+from fleet.nodes.agent_connection import Identity
+from fleet.nodes.agent_tunnels import AgentTunnels
+from fleet.protocol import discovery
+from fleet.protocol.agent_pool import AgentPool, LinearBackoff
+from fleet.protocol.discovery import DiscoveredProxy
+from fleet.protocol.keep_alive import KeepAlive
+from fleet.protocol.tracker import Tracker
+from fleet.transport import channels
+from fleet.wire import fleet_pb2, fleet_pb2_grpc
+from tests.fakes.waiting import eventually
+
+
+class FakeProxy:
+    """Answers every hello with the next name, then sends what it is told to."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = list(names)
+        self.heard: list[fleet_pb2.AgentFrame] = []
+        self.out: asyncio.Queue[fleet_pb2.ProxyFrame | None] = asyncio.Queue()
+        self.dials = 0
+
+    async def Control(  # noqa: N802
+        self, requests: AsyncIterator[fleet_pb2.AgentFrame], context: Any
+    ) -> AsyncIterator[fleet_pb2.ProxyFrame]:
+        """Serve one tunnel."""
+        del context
+        self.dials += 1
+        self.heard.append(await anext(requests))
+        reader = asyncio.create_task(self._read(requests))
+        name = self._names.pop(0) if len(self._names) > 1 else self._names[0]
+        yield fleet_pb2.ProxyFrame(hello=fleet_pb2.ProxyHello(proxy_id=name))
+        try:
+            while (frame := await self.out.get()) is not None:
+                yield frame
+        finally:
+            reader.cancel()
+
+    async def _read(self, requests: AsyncIterator[fleet_pb2.AgentFrame]) -> None:
+        async for frame in requests:
+            self.heard.append(frame)
+
+    def discover(self, request: bytes) -> None:
+        """Send a discovery request."""
+        self.out.put_nowait(fleet_pb2.ProxyFrame(discovery=fleet_pb2.Discovery(request=request)))
+
+
+Start = Callable[..., Any]
+
+
+@pytest.fixture
+async def start() -> AsyncIterator[Start]:
+    """Start a fake proxy and an agent's tunnels to it."""
+    cleanups: list[Any] = []
+
+    async def make(proxy: FakeProxy, keep_alive: KeepAlive | None = None, count: int = 1) -> AgentTunnels:
+        server = grpc.aio.server(options=channels.server_options())
+        fleet_pb2_grpc.add_TunnelControlServicer_to_server(proxy, server)
+        port = channels.add_port(server, "127.0.0.1:0")
+        await server.start()
+        tunnels = AgentTunnels(
+            Identity("id", "agent-1"),
+            AgentPool(Tracker("default", count), LinearBackoff(0.05, 0.4)),
+            keep_alive or KeepAlive(),
+            lambda: channels.open_channel(f"127.0.0.1:{port}"),
+            lambda: None,
+        )
+        cleanups.append((server, tunnels, asyncio.create_task(tunnels.run())))
+        return tunnels
+
+    yield make
+    for server, tunnels, task in cleanups:
+        task.cancel()
+        await asyncio.wait([task])
+        await tunnels.close()
+        await server.stop(0)
+
+
+def request(*names: str, ttl: float = 60.0) -> bytes:
+    return discovery.encode(DiscoveredProxy(name, ttl=ttl) for name in names)
+
+
+async def test_hello_says_who(start: Start) -> None:
+    """The first frame is a hello with id and name; one tunnel is enough."""
+    proxy = FakeProxy("p1")
+    tunnels = await start(proxy)
+    proxy.discover(request("p1"))
+    await eventually(lambda: tunnels.proxies == ("p1",))
+    assert (proxy.heard[0].hello.agent_id, proxy.heard[0].hello.name) == ("id", "agent-1")
+    assert proxy.dials == 1
+
+
+async def test_same_proxy_again_is_not_claimed_twice(start: Start) -> None:
+    """The balancer gives a proxy it has already: that dial is given up, the next one is made, until both are held."""
+    proxy = FakeProxy("p1", "p1", "p1", "p2")
+    tunnels = await start(proxy, count=2)
+    proxy.discover(request("p1", "p2"))
+    await eventually(lambda: tunnels.proxies == ("p1", "p2"))
+    assert proxy.dials >= 4
+
+
+async def test_malformed_discovery_is_refused_once(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    """What cannot be read is logged once per proxy and ends nothing."""
+    proxy = FakeProxy("p1")
+    tunnels = await start(proxy)
+    with caplog.at_level(logging.WARNING):
+        proxy.discover(b"nonsense")
+        proxy.discover(b"more nonsense")
+        proxy.discover(request("p1"))
+        await eventually(lambda: tunnels._pool.tracker.snapshot(time.monotonic()).tracked == ("p1",))
+    assert caplog.text.count("refused discovery") == 1
+    assert tunnels.proxies == ("p1",)
+
+
+async def test_advisory_is_made_before_broken(start: Start) -> None:
+    """Advised, it replies, keeps the tunnel, and lets go when the replacement stands."""
+    proxy = FakeProxy("p1", "p2")
+    tunnels = await start(proxy)
+    proxy.discover(request("p1", "p2"))
+    await eventually(lambda: tunnels.proxies == ("p1",))
+    advisory = fleet_pb2.ReconnectAdvisory(advisory_id="x", reason="test")
+    proxy.out.put_nowait(fleet_pb2.ProxyFrame(reconnect_advisory=advisory))
+    await eventually(lambda: tunnels.proxies == ("p2",))
+    replies = [frame.advisory_reply for frame in proxy.heard if frame.HasField("advisory_reply")]
+    assert [(reply.advisory_id, reply.accepted) for reply in replies] == [("x", True)]
+
+
+async def test_proxy_that_answers_no_ping(start: Start) -> None:
+    """Pings go out, and silence for interval x count ends the tunnel; a live proxy is dialled again."""
+    proxy = FakeProxy("p1")
+    tunnels = await start(proxy, KeepAlive(interval=0.05, count_max=3))
+    proxy.discover(request("p1"))
+    await eventually(lambda: tunnels.proxies == ("p1",))
+
+    def redialled() -> bool:
+        tunnels.sweep(time.monotonic(), 0.05)
+        return proxy.dials > 1
+
+    await eventually(redialled)
+    assert any(frame.HasField("ping") for frame in proxy.heard)
+
+
+async def test_proxy_that_closes(start: Start) -> None:
+    """A stream that ends is dialled anew after its pause."""
+    proxy = FakeProxy("p1")
+    tunnels = await start(proxy)
+    proxy.discover(request("p1"))
+    await eventually(lambda: tunnels.proxies == ("p1",))
+    proxy.out.put_nowait(None)
+    await eventually(lambda: proxy.dials == 2)
+    proxy.discover(request("p1"))
+    await eventually(lambda: tunnels.proxies == ("p1",))
+
+
+async def test_who_answers_is_no_proxy(start: Start) -> None:
+    """A hello without an id is no tunnel."""
+    proxy = FakeProxy("")
+    tunnels = await start(proxy)
+    await eventually(lambda: proxy.dials > 1)
+    assert tunnels.proxies == ()

@@ -1,0 +1,125 @@
+"""Nodes as programs: the ready line, a frozen proxy, an orderly end, and wrong flags."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fleet.processes import children
+from tests.fakes.waiting import eventually_sync
+
+
+class Programs:
+    """Nodes started as programs, and ended with the test."""
+
+    def __init__(self, valkey_url: str, prefix: str) -> None:
+        self._common = ("--backend", valkey_url, "--backend-prefix", prefix)
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *argv: str) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fleet.nodes", *argv], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        self.started.append(process)
+        assert process.stdout is not None
+        line = json.loads(process.stdout.readline())
+        assert line["event"] == "ready"
+        return process, line
+
+    def instance(self, role: str, name: str) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
+        process, line = self.start(role, "--name", name, "--announce-ttl", "2s", *self._common)
+        assert (line["role"], line["name"]) == (role, name)
+        return process, line
+
+
+@pytest.fixture
+def programs(valkey_url: str, prefix: str) -> Iterator[Programs]:
+    made = Programs(valkey_url, prefix)
+    yield made
+    children.stop(made.started, grace=10)
+    for process in made.started:
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def tunnels(line: dict[str, Any]) -> float:
+    with urllib.request.urlopen(f"http://{line['diag']}/metrics", timeout=5) as answer:
+        metrics = answer.read().decode()
+    return next(
+        float(found.split()[-1])
+        for found in metrics.splitlines()
+        if found.startswith("teleport_reverse_tunnels_connected{")
+    )
+
+
+def test_fleet_of_programs_and_a_frozen_proxy(programs: Programs) -> None:
+    """SIGSTOP on one proxy: its agents tunnel elsewhere by the discovery TTL. SIGTERM: all end cleanly and soon."""
+    auth, auth_line = programs.instance("auth", "auth-1")
+    first, first_line = programs.instance("proxy", "proxy-1")
+    second, second_line = programs.instance("proxy", "proxy-2")
+    agents, _ = programs.start(
+        *("agent", "--count", "6", "--announce-ttl", "4s", "--auth", auth_line["grpc"]),
+        *("--proxy", f"{first_line['grpc']},{second_line['grpc']}", "--keep-alive-interval", "500ms"),
+    )
+    eventually_sync(lambda: tunnels(first_line) + tunnels(second_line) == 6)
+    first.send_signal(signal.SIGSTOP)
+    eventually_sync(lambda: tunnels(second_line) == 6, seconds=60)
+    first.send_signal(signal.SIGCONT)
+    eventually_sync(lambda: tunnels(first_line) == 0)
+    for process in (agents, second, first, auth):
+        started = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+        assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (("auth",), "Missing option '--name'."),
+        (
+            ("proxy", "--name", "x", "--backend", "redis://127.0.0.1:1/0", "--listen", "nonsense"),
+            "'nonsense' is not host:port",
+        ),
+        (("auth", "--name", "x", "--backend", "redis://127.0.0.1:1/0"), "is --backend right"),
+        (("agent", "--auth", "a:1", "--proxy", "b:1", "--mesh", "--connections", "1"), "exclude each other"),
+        (("auth", "--name", "x", "--backend", "http://x"), "--backend 'http://x'"),
+    ],
+)
+def test_wrong_flags(argv: tuple[str, ...], says: str) -> None:
+    """One line on stderr that says what, and exit code 2."""
+    done = subprocess.run(
+        [sys.executable, "-m", "fleet.nodes", *argv], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("role", "variable", "value"),
+    [
+        ("auth", "TELEPORT_UNSTABLE_GRPC_CLIENT_LB_POLICY", "{"),
+        ("auth", "TELEPORT_UNSTABLE_AUTH_ANNOUNCE_TTL", "soon"),
+        ("proxy", "TELEPORT_UNSTABLE_PROXYGROUP_GEN", "-1"),
+    ],
+)
+def test_wrong_environment(role: str, variable: str, value: str) -> None:
+    """A variable that does not parse is named."""
+    argv = [sys.executable, "-m", "fleet.nodes", role, "--name", "x", "--backend", "redis://127.0.0.1:1/0"]
+    done = subprocess.run(
+        argv, capture_output=True, text=True, timeout=60, env={**os.environ, variable: value}
+    )
+    assert done.returncode == 2
+    assert variable in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,283 @@
+"""A proxy: tunnels in, discovery out, the feed, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from fleet.nodes import running
+from fleet.nodes.forwards import Mode
+from fleet.nodes.proxy import Proxy, compact_discovery, group_labels
+from fleet.protocol.keep_alive import KeepAlive
+from fleet.wire import fleet_pb2, fleet_pb2_grpc
+from tests.fakes.plane import Plane, channel_to, get
+from tests.fakes.waiting import eventually
+
+
+class FakeAgent:
+    """An agent reduced to its frames."""
+
+    def __init__(self, proxy: Proxy, name: str) -> None:
+        self.name = name
+        self._channel = channel_to(proxy.instance.grpc_address)
+        self._call: Any = fleet_pb2_grpc.TunnelControlStub(self._channel).Control()
+
+    async def hello(self) -> str:
+        hello = fleet_pb2.AgentHello(agent_id=self.name, name=self.name, version="1")
+        await self.send(hello=hello)
+        return str((await self.read()).hello.proxy_id)
+
+    async def send(self, **frame: Any) -> None:
+        await self._call.write(fleet_pb2.AgentFrame(**frame))
+
+    async def read(self) -> Any:
+        async with asyncio.timeout(10):
+            return await self._call.read()
+
+    async def read_discovery(self) -> list[dict[str, Any]]:
+        """The next discovery request, over whatever else comes."""
+        while True:
+            frame = await self.read()
+            if frame.HasField("discovery"):
+                proxies: list[dict[str, Any]] = json.loads(frame.discovery.request)["proxies"]
+                return proxies
+
+    async def code(self) -> grpc.StatusCode:
+        """How the call ended; grpc tells only whoever has read everything."""
+        async with asyncio.timeout(10):
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                while await self._call.read() is not grpc.aio.EOF:
+                    pass
+            code: grpc.StatusCode = await self._call.code()
+            return code
+
+    async def close(self) -> None:
+        self._call.cancel()
+        await self._channel.close()
+
+
+class Agents:
+    def __init__(self) -> None:
+        self.made: list[FakeAgent] = []
+
+    async def connect(self, proxy: Proxy, name: str) -> FakeAgent:
+        agent = FakeAgent(proxy, name)
+        self.made.append(agent)
+        assert await agent.hello() == proxy.instance.flags.id
+        return agent
+
+
+@pytest.fixture
+async def agents() -> AsyncIterator[Agents]:
+    made = Agents()
+    yield made
+    for agent in made.made:
+        await agent.close()
+
+
+async def tunnels(
+    proxy: Proxy, epoch: str = "", since: int = 0, limit: int = 0
+) -> fleet_pb2.ListTunnelsResponse:
+    request = fleet_pb2.ListTunnelsRequest(epoch=epoch, since_revision=since, limit=limit)
+    async with channel_to(proxy.instance.grpc_address) as channel:
+        answer = await fleet_pb2_grpc.TunnelFeedStub(channel).ListTunnels(request, timeout=5)
+    assert isinstance(answer, fleet_pb2.ListTunnelsResponse)
+    return answer
+
+
+def names(answer: fleet_pb2.ListTunnelsResponse) -> list[str]:
+    return sorted(tunnel.agent_id for tunnel in answer.tunnels)
+
+
+async def test_control_pings(plane: Plane, agents: Agents) -> None:
+    """Hello for hello, pong for ping."""
+    proxy = await plane.proxy(ttl=600.0)
+    agent = await agents.connect(proxy, "a")
+    await agent.send(ping=fleet_pb2.Ping(sequence=7))
+    while not (frame := await agent.read()).HasField("pong"):
+        assert frame.HasField("discovery")
+    assert frame.pong.sequence == 7
+
+
+async def test_control_without_hello(plane: Plane) -> None:
+    """Whoever does not say who it is is refused."""
+    proxy = await plane.proxy(ttl=600.0)
+    agent = FakeAgent(proxy, "")
+    await agent.send(ping=fleet_pb2.Ping(sequence=1))
+    assert await agent.code() is grpc.StatusCode.INVALID_ARGUMENT
+    await agent.close()
+
+
+async def test_feed_by_revision(plane: Plane, agents: Agents) -> None:
+    """First all in pages, then what opened and closed; metrics agree."""
+    proxy = await plane.proxy(ttl=600.0)
+    first = await agents.connect(proxy, "a")
+    await agents.connect(proxy, "b")
+    page = await tunnels(proxy, limit=1)
+    assert (page.full, page.more, names(page), page.proxy_id) == (True, True, ["a"], proxy.instance.flags.id)
+    page = await tunnels(proxy, page.epoch, page.revision)
+    assert (page.full, page.more, names(page)) == (False, False, ["b"])
+    await agents.connect(proxy, "c")
+    await first.close()
+    known = {"a", "b"}
+
+    async def applied() -> bool:
+        nonlocal page
+        page = await tunnels(proxy, page.epoch, page.revision)
+        known.difference_update(page.closed)
+        known.update(names(page))
+        return known == {"b", "c"}
+
+    await eventually(applied)
+    assert names(await tunnels(proxy)) == ["b", "c"]
+    metrics = (await get(proxy.instance, "/metrics"))[1].splitlines()
+    assert 'teleport_reverse_tunnels_connected{type="node"} 2.0' in metrics
+
+
+async def test_feed_epoch_is_one_run(plane: Plane, agents: Agents) -> None:
+    """A proxy that started again answers in full, under another epoch."""
+    proxy = await plane.proxy(ttl=600.0)
+    await agents.connect(proxy, "a")
+    old = await tunnels(proxy)
+    await plane.stop(proxy)
+    proxy = await plane.proxy(ttl=600.0)
+    await agents.connect(proxy, "b")
+    new = await tunnels(proxy, old.epoch, old.revision)
+    assert new.epoch != old.epoch
+    assert (new.full, names(new)) == (True, ["b"])
+
+
+async def test_reconnect_displaces(plane: Plane, agents: Agents) -> None:
+    """An agent that comes again has one tunnel; the old stream is ended by the proxy."""
+    proxy = await plane.proxy(ttl=600.0)
+    old = await agents.connect(proxy, "a")
+    await agents.connect(proxy, "a")
+    assert await old.code() is grpc.StatusCode.ABORTED
+    assert names(await tunnels(proxy)) == ["a"]
+
+
+async def test_half_open_agent(plane: Plane, agents: Agents) -> None:
+    """An agent that says nothing is offline after the keep-alives, and its stream closed after three times that."""
+    proxy = await plane.proxy(ttl=600.0, keep_alive=KeepAlive(interval=0.1, count_max=3))
+    silent, talking = await agents.connect(proxy, "silent"), await agents.connect(proxy, "talking")
+
+    async def offline() -> bool:
+        await talking.send(ping=fleet_pb2.Ping(sequence=1))
+        return names(await tunnels(proxy)) == ["talking"]
+
+    await eventually(offline)
+    assert await silent.code() is grpc.StatusCode.ABORTED
+
+
+async def test_discovery_full_then_what_heartbeats(plane: Plane, agents: Agents) -> None:
+    """First all unexpired proxies with the sender's TTL, then those that heartbeat."""
+    steady = await plane.proxy("proxy-1", ttl=600.0)
+    lively = await plane.proxy("proxy-2", ttl=2.0)
+    agent = await agents.connect(lively, "a")
+    first = await agent.read_discovery()
+    assert {proxy["metadata"]["name"] for proxy in first} == {
+        steady.instance.flags.id,
+        lively.instance.flags.id,
+    }
+    assert {proxy["ttl"] for proxy in first} == {2_000_000_000}
+    later = await agent.read_discovery()
+    assert [proxy["metadata"]["name"] for proxy in later] == [lively.instance.flags.id]
+
+
+async def test_discovery_legacy(plane: Plane, agents: Agents) -> None:
+    """Switched off: full lists on every change, without TTL."""
+    proxy = await plane.proxy("proxy-1", ttl=2.0, compact=False)
+    await plane.proxy("proxy-2", ttl=600.0)
+    agent = await agents.connect(proxy, "a")
+    while len(found := await agent.read_discovery()) < 2:
+        pass
+    assert all("ttl" not in entry for entry in found)
+    assert len(await agent.read_discovery()) == 2
+
+
+async def test_discovery_stops_without_backend(plane: Plane, agents: Agents) -> None:
+    """A proxy that cannot see heartbeats tells of none, so that its agents' trackers expire; back, it tells again."""
+    link, url = await plane.backend_forward()
+    proxy = await plane.proxy("proxy-1", ttl=1.0, backend=url)
+    agent = await agents.connect(proxy, "a")
+    await agent.read_discovery()
+    await link.change(mode=Mode.CUT)
+
+    async def unready() -> bool:
+        return (await get(proxy.instance, "/readyz"))[0] == 503
+
+    await eventually(unready)
+    fresh = await agents.connect(proxy, "b")
+    told = asyncio.create_task(fresh.read())
+    done, _ = await asyncio.wait([told], timeout=1.2)  # longer than the TTL: what was known is stale by then
+    if done:
+        told = asyncio.create_task(fresh.read())
+        done, _ = await asyncio.wait([told], timeout=1.2)
+    assert not done
+    await link.change(mode=Mode.PASS)
+    async with asyncio.timeout(10):
+        assert (await told).HasField("discovery")
+
+
+async def test_orderly_end(plane: Plane, agents: Agents) -> None:
+    """Its resource goes first, agents are advised, and it ends as soon as they have left."""
+    proxy, other = await plane.proxy("proxy-1", ttl=600.0), await plane.proxy("proxy-2", ttl=600.0)
+    agent = await agents.connect(proxy, "a")
+    ending = asyncio.create_task(plane.stop(proxy))
+    while not (frame := await agent.read()).HasField("reconnect_advisory"):
+        assert frame.HasField("discovery")
+    found = await other.instance.backend.instances("proxy")
+    assert [server.spec.hostname for server in found] == ["proxy-2"]
+    late = FakeAgent(proxy, "late")
+    await late.send(hello=fleet_pb2.AgentHello(agent_id="late"))
+    assert await late.code() is grpc.StatusCode.UNAVAILABLE
+    await late.close()
+    assert not ending.done()
+    await agent.close()
+    await ending
+
+
+async def test_orderly_end_with_agents_that_stay(plane: Plane, agents: Agents) -> None:
+    """It waits for its drain time and no longer."""
+    proxy = await plane.proxy(ttl=600.0)
+    agent = await agents.connect(proxy, "a")
+    async with asyncio.timeout(5):
+        await plane.stop(proxy)
+    assert await agent.code() in {grpc.StatusCode.ABORTED, grpc.StatusCode.UNAVAILABLE}
+
+
+@pytest.mark.parametrize(
+    ("environment", "labels"),
+    [
+        ({}, {}),
+        (
+            {"TELEPORT_UNSTABLE_PROXYGROUP_ID": "blue", "TELEPORT_UNSTABLE_PROXYGROUP_GEN": "7"},
+            {"teleport.internal/proxygroup-id": "blue", "teleport.internal/proxygroup-gen": "7"},
+        ),
+    ],
+)
+def test_group_labels(environment: dict[str, str], labels: dict[str, str]) -> None:
+    """Group and generation come from the environment."""
+    assert group_labels(environment) == labels
+
+
+@pytest.mark.parametrize("generation", ["-1", "x", str(1 << 64)])
+def test_group_generation_that_stops_the_start(generation: str) -> None:
+    """A generation that is no uint64 is an error."""
+    with pytest.raises(running.StartError, match="PROXYGROUP_GEN"):
+        group_labels({"TELEPORT_UNSTABLE_PROXYGROUP_GEN": generation})
+
+
+def test_compact_discovery_switch() -> None:
+    """On by default; Go's words for booleans; else an error."""
+    variable = "TELEPORT_UNSTABLE_PROXY_COMPACT_DISCOVERY"
+    assert [compact_discovery(env) for env in ({}, {variable: "1"}, {variable: "F"})] == [True, True, False]
+    with pytest.raises(running.StartError, match=variable):
+        compact_discovery({variable: "yes"})

@@ -1,0 +1,111 @@
+"""Options and credentials, against real servers."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from fleet.transport import authority, channels
+from fleet.transport.channels import DeadPeer, TLSError, TLSFiles
+from fleet.transport.health import HealthServicer
+from fleet.transport.process import ProcessState
+
+
+@pytest.mark.parametrize(
+    ("addresses", "target"),
+    [
+        ([("127.0.0.1", 1)], "dns:///127.0.0.1:1"),
+        ([("auth.example", 1)], "dns:///auth.example:1"),
+        ([("::1", 1)], "dns:///[::1]:1"),
+        ([("127.0.0.1", 1), ("127.0.0.2", 2)], "ipv4:127.0.0.1:1,127.0.0.2:2"),
+        ([("::1", 1), ("::2", 2)], "ipv6:[::1]:1,[::2]:2"),
+    ],
+)
+def test_target_of(addresses: list[tuple[str, int]], target: str) -> None:
+    """One name or address, or a list of addresses."""
+    assert channels.target_of(addresses) == target
+
+
+@pytest.mark.parametrize("hosts", [("a", "b"), ("127.0.0.1", "b"), ("127.0.0.1", "::1")])
+def test_target_of_what_grpc_cannot_take(hosts: tuple[str, ...]) -> None:
+    """A list must be of IP addresses of one family."""
+    with pytest.raises(ValueError, match="several addresses"):
+        channels.target_of([(host, 1) for host in hosts])
+
+
+def test_channel_options_of_a_watched_peer() -> None:
+    """All that it takes in grpcio to notice a frozen peer."""
+    options = dict(channels.channel_options(DeadPeer(ping_after=10.0, answer_within=20.0)))
+    assert options["grpc.keepalive_time_ms"] == 10_000
+    assert options["grpc.http2.ping_timeout_ms"] == 20_000
+    assert options["grpc.http2.max_pings_without_data"] == 0
+    assert options["grpc.use_local_subchannel_pool"] == 1
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> authority.KeyPair:
+    now = datetime.datetime.now(datetime.UTC)
+    return authority.issue(authority.ensure_authority(tmp_path, now=now), "node", role="test", now=now)
+
+
+async def check(server_tls: TLSFiles, client_tls: TLSFiles) -> int:
+    """One health check over TLS; the status, or the error."""
+    server = grpc.aio.server(options=channels.server_options())
+    HealthServicer(ProcessState(1.0)).add_to(server)
+    port = channels.add_port(server, "127.0.0.1:0", server_tls)
+    await server.start()
+    try:
+        async with channels.open_channel(f"127.0.0.1:{port}", client_tls) as channel:
+            answer = await health_pb2_grpc.HealthStub(channel).Check(
+                health_pb2.HealthCheckRequest(), timeout=5
+            )
+            return int(answer.status)
+    finally:
+        await server.stop(0)
+
+
+async def test_tls(files: authority.KeyPair) -> None:
+    """A server with a certificate, a client that trusts its CA."""
+    assert await check(TLSFiles(files.certificate, files.key), TLSFiles(authority=files.ca)) == 2
+
+
+async def test_mutual_tls(files: authority.KeyPair) -> None:
+    """With a CA the server demands a certificate: who has one gets in, under the name it expects."""
+    server = TLSFiles(files.certificate, files.key, files.ca)
+    assert await check(server, TLSFiles(files.certificate, files.key, files.ca, authority.SERVER_NAME)) == 2
+
+
+async def test_mutual_tls_without_a_certificate(files: authority.KeyPair) -> None:
+    """Who has none does not get in."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await check(TLSFiles(files.certificate, files.key, files.ca), TLSFiles(authority=files.ca))
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("files_", "says"),
+    [
+        (TLSFiles(certificate=Path("/nowhere/x.crt")), "go together"),
+        (TLSFiles(Path("/nowhere/x.crt"), Path("/nowhere/x.key")), "cannot be read"),
+    ],
+)
+def test_tls_files_that_do_not_work(files_: TLSFiles, says: str) -> None:
+    """A file that cannot be read is named."""
+    with pytest.raises(TLSError, match=says):
+        channels.channel_credentials(files_)
+
+
+def test_tls_server_without_key(files: authority.KeyPair) -> None:
+    """A server cannot do without."""
+    with pytest.raises(TLSError, match="certificate and its key"):
+        channels.server_credentials(TLSFiles(authority=files.ca))
+
+
+def test_server_options_do_not_share_ports() -> None:
+    """A port in use is an error, not a second server on it."""
+    assert dict(channels.server_options())["grpc.so_reuseport"] == 0

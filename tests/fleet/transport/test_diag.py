@@ -1,0 +1,39 @@
+"""The diag port: codes and bodies."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from fleet.transport import diag
+from fleet.transport.process import ProcessState
+
+
+@pytest.mark.parametrize(
+    ("steps", "code", "body"),
+    [
+        ("", 400, "teleport is starting and hasn't joined the cluster yet"),
+        ("+", 200, "ok"),
+        ("+-", 503, "teleport is in a degraded state, check logs for details"),
+        ("+-+", 400, "teleport is recovering from a degraded state, check logs for details"),
+    ],
+)
+async def test_readyz(steps: str, code: int, body: str) -> None:
+    """Teleport's codes and sentences; /healthz stays 200; the metric has the number."""
+    process = ProcessState(tick=1.0)
+    process.register("auth")
+    for step in steps:
+        if step == "+":
+            process.succeeded("auth", 0.0)
+        else:
+            process.failed("auth")
+    registry = diag.new_registry(process)
+    async with TestClient(TestServer(diag.diag_app(process, registry))) as client:
+        ready = await client.get("/readyz")
+        assert (ready.status, await ready.json()) == (code, {"status": body, "pid": os.getpid()})
+        assert (await client.get("/healthz")).status == 200
+        metrics = await (await client.get("/metrics")).text()
+    assert f"process_state {float(process.state)}" in metrics.splitlines()
+    assert "teleport_build_info{" in metrics
