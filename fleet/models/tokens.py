@@ -83,7 +83,8 @@ def find_token(secret: str, now: datetime) -> ApiToken | None:
     """The valid token that `secret` is, with its user; None for anything else. Notes that it was used."""
     mark, _, rest = secret.partition("_")
     prefix, _, _ = rest.partition("_")
-    if mark != TOKEN_MARK or not prefix:
+    # Only what we could have made is looked up: PostgreSQL refuses a NUL in a text, SQLite does not.
+    if mark != TOKEN_MARK or not prefix.isalnum():
         return None
     token = ApiToken.objects.select_related("user").filter(prefix=prefix).first()
     if token is None or not constant_time_compare(token.digest, _digest(secret)) or not token.is_valid(now):
