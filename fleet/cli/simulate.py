@@ -13,6 +13,7 @@ from typing import TextIO
 import click
 
 from fleet.nodes import simulation
+from fleet.nodes.flags import TTL, Duration
 from fleet.nodes.invented import Shape
 from fleet.nodes.invented_faults import Fault, FaultError, Step, parse_fault, parse_script
 
@@ -35,7 +36,6 @@ def _count(ceiling: int) -> click.IntRange:
     return click.IntRange(1, ceiling)
 
 
-_SECONDS = click.FloatRange(min=1.0)
 _SHARE = click.FloatRange(0.0, 1.0)
 
 
@@ -44,17 +44,13 @@ _SHARE = click.FloatRange(0.0, 1.0)
 @click.option("--proxies", type=_count(1000), default=10, show_default=True)
 @click.option("--auths", type=_count(50), default=2, show_default=True)
 @click.option("--connections", type=_count(20), default=2, show_default=True, help="Tunnels of each agent.")
-@click.option(
-    "--agent-ttl", type=_SECONDS, default=600.0, show_default=True, help="Of agents' resources, seconds."
-)
-@click.option(
-    "--instance-ttl", type=_SECONDS, default=600.0, show_default=True, help="Of instances', seconds."
-)
+@click.option("--agent-ttl", type=TTL(), default="10m", show_default=True, help="Of agents' resources.")
+@click.option("--instance-ttl", type=TTL(), default="10m", show_default=True, help="Of instances' resources.")
 @click.option(
     "--churn", type=_SHARE, default=0.0, show_default=True, help="Share of agents reconnecting each second."
 )
 @click.option(
-    "--reconnect-after", type=_SECONDS, help="Agents of a dead proxy go to another one after this, seconds."
+    "--reconnect-after", type=Duration(), help="Agents of a dead proxy go to another one after about this."
 )
 @click.option(
     "--reconnecting", type=_SHARE, default=0.8, show_default=True, help="Share of agents in that mode."
