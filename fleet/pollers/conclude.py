@@ -111,12 +111,13 @@ def judge(record: Record, number: int, now: float, timing: Timing) -> Judged:
 
 def _changed_rows(before: Rows, after: Rows) -> npt.NDArray[np.uint32]:
     """Indices of rows that differ in any field, and of all new ones."""
-    # As whole words: comparing structured rows field by field takes four times as long.
+    # As one run of words: comparing rows field by field, or the words of each row, takes ten times as long.
     words = after.dtype.itemsize // 4
-    old = np.ascontiguousarray(before).view("<u4").reshape(-1, words)
-    new = np.ascontiguousarray(after).view("<u4").reshape(-1, words)
-    differ = np.flatnonzero((old != new[: len(old)]).any(axis=1))
-    return np.concatenate([differ, np.arange(len(old), len(new))]).astype(np.uint32)
+    old = np.ascontiguousarray(before).view("<u4")
+    new = np.ascontiguousarray(after).view("<u4")
+    rows = np.flatnonzero(old != new[: len(old)]) // words
+    differ = rows[np.flatnonzero(np.diff(rows, prepend=-1))]
+    return np.concatenate([differ, np.arange(len(before), len(after))]).astype(np.uint32)
 
 
 def _transitions(previous: Rows, verdicts: Rows, moved: npt.NDArray[np.intp]) -> Rows:

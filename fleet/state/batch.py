@@ -11,6 +11,7 @@ from fleet.state.connect import reaching
 #: ARGV: number of guards, then (kind, key, field, expected) each; then (command, number of arguments, arguments...).
 #: Answers 0 when applied, else the number of the guard that failed.
 #: `PAD key row count` appends `row` until there are `count`.
+#: `GROW key bytes` appends, and `PAD` too, by setting the whole: APPEND sets aside as much again, up to 1 MB a key.
 #: `ROWS key base size indices rows` writes rows in place; one call for thousands of SETRANGE is 10 times cheaper.
 _SCRIPT = """
 local at = 2
@@ -36,7 +37,9 @@ while at <= #ARGV do
   elseif command == 'PAD' then
     local key, row, count = ARGV[at + 2], ARGV[at + 3], tonumber(ARGV[at + 4])
     local missing = count - redis.call('STRLEN', key) / #row
-    if missing > 0 then redis.call('APPEND', key, string.rep(row, missing)) end
+    if missing > 0 then redis.call('SET', key, (redis.call('GET', key) or '') .. string.rep(row, missing)) end
+  elseif command == 'GROW' then
+    redis.call('SET', ARGV[at + 2], (redis.call('GET', ARGV[at + 2]) or '') .. ARGV[at + 3])
   else
     redis.call(command, unpack(ARGV, at + 2, at + 1 + count))
   end
@@ -75,6 +78,10 @@ class Batch:
     def do(self, command: str, *arguments: Argument) -> None:
         """Any Redis command."""
         self._writes += [command, len(arguments), *arguments]
+
+    def grow(self, key: str, more: bytes) -> None:
+        """Append `more` to the string at `key`."""
+        self.do("GROW", key, more)
 
     def rows(self, key: str, base: int, size: int, indices: npt.NDArray[np.uint32], rows: bytes) -> None:
         """Write `rows` in place: each begins at `base` + its index * `size` bytes."""

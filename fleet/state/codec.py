@@ -6,6 +6,7 @@ import json
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ Rows = npt.NDArray[np.void]
 
 _MAGIC = b"RFV1"
 _HEADER = struct.Struct("<4sI16sQQddII10I")
+#: Texts whose value is kept: resources change with each heartbeat of an instance only, and most spells are alike.
+_KEPT = 4096
 #: Bytes of the header; the rows follow it.
 HEADER_SIZE = _HEADER.size
 
@@ -179,6 +182,7 @@ def pack_resource(resource: Resource) -> str:
     return _dump(asdict(resource))
 
 
+@lru_cache(_KEPT)
 def unpack_resource(text: bytes) -> Resource:
     """From its JSON."""
     return Resource(**{"name": "", "address": "", **json.loads(text)})
@@ -212,6 +216,7 @@ def pack_spell(spell: Spell) -> str:
     return f"{int(spell.state)}" if spell.sick_since is None else f"{int(spell.state)} {spell.sick_since}"
 
 
+@lru_cache(_KEPT)
 def unpack_spell(text: bytes) -> Spell:
     """From its text."""
     state, _, since = text.decode().partition(" ")

@@ -178,8 +178,8 @@ class Reader:
         return Layout(
             cluster=cluster,
             version=header.layout_version,
-            ids=tuple(agents.column(0)[: header.rows]),
-            names=tuple(agents.column(1)[: header.rows]),
+            ids=agents.first(0, header.rows),
+            names=agents.first(1, header.rows),
             homes=tuple(place[homes].tolist()),
             blocks=tuple((ids[index], names[index]) for index in blocks),
         )

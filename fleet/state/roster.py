@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from threading import RLock
 from typing import cast
 
@@ -28,15 +29,28 @@ class Roster:
     length: int = 0
     columns: list[list[str]] = field(default_factory=list)
     index: dict[str, int] = field(default_factory=dict)
+    #: What `first` made last, by field.
+    _made: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
     def column(self, number: int) -> list[str]:
         """A field of every record, by index; only ever grows while the epoch stays."""
         return self.columns[number] if self.columns else []
 
+    def first(self, number: int, count: int) -> tuple[str, ...]:
+        """A field of the first `count` records.
+
+        Made anew only when `count` is another one: a round that made its own copies spent a quarter of its time on
+        100,000 names, most of it in the garbage collector.
+        """
+        made = self._made.get(number, ())
+        if len(made) != count:
+            made = self._made[number] = tuple(islice(self.column(number), count))
+        return made
+
     def take(self, epoch: str, tail: bytes) -> None:
         """Take in what was appended after `length`; a new epoch starts over."""
         if epoch != self.epoch:
-            self.epoch, self.length, self.columns, self.index = epoch, 0, [], {}
+            self.epoch, self.length, self.columns, self.index, self._made = epoch, 0, [], {}, {}
         if not tail:
             return
         start = len(self.index)
@@ -100,6 +114,6 @@ class Rosters:
                 batch = Batch(self._redis)
                 batch.guard_value(epoch_key, epoch)
                 batch.guard_length(key, known.length)
-                batch.do("APPEND", key, encode(missing))
+                batch.grow(key, encode(missing))
                 batch.run()
         raise StateError(f"{key}: somebody else kept appending")

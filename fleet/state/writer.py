@@ -196,7 +196,7 @@ class Writer:
         batch.do("HSET", keys.feeds, PRESENCE, pack_feed(after))
         size = HEARTBEAT.itemsize
         if len(indices):
-            batch.pad(keys.heartbeats, blank(HEARTBEAT, 1).tobytes(), int(indices.max()))
+            batch.pad(keys.heartbeats, blank(HEARTBEAT, 1).tobytes(), int(indices.max()) + 1)
         batch.rows(keys.heartbeats, 0, size, indices, rows.tobytes())
         # `expires_at` is the first field of a row.
         # An agent that was never heard of has no row to end: its index is beyond the column, or its row stays blank.
