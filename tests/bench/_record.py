@@ -1,0 +1,139 @@
+"""A healthy fleet of any size in a real record, written by the real Writer, and ways to change a part of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fleet.domain.columns import HEARTBEAT, TUNNEL
+from fleet.domain.evidence import Feed, Mode
+from fleet.domain.instances import Attempt, ServingStatus
+from fleet.state.codec import FeedState, Poll, Resource, blank
+from fleet.state.keys import Keys
+from fleet.state.record import LISTS, PRESENCE
+from fleet.state.writer import Remembered, Writer
+
+AUTHS = 3
+PROXIES = 200
+_TTL = 600.0
+CLUSTER = "default"
+
+
+@dataclass(slots=True)
+class Filled:
+    """The fleet in the record."""
+
+    writer: Writer
+    epoch: str
+    heartbeats: npt.NDArray[np.void]
+
+    @property
+    def keys(self) -> Keys:
+        """Where it is."""
+        return self.writer.keys(CLUSTER)
+
+    def beat(self, chosen: npt.NDArray[np.uint32], now: float, *, expires_in: float = _TTL) -> None:
+        """Write new heartbeats of some agents; expired ones when `expires_in` is negative."""
+        self.heartbeats["expires_at"][chosen] = now + expires_in
+        won = self.writer.write_heartbeats(
+            CLUSTER,
+            self.epoch,
+            before=self.writer.feed(CLUSTER, PRESENCE),
+            after=FeedState(feed=Feed(now, now), epoch="bench", revision=1, source=0),
+            indices=chosen,
+            rows=self.heartbeats[chosen],
+            ended=np.zeros(0, np.uint32),
+            ended_at=now,
+        )
+        assert won, "nobody else writes"
+
+    def refresh(self, now: float) -> None:
+        """Have every instance answered just now, as the polls of a round leave it."""
+        self._instances(now)
+        for index in range(AUTHS, AUTHS + PROXIES):
+            self._feed(str(index), now)
+        self._feed(LISTS, now)
+
+    def _feed(self, name: str, now: float) -> None:
+        before = self.writer.feed(CLUSTER, name)
+        after = FeedState(feed=Feed(now, now), epoch="bench", revision=1)
+        assert self.writer.write_feed(CLUSTER, self.epoch, name, before=before, after=after), (
+            "nobody else writes"
+        )
+
+    def _instances(self, now: float) -> None:
+        names = _names()
+        answered = Poll((Attempt(now, ok=True),), ServingStatus.SERVING, now, 200, now)
+        self.writer.write_instances(
+            CLUSTER,
+            self.epoch,
+            resources={
+                index: Resource(
+                    name=name,
+                    address=f"10.0.{index // 250}.{index % 250}:3025",
+                    diag_address=f"10.0.{index // 250}.{index % 250}:3000",
+                    version="18.0.0",
+                    ttl=_TTL,
+                    expires_at=now + _TTL,
+                    group="bench" if kind == "proxy" else "",
+                    generation=1 if kind == "proxy" else 0,
+                )
+                for index, (_, kind, name) in enumerate(names)
+            },
+            polls=dict.fromkeys(range(len(names)), answered),
+            probed_at=now,
+        )
+
+
+def _names() -> list[tuple[str, str, str]]:
+    auths = [(_uuid(1, n), "auth", f"auth-{n + 1}") for n in range(AUTHS)]
+    return auths + [(_uuid(2, n), "proxy", f"proxy-{n + 1}") for n in range(PROXIES)]
+
+
+def _uuid(kind: int, number: int) -> str:
+    """As long as a real one."""
+    return f"{kind:08x}-0000-4000-8000-{number:012x}"
+
+
+def fill(writer: Writer, agents: int, now: float) -> Filled:
+    """Write a fleet of `agents` on 200 proxies, with one or two tunnels each, all healthy."""
+    draws = np.random.default_rng(agents)
+    epoch = writer.create(CLUSTER, Remembered())
+    writer.instances(CLUSTER, epoch, _names())
+    indices = writer.agents(CLUSTER, epoch, [(_uuid(3, n), f"agent-{n + 1:06d}") for n in range(agents)])
+    wanted = draws.integers(1, 3, agents)
+    heartbeats = blank(HEARTBEAT, agents)
+    heartbeats["policy_read_at"] = now - draws.uniform(0, 86_400, agents)
+    heartbeats["ttl"] = heartbeats["ttl_seen"] = _TTL
+    heartbeats["auth"] = draws.integers(0, AUTHS, agents)
+    heartbeats["mode"] = np.where(draws.random(agents) < 0.8, Mode.RECONNECT, Mode.PICK_FIRST)
+    heartbeats["desired"] = heartbeats["claimed"] = wanted
+    filled = Filled(writer, epoch, heartbeats)
+    filled.beat(indices, now)
+    _open_tunnels(filled, wanted, draws, now)
+    filled.refresh(now)
+    return filled
+
+
+def _open_tunnels(
+    filled: Filled, wanted: npt.NDArray[np.int64], draws: np.random.Generator, now: float
+) -> None:
+    """Homes in turn, second tunnels by chance."""
+    agents = np.arange(len(wanted), dtype=np.uint32)
+    home = agents % PROXIES
+    second = (home + 1 + draws.integers(0, PROXIES - 1, len(wanted))) % PROXIES
+    for proxy in range(PROXIES):
+        mine = agents[(home == proxy) | ((second == proxy) & (wanted > 1))]
+        rows = np.zeros(len(mine), TUNNEL)
+        rows["agent"], rows["opened_at"] = mine, int(now) - 60
+        won = filled.writer.write_tunnels(
+            CLUSTER,
+            filled.epoch,
+            AUTHS + proxy,
+            before=b"",
+            after=FeedState(feed=Feed(now, now), epoch="bench", revision=1),
+            rows=rows,
+        )
+        assert won, "nobody else writes"
