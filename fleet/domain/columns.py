@@ -22,12 +22,14 @@ HEARTBEAT = np.dtype(
         ("auth", "<u2"),
         ("via_proxy", "<u2"),
         ("mode", "u1"),
-        ("flags", "u1"),  # HEALTH_CHECK
+        ("flags", "u1"),  # HEALTH_CHECK | LIST_PARITY
         ("desired", "u1"),
         ("claimed", "u1"),
     ]
 )
 HEALTH_CHECK = 1
+#: In `flags` as well: the parity of the full list that last named the agent. Who has another one was left out.
+LIST_PARITY = 0x80
 
 #: T, one row per tunnel, one blob per proxy. 8 bytes.
 TUNNEL = np.dtype([("agent", "<u4"), ("opened_at", "<u4")])  # opened_at: whole seconds since the epoch

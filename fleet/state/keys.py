@@ -104,6 +104,11 @@ class Keys:
             *(self.spells, self.feeds, self.outbox, self.probe),
         )
 
+    @property
+    def open_round(self) -> str:
+        """String: the newest round that was begun."""
+        return self._of("round")
+
     def round_claim(self, number: int) -> str:
         """String: set by the one who started the round."""
         return self._of(f"round:{number}")

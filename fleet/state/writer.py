@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from redis import Redis
 
 from fleet.domain.columns import HEARTBEAT, MEMORY, RETIRED, TUNNEL, VERDICT
+from fleet.domain.instances import InstanceFacts
 from fleet.state import RecordLost, StateError
 from fleet.state.batch import Batch
 from fleet.state.codec import (
@@ -32,7 +33,7 @@ from fleet.state.codec import (
 )
 from fleet.state.connect import reaching
 from fleet.state.keys import Keys
-from fleet.state.record import PRESENCE, Record, load
+from fleet.state.record import PRESENCE, Record, load, load_instances
 from fleet.state.roster import Rosters, encode
 
 #: Above this share of changed rows a column is written whole: one SET of 3 MB costs as much as 2,000 rows in place.
@@ -111,6 +112,10 @@ class Writer:
             raise RecordLost(f"cluster {cluster}: the record was made and lost at once")
         return found
 
+    def load_instances(self, cluster: str) -> dict[int, InstanceFacts]:
+        """Facts of all instances. Raises StateUnavailable."""
+        return load_instances(self.redis, self._rosters, self.keys(cluster))
+
     def load(self, cluster: str) -> Record:
         """The whole record, one row for every agent known now. Raises RecordLost, StateUnavailable."""
         return load(self.redis, self._rosters, self.keys(cluster))
@@ -119,6 +124,15 @@ class Writer:
         """Indices of agents (id, name); unknown ones join the roster. Raises RecordLost."""
         keys = self.keys(cluster)
         return self._rosters.intern(keys.epoch, keys.agents, epoch, wanted)
+
+    def known_agents(self, cluster: str, epoch: str, ids: Iterable[str]) -> npt.NDArray[np.uint32]:
+        """Indices of those of `ids` that have one. Raises RecordLost."""
+        keys = self.keys(cluster)
+        known = self._rosters.read(keys.epoch, keys.agents)
+        if known.epoch != epoch:
+            raise RecordLost(f"cluster {cluster}: the record was made anew")
+        found = [known.index[identity] for identity in ids if identity in known.index]
+        return np.array(found, np.uint32)
 
     def instances(
         self, cluster: str, epoch: str, wanted: Sequence[tuple[str, str, str]]
@@ -185,8 +199,9 @@ class Writer:
         rows: Rows,
         ended: npt.NDArray[np.uint32],
         ended_at: float,
+        tracked: npt.NDArray[np.uint8] | None = None,
     ) -> bool:
-        """Write new HEARTBEAT rows, and end those of `ended` agents at `ended_at`.
+        """Write new HEARTBEAT rows with what the agents track, and end those of `ended` agents at `ended_at`.
 
         Answers False, and writes nothing, when somebody else moved the feed on meanwhile.
         """
@@ -199,6 +214,11 @@ class Writer:
             batch.pad(keys.heartbeats, blank(HEARTBEAT, 1).tobytes(), int(indices.max()) + 1)
         batch.rows(keys.heartbeats, 0, size, indices, rows.tobytes())
         # `expires_at` is the first field of a row.
+        if tracked is not None and len(indices):
+            # Without a new version: a round that writes an old value over it is put right by the next heartbeat.
+            batch.pad(keys.memory, blank(MEMORY, 1).tobytes(), int(indices.max()) + 1)
+            offset = MEMORY.fields["tracked"][1] if MEMORY.fields else 0
+            batch.rows(keys.memory, offset, MEMORY.itemsize, indices, tracked.tobytes())
         # An agent that was never heard of has no row to end: its index is beyond the column, or its row stays blank.
         batch.rows(keys.heartbeats, 0, size, ended, np.full(len(ended), ended_at, "<f8").tobytes())
         return self._won(batch, keys)
@@ -226,11 +246,19 @@ class Writer:
         self, cluster: str, epoch: str, field_name: str, *, before: bytes, after: FeedState
     ) -> bool:
         """Write only how fresh a feed is. Answers False when somebody else moved it on meanwhile."""
+        return self.write_feeds(cluster, epoch, {field_name: (before, after)})
+
+    def write_feeds(self, cluster: str, epoch: str, feeds: Mapping[str, tuple[bytes, FeedState]]) -> bool:
+        """Write only how fresh feeds are, by name: (as it was kept, as it is now).
+
+        Answers False, and writes nothing, when somebody else moved one of them on meanwhile.
+        """
         keys = self.keys(cluster)
         batch = self._batch(keys, epoch)
-        batch.guard_field(keys.feeds, field_name, before)
-        batch.do("HSET", keys.feeds, field_name, pack_feed(after))
-        return self._won(batch, keys)
+        for name, (before, after) in feeds.items():
+            batch.guard_field(keys.feeds, name, before)
+            batch.do("HSET", keys.feeds, name, pack_feed(after))
+        return batch.empty or self._won(batch, keys)
 
     def write_instances(
         self,

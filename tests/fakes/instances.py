@@ -1,66 +1,179 @@
-"""An instance for the balancer: a TCP port that says its name, and a `/readyz` that says what it is told."""
+"""Auths and proxies in this process, with answers a test sets: the polled services of fleet.v1, Teleport and gRPC."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
-from aiohttp import web
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from typing_extensions import override
 
-from tests.fakes.waiting import eventually
+from fleet.wire import fleet_pb2, fleet_pb2_grpc, presence_pb2, presence_pb2_grpc, types_pb2
 
 
 class FakeInstance:
-    """Set `readyz` to a code, or `answering` to False for a port that accepts and keeps silent."""
+    """One gRPC port and one diag port. `held` makes every gRPC call wait until the caller gives up."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, identity: str, name: str) -> None:
+        self.id = identity
         self.name = name
+        self.serving = health_pb2.HealthCheckResponse.SERVING
         self.readyz = 200
-        self.answering = asyncio.Event()
-        self.answering.set()
-        self.address = ""
-        self.diag = ""
+        self.held = threading.Event()
+        self.calls: list[Any] = []
+        self._server = grpc.server(ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
+        health_pb2_grpc.add_HealthServicer_to_server(_Health(self), self._server)
+        self.add_services(self._server)
+        self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        self._server.start()
+        self._diag = ThreadingHTTPServer(("127.0.0.1", 0), _diag(self))
+        self.diag_address = f"127.0.0.1:{self._diag.server_address[1]}"
+        threading.Thread(target=self._diag.serve_forever, args=(0.05,), daemon=True).start()
 
-    @property
-    def target(self) -> str:
-        """It as the balancer's flag."""
-        return f"{self.name}={self.address},{self.diag}"
+    def add_services(self, server: grpc.Server) -> None:
+        """Add what this kind of instance serves besides health."""
+
+    def asked(self, request: Any, context: grpc.ServicerContext) -> None:
+        """Take note of a call; wait while it is held, as a frozen process would."""
+        self.calls.append(request)
+        while self.held.is_set() and context.is_active():
+            threading.Event().wait(0.01)
+
+    def stop(self) -> None:
+        """Close both ports."""
+        self.held.clear()
+        self._server.stop(None).wait()
+        self._diag.shutdown()
+        self._diag.server_close()
+
+    def resource(self, expires_at: float, ttl: str = "10s", **labels: str) -> types_pb2.ServerV2:
+        """Its resource in the presence lists."""
+        server = types_pb2.ServerV2()
+        server.metadata.name = self.id
+        server.metadata.expires.FromMicroseconds(int(expires_at * 1e6))
+        server.metadata.labels["refloat.dev/diag-addr"] = self.diag_address
+        server.metadata.labels["refloat.dev/announce-ttl"] = ttl
+        for name, value in labels.items():
+            server.metadata.labels[name] = value
+        server.spec.addr, server.spec.hostname, server.spec.version = self.address, self.name, "1"
+        return server
 
 
-@asynccontextmanager
-async def serving(name: str) -> AsyncIterator[FakeInstance]:
-    """Run one on free ports."""
-    instance = FakeInstance(name)
+class FakeAuth(FakeInstance):
+    """Lists what it is given. An answer may be a function of the request, or an error code."""
 
-    writers: set[asyncio.StreamWriter] = set()
+    def __init__(self, identity: str, name: str) -> None:
+        self.auths: list[types_pb2.ServerV2] = []
+        self.proxies: list[types_pb2.ServerV2] = []
+        self.agents: Callable[[fleet_pb2.ListAgentsRequest], fleet_pb2.ListAgentsResponse] = _no_agents
+        self.fails: grpc.StatusCode | None = None
+        super().__init__(identity, name)
 
-    async def on_connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.add(writer)
-        writer.write(f"{name}\n".encode())
-        with contextlib.suppress(ConnectionError):
-            await reader.read()
-            writer.close()
-            await writer.wait_closed()
-        writers.discard(writer)
+    @override
+    def add_services(self, server: grpc.Server) -> None:
+        presence_pb2_grpc.add_PresenceServiceServicer_to_server(_Presence(self), server)
+        fleet_pb2_grpc.add_AgentFeedServicer_to_server(_Agents(self), server)
 
-    async def readyz(request: web.Request) -> web.Response:
-        await instance.answering.wait()
-        return web.json_response({}, status=instance.readyz)
 
-    server = await asyncio.start_server(on_connect, "127.0.0.1", 0)
-    instance.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    app = web.Application()
-    app.router.add_get("/readyz", readyz)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    instance.diag = f"127.0.0.1:{runner.addresses[0][1]}"
-    yield instance
-    instance.answering.set()
-    server.close()
-    for writer in list(writers):
-        writer.transport.abort()
-    await eventually(lambda: not writers)
-    await runner.cleanup()
+class FakeProxy(FakeInstance):
+    """Reports the tunnels it is given."""
+
+    def __init__(self, identity: str, name: str) -> None:
+        self.tunnels: Callable[[fleet_pb2.ListTunnelsRequest], fleet_pb2.ListTunnelsResponse] = _no_tunnels
+        super().__init__(identity, name)
+
+    @override
+    def add_services(self, server: grpc.Server) -> None:
+        fleet_pb2_grpc.add_TunnelFeedServicer_to_server(_Tunnels(self), server)
+
+
+def agent_entry(agent: str, auth: str, *, expires_in: float = 20.0, desired: int = 1) -> fleet_pb2.AgentEntry:
+    """An agent's entry in an auth's feed."""
+    resource = fleet_pb2.AgentResource(agent_id=agent, name=agent.removesuffix("-id"), ttl_ms=20_000)
+    resource.policy.mode, resource.policy.health_check = "reconnect", True
+    resource.tracker.desired_count, resource.tracker.tracked = desired, 2
+    return fleet_pb2.AgentEntry(agent=resource, auth_id=auth, expires_in_ms=int(expires_in * 1000))
+
+
+def _no_agents(request: fleet_pb2.ListAgentsRequest) -> fleet_pb2.ListAgentsResponse:
+    return fleet_pb2.ListAgentsResponse(epoch="agents", revision=1, full=request.epoch != "agents")
+
+
+def _no_tunnels(request: fleet_pb2.ListTunnelsRequest) -> fleet_pb2.ListTunnelsResponse:
+    return fleet_pb2.ListTunnelsResponse(epoch="tunnels", revision=1, full=request.epoch != "tunnels")
+
+
+class _Health(health_pb2_grpc.HealthServicer):
+    def __init__(self, of: FakeInstance) -> None:
+        self._of = of
+
+    @override
+    def Check(self, request: Any, context: grpc.ServicerContext) -> health_pb2.HealthCheckResponse:
+        self._of.asked(request, context)
+        return health_pb2.HealthCheckResponse(status=self._of.serving)
+
+
+class _Presence(presence_pb2_grpc.PresenceServiceServicer):
+    def __init__(self, of: FakeAuth) -> None:
+        self._of = of
+
+    @override
+    def ListAuthServers(self, request: Any, context: Any) -> presence_pb2.ListAuthServersResponse:
+        self._of.asked(request, context)
+        if self._of.fails is not None:
+            context.abort(self._of.fails, "told to fail")
+        return presence_pb2.ListAuthServersResponse(servers=self._of.auths)
+
+    @override
+    def ListProxyServers(self, request: Any, context: Any) -> presence_pb2.ListProxyServersResponse:
+        """One in a page, to have pages."""
+        self._of.asked(request, context)
+        at = int(request.page_token or 0)
+        more = at + 1 < len(self._of.proxies)
+        return presence_pb2.ListProxyServersResponse(
+            servers=self._of.proxies[at : at + 1], next_page_token=str(at + 1) if more else ""
+        )
+
+
+class _Agents(fleet_pb2_grpc.AgentFeedServicer):
+    def __init__(self, of: FakeAuth) -> None:
+        self._of = of
+
+    @override
+    def ListAgents(self, request: Any, context: Any) -> fleet_pb2.ListAgentsResponse:
+        self._of.asked(request, context)
+        if self._of.fails is not None:
+            context.abort(self._of.fails, "told to fail")
+        return self._of.agents(request)
+
+
+class _Tunnels(fleet_pb2_grpc.TunnelFeedServicer):
+    def __init__(self, of: FakeProxy) -> None:
+        self._of = of
+
+    @override
+    def ListTunnels(self, request: Any, context: Any) -> fleet_pb2.ListTunnelsResponse:
+        self._of.asked(request, context)
+        return self._of.tunnels(request)
+
+
+def _diag(of: FakeInstance) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            while of.held.is_set():
+                threading.Event().wait(0.01)
+            self.send_response(of.readyz if self.path == "/readyz" else 404)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        @override
+        def log_message(self, format: str, *args: Any) -> None:
+            """Say nothing."""
+
+    return Handler

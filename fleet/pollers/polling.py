@@ -1,0 +1,202 @@
+"""Ask one shard: every instance at once, the lists of one auth, and ourselves, all within one deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from fleet.domain.instances import InstanceKind, ServingStatus
+from fleet.pollers.probe import SelfProbe
+from fleet.sources import SourceFailed
+from fleet.sources.channels import Connections
+from fleet.sources.health import ask_health
+from fleet.sources.presence import AgentChanges, ListedInstance, ask_agents, ask_instances
+from fleet.sources.readyz import ask_readyz
+from fleet.sources.tunnels import TunnelChanges, ask_tunnels
+
+T = TypeVar("T")
+
+#: What the first auth asked for the lists may use of the deadline while there is another to ask.
+_FIRST_SHARE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An instance to ask."""
+
+    index: int
+    kind: InstanceKind
+    address: str
+    diag_address: str
+    #: Our place in its feed.
+    epoch: str = ""
+    revision: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """What one task asks."""
+
+    targets: tuple[Target, ...]
+    #: Auths to ask for the lists as (index, address), best first; None when this shard does not ask.
+    lists_from: Sequence[tuple[int | None, str]] | None
+    #: Our place in the feed of agents.
+    epoch: str
+    revision: int
+    #: Seconds.
+    deadline: float
+    #: Ask over new connections.
+    fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """What came of asking one instance."""
+
+    target: Target
+    #: When the attempt ended.
+    at: float
+    health: ServingStatus | SourceFailed
+    readyz: int | SourceFailed | None
+    tunnels: TunnelChanges | SourceFailed | None
+
+    @property
+    def error(self) -> str:
+        """Why it was not reached; empty when it was. Whoever answers anything by gRPC was reached."""
+        if not isinstance(self.health, SourceFailed):
+            return ""
+        if isinstance(self.tunnels, TunnelChanges):
+            return ""
+        return f"{self.target.address}: {self.health}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """What an auth listed."""
+
+    at: float
+    #: Its index, None for one not known yet.
+    source: int | None
+    instances: tuple[ListedInstance, ...] | SourceFailed
+    agents: AgentChanges | SourceFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What came of an errand."""
+
+    sightings: tuple[Sighting, ...]
+    #: None when the lists were not asked for; a failure when no auth answered.
+    lists: Lists | None
+    lists_failed_at: float | None
+    #: Our own probe was good: failures are evidence.
+    probe_good: bool
+    at: float
+
+
+async def poll(connections: Connections, errand: Errand, clock: Callable[[], float] = time.time) -> Seen:
+    """Run an errand. Never longer than its deadline, but for what closing takes."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + errand.deadline
+
+    def left() -> float:
+        return until - loop.time()
+
+    if errand.fresh:
+        for target in errand.targets:
+            await connections.discard(target.address)
+    async with SelfProbe(errand.deadline) as probe:
+        sightings, lists = await asyncio.gather(
+            asyncio.gather(*(_ask(connections, target, left, clock) for target in errand.targets)),
+            _ask_lists(connections, errand, left, clock),
+        )
+    for sighting in sightings:
+        if sighting.error:
+            await connections.discard(sighting.target.address)
+    now = clock()
+    failed = errand.lists_from is not None and lists is None
+    return Seen(tuple(sightings), lists, now if failed else None, probe.good, now)
+
+
+async def _ask(
+    connections: Connections, target: Target, left: Callable[[], float], clock: Callable[[], float]
+) -> Sighting:
+    try:
+        channel = connections.channel(target.address)
+    except ValueError as error:
+        failed = SourceFailed(f"not an address: {error}", answered=False)
+        return Sighting(target, clock(), failed, None, None)
+    health, readyz, tunnels = await asyncio.gather(
+        _or_failure(ask_health(channel, timeout=left())),
+        _readyz(connections, target, left),
+        _tunnels(connections, target, left, clock),
+    )
+    return Sighting(target, clock(), health, readyz, tunnels)
+
+
+async def _readyz(
+    connections: Connections, target: Target, left: Callable[[], float]
+) -> int | SourceFailed | None:
+    if not target.diag_address:
+        return None
+    return await _or_failure(ask_readyz(connections.session, target.diag_address, timeout=left()))
+
+
+async def _tunnels(
+    connections: Connections, target: Target, left: Callable[[], float], clock: Callable[[], float]
+) -> TunnelChanges | SourceFailed | None:
+    if target.kind is not InstanceKind.PROXY:
+        return None
+    channel = connections.channel(target.address)
+    return await _or_failure(ask_tunnels(channel, target.epoch, target.revision, left=left, clock=clock))
+
+
+async def _ask_lists(
+    connections: Connections, errand: Errand, left: Callable[[], float], clock: Callable[[], float]
+) -> Lists | None:
+    """Ask auths in turn until one answers both lists, or as much as any."""
+    best: Lists | None = None
+    auths = errand.lists_from or ()
+    for place, (index, address) in enumerate(auths):
+        if left() <= 0:
+            break
+        share = 1.0 if place == len(auths) - 1 else _FIRST_SHARE
+        lists = await _ask_auth(connections, errand, index, address, left() * share, clock)
+        failures = [isinstance(part, SourceFailed) for part in (lists.instances, lists.agents)]
+        if not any(failures):
+            return lists
+        if best is None and not all(failures):
+            best = lists
+    return best
+
+
+async def _ask_auth(
+    connections: Connections,
+    errand: Errand,
+    index: int | None,
+    address: str,
+    timeout: float,  # noqa: ASYNC109 - it is handed on to gRPC
+    clock: Callable[[], float],
+) -> Lists:
+    loop = asyncio.get_running_loop()
+    until = loop.time() + timeout
+    try:
+        channel = connections.channel(address)
+    except ValueError as error:
+        failed = SourceFailed(f"{address!r} is not an address: {error}", answered=False)
+        return Lists(clock(), index, failed, failed)
+    asked = ask_agents(channel, errand.epoch, errand.revision, left=lambda: until - loop.time(), clock=clock)
+    instances, agents = await asyncio.gather(
+        _or_failure(ask_instances(channel, timeout=timeout)), _or_failure(asked)
+    )
+    return Lists(clock(), index, instances, agents)
+
+
+async def _or_failure(question: Coroutine[Any, Any, T]) -> T | SourceFailed:
+    try:
+        return await question
+    except SourceFailed as failure:
+        return failure

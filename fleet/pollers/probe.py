@@ -1,0 +1,66 @@
+"""Are we able to see at all? A listener of our own in the loop that polls, asked with the same deadline.
+
+If it does not answer in time, or the loop ran late, failures to reach others are no evidence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+
+_TOKEN = b"refloat\n"
+#: How often the loop's lateness is looked at, seconds.
+_TICK = 0.02
+
+
+class SelfProbe:
+    """Watches one shard's polls: `async with SelfProbe(deadline) as probe: ...`, then `probe.good`."""
+
+    def __init__(self, deadline: float) -> None:
+        self._deadline = deadline
+        self._tasks: list[asyncio.Task[bool]] = []
+        self.good = False
+
+    async def __aenter__(self) -> SelfProbe:
+        """Begin to watch."""
+        self._tasks = [asyncio.create_task(self._answers()), asyncio.create_task(self._on_time())]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Judge."""
+        answers, on_time = self._tasks
+        on_time.cancel()
+        late = await asyncio.gather(on_time, return_exceptions=True)
+        self.good = await answers and late[0] is not False
+
+    async def _answers(self) -> bool:
+        try:
+            async with asyncio.timeout(self._deadline):
+                server = await asyncio.start_server(_echo, "127.0.0.1", 0)
+                async with server:
+                    host, port = server.sockets[0].getsockname()
+                    reader, writer = await asyncio.open_connection(host, port)
+                    writer.write(_TOKEN)
+                    answer = await reader.readline()
+                    writer.close()
+                    await writer.wait_closed()
+        except OSError:  # a timeout is one, too
+            return False
+        return answer == _TOKEN
+
+    async def _on_time(self) -> bool:
+        """False as soon as the loop is late by half the deadline; runs until it is cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + _TICK
+            await asyncio.sleep(_TICK)
+            if loop.time() - due > self._deadline / 2:
+                return False
+
+
+async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(await reader.readline())
+    await writer.drain()
+    writer.close()

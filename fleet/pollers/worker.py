@@ -1,0 +1,120 @@
+"""One process that polls: an event loop and connections that live as long as it does, made after the fork."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from fleet.domain.evidence import Timing
+from fleet.domain.instances import InstanceFacts
+from fleet.pollers.listing import record_lists
+from fleet.pollers.plan import is_asked, lists_from
+from fleet.pollers.polling import Errand, Seen, Target, poll
+from fleet.pollers.recording import Place, record_sightings
+from fleet.sources.channels import Connections
+from fleet.state import RecordLost
+from fleet.state.codec import unpack_feed
+from fleet.state.record import PRESENCE
+from fleet.state.writer import Writer
+from fleet.transport.channels import TLSFiles
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Polling:
+    """How to poll."""
+
+    timing: Timing
+    #: Seconds one round of questions may take.
+    deadline: float
+    #: Every n-th round asks over new connections; 0 never does.
+    fresh_rounds: int = 10
+    tls: TLSFiles | None = None
+
+
+class Worker:
+    """Polls shards and records them. Use it in the process that made it only."""
+
+    def __init__(self, writer: Writer, polling: Polling) -> None:
+        self.writer = writer
+        self.polling = polling
+        self._pid = os.getpid()
+        self._runner = asyncio.Runner()
+        #: By cluster.
+        self._connections: dict[str, Connections] = {}
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run in the loop that keeps the connections."""
+        assert os.getpid() == self._pid, "connections do not survive a fork: make a worker in each child"
+        return self._runner.run(work)
+
+    def poll_shard(
+        self, cluster: str, number: int, instances: Sequence[int], *, lists: bool, bootstrap: Sequence[str]
+    ) -> Seen:
+        """Ask the instances of a shard, and the lists if it is the one that does; record what came of it.
+
+        Raises RecordLost, StateUnavailable.
+        """
+        place = self.place(cluster)
+        errand = self._errand(place, number, instances, bootstrap if lists else None)
+        seen = self.run(self._poll(place, errand))
+        record_sightings(place, seen)
+        record_lists(place, seen)
+        return seen
+
+    def place(self, cluster: str) -> Place:
+        """The record as it is now. Raises RecordLost, StateUnavailable."""
+        epoch = self.writer.epoch(cluster)
+        if epoch is None:
+            raise RecordLost(f"cluster {cluster}: there is no record")
+        facts = self.writer.load_instances(cluster)
+        return Place(self.writer, cluster, epoch, facts, self.writer.feeds(cluster))
+
+    def close(self) -> None:
+        """Close connections and loop."""
+        for connections in self._connections.values():
+            self.run(connections.close())
+        self._runner.close()
+
+    def _errand(
+        self, place: Place, number: int, instances: Sequence[int], bootstrap: Sequence[str] | None
+    ) -> Errand:
+        polling, now = self.polling, time.time()
+        presence = unpack_feed(place.feeds.get(PRESENCE))
+        auths = None
+        if bootstrap is not None:
+            known = place.instances.values()
+            auths = lists_from(known, bootstrap, presence.source, now, polling.timing)
+        return Errand(
+            targets=tuple(
+                _target(place.instances[index], place) for index in instances if index in place.instances
+            ),
+            lists_from=auths,
+            epoch=presence.epoch,
+            revision=presence.revision,
+            deadline=polling.deadline,
+            fresh=polling.fresh_rounds > 0 and number % polling.fresh_rounds == 0,
+        )
+
+    async def _poll(self, place: Place, errand: Errand) -> Seen:
+        # Made here, in the loop that uses them.
+        connections = self._connections.get(place.cluster)
+        if connections is None:
+            connections = self._connections[place.cluster] = Connections(self.polling.tls)
+        seen = await poll(connections, errand)
+        if errand.fresh and errand.lists_from is not None:
+            # Instances that are asked no more leave nothing behind.
+            now = time.time()
+            asked = {facts.address for facts in place.instances.values() if is_asked(facts, now)}
+            await connections.keep_only(asked | {address for _, address in errand.lists_from})
+        return seen
+
+
+def _target(facts: InstanceFacts, place: Place) -> Target:
+    state = unpack_feed(place.feeds.get(str(facts.index)))
+    return Target(facts.index, facts.kind, facts.address, facts.diag_address, state.epoch, state.revision)

@@ -1,0 +1,187 @@
+"""H: agents by fleet.v1.AgentFeed, incrementally; instances by Teleport's PresenceService. Asked of an auth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import grpc.aio
+
+from fleet.domain.evidence import Mode
+from fleet.domain.instances import InstanceKind
+from fleet.protocol import durations
+from fleet.protocol.discovery import GENERATION_LABEL, GROUP_ID_LABEL
+from fleet.sources import SourceFailed, asking
+from fleet.wire import fleet_pb2, fleet_pb2_grpc, presence_pb2, presence_pb2_grpc, types_pb2
+
+_MODES = {"pick_first": Mode.PICK_FIRST, "reconnect": Mode.RECONNECT}
+#: Agents in one answer, and instances in one answer (Teleport's own limit).
+PAGE = 2000
+_INSTANCES_PAGE = 1000
+#: Labels by which our nodes say what Teleport has no field for.
+DIAG_LABEL = "refloat.dev/diag-addr"
+TTL_LABEL = "refloat.dev/announce-ttl"
+
+
+class ListedAgent(NamedTuple):
+    """An agent as its resource says. Ids of instances; times in seconds since the epoch, durations in seconds."""
+
+    name: str
+    auth_id: str
+    expires_at: float
+    ttl: float
+    via_proxy_id: str
+    mode: Mode
+    health_check: bool
+    policy_read_at: float
+    desired: int
+    claimed: int
+    tracked: int
+    ttl_seen: float
+
+
+@dataclass(slots=True)
+class AgentChanges:
+    """What the auth said. `complete` is False when there is more than the time allowed."""
+
+    epoch: str
+    revision: int
+    #: A full list began: forget what you had.
+    full: bool = False
+    complete: bool = False
+    #: agent id -> its entry, or None when its resource was deleted.
+    agents: dict[str, ListedAgent | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedInstance:
+    """An auth or proxy as its resource says."""
+
+    id: str
+    kind: InstanceKind
+    name: str
+    address: str
+    diag_address: str
+    version: str
+    ttl: float | None
+    expires_at: float | None
+    group: str
+    generation: int
+
+
+async def ask_agents(
+    channel: grpc.aio.Channel,
+    epoch: str,
+    revision: int,
+    *,
+    left: Callable[[], float],
+    clock: Callable[[], float],
+) -> AgentChanges:
+    """Ask for all pages there are while `left` says that seconds are left; `clock` says when an answer came.
+
+    Raises SourceFailed when not even the first page came.
+    """
+    stub = fleet_pb2_grpc.AgentFeedStub(channel)
+    changes = AgentChanges(epoch, revision)
+    while not changes.complete:
+        request = fleet_pb2.ListAgentsRequest(
+            epoch=changes.epoch, since_revision=changes.revision, limit=PAGE
+        )
+        try:
+            with asking():
+                answer = await stub.ListAgents(request, timeout=max(left(), 0.001))
+        except SourceFailed:
+            if changes.agents:
+                return changes
+            raise
+        take(changes, answer, clock())
+    return changes
+
+
+def take(changes: AgentChanges, answer: fleet_pb2.ListAgentsResponse, now: float) -> None:
+    """Add a page."""
+    if answer.full:
+        changes.full = True
+        changes.agents.clear()
+    changes.epoch, changes.revision, changes.complete = answer.epoch, answer.revision, not answer.more
+    changes.agents.update(dict.fromkeys(answer.removed))
+    changes.agents.update((entry.agent.agent_id, listed_agent(entry, now)) for entry in answer.agents)
+
+
+def listed_agent(entry: fleet_pb2.AgentEntry, now: float) -> ListedAgent:
+    """From an entry that came at `now`: what it tells by age counts from there."""
+    agent = entry.agent
+    policy, tracker = agent.policy, agent.tracker
+    return ListedAgent(
+        name=agent.name,
+        auth_id=entry.auth_id,
+        expires_at=now + entry.expires_in_ms / 1000,
+        ttl=agent.ttl_ms / 1000,
+        via_proxy_id=agent.via_proxy_id,
+        mode=_MODES.get(policy.mode, Mode.UNKNOWN),
+        health_check=policy.health_check,
+        policy_read_at=now - policy.read_age_ms / 1000 if policy.mode else 0.0,
+        desired=tracker.desired_count,
+        claimed=len(tracker.claimed),
+        tracked=tracker.tracked,
+        ttl_seen=tracker.ttl_seen_ms / 1000,
+    )
+
+
+async def ask_instances(channel: grpc.aio.Channel, *, timeout: float) -> tuple[ListedInstance, ...]:  # noqa: ASYNC109 - it is gRPC's
+    """Ask for all auths and proxies; `timeout` seconds for each page. Raises SourceFailed."""
+    stub = presence_pb2_grpc.PresenceServiceStub(channel)
+    found: list[ListedInstance] = []
+    token = ""
+    with asking():
+        while True:
+            auths = await stub.ListAuthServers(
+                presence_pb2.ListAuthServersRequest(page_size=_INSTANCES_PAGE, page_token=token),
+                timeout=timeout,
+            )
+            found += _listed(InstanceKind.AUTH, auths.servers)
+            token = auths.next_page_token
+            if not token:
+                break
+        while True:
+            proxies = await stub.ListProxyServers(
+                presence_pb2.ListProxyServersRequest(page_size=_INSTANCES_PAGE, page_token=token),
+                timeout=timeout,
+            )
+            found += _listed(InstanceKind.PROXY, proxies.servers)
+            token = proxies.next_page_token
+            if not token:
+                return tuple(found)
+
+
+def _listed(kind: InstanceKind, servers: Sequence[types_pb2.ServerV2]) -> list[ListedInstance]:
+    return [listed(kind, server) for server in servers if server.metadata.name]
+
+
+def listed(kind: InstanceKind, server: types_pb2.ServerV2) -> ListedInstance:
+    """From a resource; what it does not say, or says wrongly, is empty."""
+    metadata, labels = server.metadata, server.metadata.labels
+    expires = (
+        metadata.expires.seconds + metadata.expires.nanos / 1e9 if metadata.HasField("expires") else None
+    )
+    generation = labels.get(GENERATION_LABEL, "")
+    return ListedInstance(
+        id=metadata.name,
+        kind=kind,
+        name=server.spec.hostname or metadata.name,
+        address=server.spec.addr,
+        diag_address=labels.get(DIAG_LABEL, ""),
+        version=server.spec.version,
+        ttl=_seconds(labels.get(TTL_LABEL, "")),
+        expires_at=expires,
+        group=labels.get(GROUP_ID_LABEL, ""),
+        generation=int(generation) if generation.isdecimal() else 0,
+    )
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        return durations.parse(text) if text else None
+    except durations.DurationError:
+        return None

@@ -1,0 +1,251 @@
+"""One process polls fake instances over real gRPC and HTTP, into a real Valkey."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2
+
+from fleet.domain.evidence import Mode, Timing
+from fleet.domain.instances import InstanceFacts, InstanceKind, ServingStatus
+from fleet.pollers.plan import plan
+from fleet.pollers.worker import Polling, Worker
+from fleet.state import RecordLost
+from fleet.state.writer import Remembered, Writer
+from fleet.wire import fleet_pb2
+from tests.fakes.instances import FakeAuth, FakeProxy, agent_entry
+
+CLUSTER = "default"
+TIMING = Timing(round_interval=0.6)
+
+
+class Fleet:
+    """Two auths, two proxies and whoever polls them."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.auths = [FakeAuth("auth-1-id", "auth-1"), FakeAuth("auth-2-id", "auth-2")]
+        self.proxies = [FakeProxy("proxy-1-id", "proxy-1"), FakeProxy("proxy-2-id", "proxy-2")]
+        self.writer = writer
+        self.worker = Worker(writer, Polling(TIMING, deadline=0.5, fresh_rounds=4))
+        self.round = 0
+        self.list_all()
+        self.epoch = writer.create(CLUSTER, Remembered())
+
+    def list_all(self, *, ttl: float = 60.0) -> None:
+        """Let both auths list everybody."""
+        expires_at = time.time() + ttl
+        for auth in self.auths:
+            auth.auths = [a.resource(expires_at, "60s") for a in self.auths]
+            auth.proxies = [p.resource(expires_at, "60s") for p in self.proxies]
+
+    def poll(self) -> None:
+        """Poll all of it, as one round in one shard."""
+        self.round += 1
+        [shard] = plan(self.writer.load_instances(CLUSTER), 100, time.time())
+        bootstrap = [self.auths[0].address]
+        self.worker.poll_shard(CLUSTER, self.round, shard.instances, lists=True, bootstrap=bootstrap)
+
+    def facts(self, name: str) -> InstanceFacts:
+        """Facts of an instance by name."""
+        return next(f for f in self.writer.load_instances(CLUSTER).values() if f.name == name)
+
+    def stop(self) -> None:
+        """End it."""
+        self.worker.close()
+        for instance in (*self.auths, *self.proxies):
+            instance.stop()
+
+
+@pytest.fixture
+def fleet(writer: Writer) -> Iterator[Fleet]:
+    """A fleet that is well."""
+    made = Fleet(writer)
+    yield made
+    made.stop()
+
+
+def test_first_rounds_find_everybody(fleet: Fleet) -> None:
+    """From one address: the lists in the first round, everybody's own answers in the second."""
+    fleet.poll()
+    found = fleet.writer.load_instances(CLUSTER)
+    assert sorted((f.kind, f.name) for f in found.values()) == [
+        (InstanceKind.AUTH, "auth-1"),
+        (InstanceKind.AUTH, "auth-2"),
+        (InstanceKind.PROXY, "proxy-1"),
+        (InstanceKind.PROXY, "proxy-2"),
+    ]
+    proxy = fleet.facts("proxy-1")
+    assert (proxy.address, proxy.diag_address) == (fleet.proxies[0].address, fleet.proxies[0].diag_address)
+    assert (proxy.ttl, proxy.attempts) == (60.0, ())
+    fleet.poll()
+    proxy = fleet.facts("proxy-1")
+    assert (proxy.serving, proxy.readyz, proxy.attempts[0].ok) == (ServingStatus.SERVING, 200, True)
+    assert fleet.writer.load(CLUSTER).probed_at is not None
+
+
+def test_instance_says_it_is_not_well(fleet: Fleet) -> None:
+    """That is an answer, not a failed attempt."""
+    fleet.poll()
+    fleet.proxies[0].serving = health_pb2.HealthCheckResponse.NOT_SERVING
+    fleet.proxies[0].readyz = 503
+    fleet.poll()
+    proxy = fleet.facts("proxy-1")
+    assert (proxy.serving, proxy.readyz, proxy.attempts[0].ok) == (ServingStatus.NOT_SERVING, 503, True)
+
+
+def test_frozen_proxy_fails_its_attempts_and_comes_back(fleet: Fleet) -> None:
+    """Two failures with a line of error each, within the deadline; then an answer again."""
+    fleet.poll()
+    fleet.proxies[1].held.set()
+    started = time.monotonic()
+    fleet.poll()
+    fleet.poll()
+    assert time.monotonic() - started < 2.0
+    frozen = fleet.facts("proxy-2")
+    assert [attempt.ok for attempt in frozen.attempts] == [False, False]
+    assert "deadline exceeded" in frozen.attempts[0].error
+    assert fleet.facts("proxy-1").attempts[0].ok
+    feeds = fleet.writer.load(CLUSTER).tunnel_feeds[frozen.index].feed
+    assert feeds.answered_at is None
+    assert feeds.attempted_at is not None
+    fleet.proxies[1].held.clear()
+    fleet.poll()
+    assert fleet.facts("proxy-2").attempts[0].ok
+
+
+def test_dead_listener_is_refused(fleet: Fleet) -> None:
+    """A closed port fails at once, and says so."""
+    fleet.poll()
+    fleet.proxies[1].stop()
+    fleet.poll()
+    error = fleet.facts("proxy-2").attempts[0].error
+    assert "unavailable" in error
+
+
+def test_lists_from_a_healthy_auth(fleet: Fleet) -> None:
+    """When the auth asked so far fails, the other one is asked in the same round, and stays the one."""
+    fleet.poll()
+    fleet.poll()
+    assert fleet.writer.load(CLUSTER).presence.source == fleet.facts("auth-1").index
+    fleet.auths[0].fails = grpc.StatusCode.UNAVAILABLE
+    fleet.poll()
+    assert fleet.writer.load(CLUSTER).presence.source == fleet.facts("auth-2").index
+    fleet.auths[0].fails = None
+    fleet.poll()
+    assert fleet.writer.load(CLUSTER).presence.source == fleet.facts("auth-2").index
+
+
+def test_no_auth_is_healthy(fleet: Fleet) -> None:
+    """Nobody is asked, and that is a fresh attempt: heartbeats are frozen, not stale."""
+    fleet.poll()
+    for auth in fleet.auths:
+        auth.serving = health_pb2.HealthCheckResponse.NOT_SERVING
+    fleet.poll()
+    before = fleet.writer.load(CLUSTER).presence.feed
+    asked = len(fleet.auths[0].calls)
+    fleet.poll()
+    after = fleet.writer.load(CLUSTER).presence.feed
+    assert after.answered_at == before.answered_at
+    assert after.attempted_at is not None
+    assert before.attempted_at is not None
+    assert after.attempted_at > before.attempted_at
+    assert len(fleet.auths[0].calls) == asked + 1  # its health, nothing else
+
+
+def test_agents_listed_and_left_out(fleet: Fleet) -> None:
+    """A full list ends whom it leaves out, also when it comes in pages; a change touches only whom it names."""
+    answers = {
+        0: fleet_pb2.ListAgentsResponse(
+            epoch="e1",
+            revision=3,
+            full=True,
+            agents=[agent_entry(f"agent-{n}-id", "auth-1-id") for n in (1, 2, 3)],
+        ),
+        3: fleet_pb2.ListAgentsResponse(
+            epoch="e1", revision=4, agents=[agent_entry("agent-2-id", "auth-2-id", expires_in=99)]
+        ),
+        4: fleet_pb2.ListAgentsResponse(
+            epoch="e2", revision=10, full=True, more=True, agents=[agent_entry("agent-4-id", "auth-2-id")]
+        ),
+        10: fleet_pb2.ListAgentsResponse(
+            epoch="e2", revision=11, agents=[agent_entry("agent-3-id", "auth-2-id")], removed=["agent-4-id"]
+        ),
+        11: fleet_pb2.ListAgentsResponse(epoch="e2", revision=11),
+    }
+    fleet.auths[0].agents = lambda request: answers[request.since_revision]
+    now = time.time()
+    fleet.poll()
+    record = fleet.writer.load(CLUSTER)
+    assert record.ids == ("agent-1-id", "agent-2-id", "agent-3-id")
+    assert record.names[0] == "agent-1"
+    assert record.heartbeats["expires_at"] == pytest.approx([now + 20] * 3, abs=1)
+    assert set(record.heartbeats["mode"].tolist()) == {Mode.RECONNECT}
+    assert record.memory["tracked"].tolist() == [2, 2, 2]
+    fleet.poll()
+    record = fleet.writer.load(CLUSTER)
+    assert record.heartbeats["expires_at"] == pytest.approx([now + 20, now + 99, now + 20], abs=2)
+    assert record.heartbeats["auth"][1] == fleet.facts("auth-2").index
+    fleet.poll()
+    record = fleet.writer.load(CLUSTER)
+    alive = record.heartbeats["expires_at"] > time.time()
+    assert alive.tolist() == [False, False, True]
+    fleet.poll()
+    assert fleet.writer.load(CLUSTER).presence.revision == 11
+
+
+def test_tunnels_by_changes(fleet: Fleet) -> None:
+    """Opened, closed and moved on by revision; another epoch starts over."""
+
+    def entries(*agents: str) -> list[fleet_pb2.TunnelEntry]:
+        return [fleet_pb2.TunnelEntry(agent_id=f"{a}-id", agent_name=a, open_for_ms=5000) for a in agents]
+
+    answers = {
+        0: fleet_pb2.ListTunnelsResponse(epoch="p", revision=2, full=True, tunnels=entries("a", "b")),
+        2: fleet_pb2.ListTunnelsResponse(epoch="p", revision=4, tunnels=entries("c"), closed=["a-id"]),
+        4: fleet_pb2.ListTunnelsResponse(epoch="q", revision=1, full=True, tunnels=entries("d")),
+        1: fleet_pb2.ListTunnelsResponse(epoch="q", revision=1),
+    }
+    fleet.proxies[0].tunnels = lambda request: answers[request.since_revision]
+    fleet.poll()
+
+    def seen() -> set[str]:
+        record = fleet.writer.load(CLUSTER)
+        proxy = fleet.facts("proxy-1").index
+        return {record.ids[a] for a in record.tunnel_agents[record.tunnel_proxies == proxy]}
+
+    for expected in ({"a-id", "b-id"}, {"b-id", "c-id"}, {"d-id"}, {"d-id"}):
+        fleet.poll()
+        assert seen() == expected
+
+
+def test_deregistered_and_expired_instances(fleet: Fleet) -> None:
+    """Gone with much of its TTL left was deleted; an instance whose time ran out merely expired."""
+    fleet.poll()
+    for auth in fleet.auths:
+        auth.proxies = auth.proxies[:1]
+    fleet.poll()
+    assert fleet.facts("proxy-2").gone_at is not None
+    fleet.list_all()
+    fleet.poll()
+    assert fleet.facts("proxy-2").gone_at is None
+    for auth in fleet.auths:
+        auth.proxies = [
+            fleet.proxies[0].resource(time.time() + 60),
+            fleet.proxies[1].resource(time.time() - 1, "60s"),
+        ]
+    fleet.poll()
+    for auth in fleet.auths:
+        auth.proxies = auth.proxies[:1]
+    fleet.poll()
+    assert fleet.facts("proxy-2").gone_at is None
+
+
+def test_record_lost_while_polling(fleet: Fleet) -> None:
+    """The worker says so; whoever starts the next round makes a new record."""
+    fleet.poll()
+    fleet.writer.redis.delete(fleet.writer.keys(CLUSTER).epoch)
+    with pytest.raises(RecordLost):
+        fleet.poll()
