@@ -1,0 +1,119 @@
+"""A real demo in a home of its own: every process, every port and every byte as `make demo` has them."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psutil
+
+from fleet.processes import valkey
+from tests.fakes.waiting import eventually_sync, gone
+from tests.meta.house import ROOT
+
+#: Seconds for a demo to come up on a machine that does other things too.
+START_TIMEOUT = 120.0
+
+
+@dataclass
+class Demo:
+    """A running demo, and what a person or a script does with it."""
+
+    home: Path
+    process: subprocess.Popen[bytes]
+    url: str
+    token: str
+    password: str
+
+    def get(self, path: str) -> Any:
+        """The JSON the API answers under /api/v1/. Raises AssertionError when it refuses."""
+        parts = urlsplit(self.url)
+        asked = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=10)
+        try:
+            asked.request("GET", f"/api/v1/{path}", headers={"Authorization": f"Bearer {self.token}"})
+            answer = asked.getresponse()
+            body = answer.read()
+        finally:
+            asked.close()
+        assert answer.status == 200, f"{path}: {answer.status} {body[:500]!r}"
+        return json.loads(body)
+
+    def counts(self) -> dict[str, int]:
+        """Agents by verdict, those with none left out."""
+        return {slug: count for slug, count in self.get("fleet/summary")["counts"].items() if count}
+
+    def fleet(self, *words: str) -> str:
+        """What `refloat fleet …` prints."""
+        done = subprocess.run(
+            [sys.executable, "-m", "fleet.cli", "fleet", *words, "--home", str(self.home)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def await_counts(self, wanted: dict[str, int], *, seconds: float = 60.0) -> None:
+        """Wait until the API counts exactly this."""
+        eventually_sync(lambda: self.counts() == wanted, seconds=seconds)
+
+    def family(self) -> list[psutil.Process]:
+        """Every process that runs because this one does, itself included."""
+        mine = psutil.Process(self.process.pid)
+        return [mine, *mine.children(recursive=True)]
+
+    def pollers(self) -> list[psutil.Process]:
+        """Celery: every worker, and beat."""
+        return [process for process in self.family() if "celery" in process.cmdline()]
+
+    def said(self) -> str:
+        """What its terminal shows."""
+        return (self.home / "terminal.log").read_text(errors="replace")
+
+    def end(self) -> None:
+        """End it as Ctrl-C does, and see that nothing is left."""
+        family = self.family() if self.process.poll() is None else []
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        self.process.wait(timeout=60)
+        eventually_sync(lambda: all(gone(process.pid) for process in family))
+
+
+def start_demo(home: Path, *flags: str) -> Demo:
+    """Run `manage.py demo` with its state in `home`, until its pages answer."""
+    home.mkdir(parents=True, exist_ok=True)
+    ours = ("REFLOAT_", "REDIS_", "DATABASE_", "DJANGO_")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    with (home / "terminal.log").open("wb") as terminal:
+        process = subprocess.Popen(
+            [sys.executable, "manage.py", "demo", "--port", str(valkey.free_port()), *flags],
+            cwd=ROOT,
+            env={**env, "REFLOAT_HOME": str(home), "PYTHONUNBUFFERED": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=terminal,
+            stderr=subprocess.STDOUT,
+        )
+    log = home / "terminal.log"
+
+    def up_or_over() -> bool:
+        return process.poll() is not None or "Ctrl-C ends everything" in log.read_text()
+
+    try:
+        eventually_sync(up_or_over, seconds=START_TIMEOUT)
+        assert process.poll() is None, log.read_text()
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    account = json.loads((home / "demo.json").read_text())
+    return Demo(home, process, account["url"], account["token"], account["password"])

@@ -1,0 +1,85 @@
+"""The whole path, real from end to end: a fleet, polled into Redis, judged, and read by its users."""
+
+from __future__ import annotations
+
+import json
+import signal
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.waiting import eventually_sync, gone
+from tests.flow.conftest import AGENTS
+from tests.flow.running import Demo, start_demo
+
+pytestmark = pytest.mark.timeout(400)
+
+
+def test_demo_comes_up_with_every_agent_healthy(whole_demo: Demo) -> None:
+    """Every agent and every instance is seen and well; the terminal says where, and who may sign in."""
+    instances = whole_demo.get("instances")["items"]
+
+    assert whole_demo.counts() == {"healthy": AGENTS}
+    assert len(instances) == 4
+    assert whole_demo.url in whole_demo.said()
+    assert whole_demo.password in whole_demo.said()
+    assert whole_demo.token not in whole_demo.said()
+    assert stat.S_IMODE((whole_demo.home / "demo.json").stat().st_mode) == 0o600
+
+
+def test_processes_of_the_fleet_are_listed(whole_demo: Demo) -> None:
+    """`refloat fleet ps --json` names each with its pid."""
+    rows = json.loads(whole_demo.fleet("ps", "--json"))
+
+    assert {"auth-1", "auth-2", "proxy-1", "proxy-2"} <= {row["name"] for row in rows}
+    assert all(row["pid"] for row in rows)
+
+
+def test_frozen_proxy_shows_and_thawed_proxy_heals(whole_demo: Demo) -> None:
+    """Its agents are told from the others within moments, with a reason that names it; then they come back."""
+    whole_demo.fleet("freeze", "proxy-1")
+    try:
+        eventually_sync(lambda: whole_demo.counts().get("healthy", 0) < AGENTS)
+        sick = [a for a in whole_demo.get(f"agents?limit={AGENTS}")["items"] if a["state"] != "healthy"]
+        assert sick
+        assert {agent["reason"] for agent in sick} <= {"no-tunnel", "proxy-unhealthy"}
+    finally:
+        whole_demo.fleet("thaw", "proxy-1")
+
+    whole_demo.await_counts({"healthy": AGENTS})
+
+
+def test_killed_pollers_make_everything_unknown(whole_demo: Demo) -> None:
+    """Blind is not stranded: within 15 s all reads unknown. The supervisor brings the pollers back by itself."""
+    for poller in whole_demo.pollers():
+        poller.send_signal(signal.SIGKILL)
+    killed_at = time.monotonic()
+
+    seen: set[str] = set()
+
+    def all_unknown() -> bool:
+        counts = whole_demo.counts()
+        seen.update(counts)
+        return counts == {"unknown": AGENTS}
+
+    eventually_sync(all_unknown, seconds=15.0)
+
+    assert seen <= {"healthy", "unknown"}
+    assert time.monotonic() - killed_at <= 15.0
+    whole_demo.await_counts({"healthy": AGENTS}, seconds=90.0)
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_end_of_the_command_ends_every_process(tmp_path: Path, sent: signal.Signals) -> None:
+    """However the command ends, nothing of it is left: no server, no worker, no node, no frozen proxy."""
+    small = start_demo(tmp_path, "--auths", "1", "--proxies", "1", "--agents", "3")
+    family = small.family()
+    small.fleet("freeze", "proxy-1")
+
+    small.process.send_signal(sent)
+    small.process.wait(timeout=60)
+
+    assert len(family) > 10
+    eventually_sync(lambda: all(gone(process.pid) for process in family))
