@@ -8,6 +8,8 @@ from pathlib import Path
 
 #: Worker processes by name, and the queues each serves. Actions and alerts never wait behind a round.
 WORKERS = {"polls": "polls", "actions": "actions", "notifications": "notifications"}
+#: What a first page with live data needs. Each Celery process costs seconds of a core to start, so others wait.
+FIRST = {"web", "worker-polls", "beat"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,6 @@ def beat(schedule: Path) -> Program:
 
 
 def console(home: Path, host: str, port: int) -> tuple[Program, ...]:
-    """Every program of a console with its state in `home`, in the order they are started."""
+    """Every program of a console with its state in `home`."""
     workers = (worker(name, queues) for name, queues in WORKERS.items())
     return (web(host, port), *workers, beat(home / "beat-schedule"))

@@ -9,13 +9,14 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
 from fleet.management import preparing, programs
+from fleet.management.programs import Program
 from fleet.processes.keeping import Keeper
 from fleet.processes.supervisor import Child, Supervisor, SupervisorError
 
@@ -47,6 +48,7 @@ class ConsoleRun:
         self.keeper = Keeper(self.supervisor, say)
         self._given_redis = redis_url
         self._redis_url = ""
+        self._env: dict[str, str] = {}
         self._open = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -71,23 +73,15 @@ class ConsoleRun:
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
 
     def start(self, env: Mapping[str, str]) -> None:
-        """Start every program, with `env` over our own environment."""
-        whole = {**os.environ, "REFLOAT_HOME": str(self.home), **env, "REDIS_URL": self._redis_url}
-        whole.pop("REDIS_URL_FILE", None)  # it would win over the URL it was read from
-        for program in programs.console(self.home, self.host, self.port):
-            self.supervisor.start(
-                program.name,
-                program.argv,
-                env=whole,
-                stage=STAGE_CONSOLE,
-                ready=self._web_answers if program.name == "web" else None,
-                # They keep nothing that a kill could spoil, and a worker without its broker ends late.
-                on_parent_death=signal.SIGKILL,
-            )
+        """Start the programs that pages need, with `env` over our own environment."""
+        self._env = {**os.environ, "REFLOAT_HOME": str(self.home), **env, "REDIS_URL": self._redis_url}
+        self._env.pop("REDIS_URL_FILE", None)  # it would win over the URL it was read from
+        self._start(program for program in self._programs if program.name in programs.FIRST)
 
     def await_web(self) -> None:
-        """Wait until pages are served. Raises SupervisorError when they are not."""
+        """Wait until pages are served, then start the other programs. Raises SupervisorError when they are not."""
         self.supervisor.await_ready(timeout=_WEB_TIMEOUT)
+        self._start(program for program in self._programs if program.name not in programs.FIRST)
 
     def watch(self, on_tick: Callable[[], None] | None = None) -> None:
         """Keep everything alive until Ctrl-C or SIGTERM; `on_tick` is called twice a second."""
@@ -98,6 +92,22 @@ class ConsoleRun:
                 on_tick()
 
         self.supervisor.watch(on_exit=self.keeper.ended, on_tick=tick)
+
+    @property
+    def _programs(self) -> tuple[Program, ...]:
+        return programs.console(self.home, self.host, self.port)
+
+    def _start(self, wanted: Iterable[Program]) -> None:
+        for program in wanted:
+            self.supervisor.start(
+                program.name,
+                program.argv,
+                env=self._env,
+                stage=STAGE_CONSOLE,
+                ready=self._web_answers if program.name == "web" else None,
+                # They keep nothing that a kill could spoil, and a worker without its broker ends late.
+                on_parent_death=signal.SIGKILL,
+            )
 
     def _web_answers(self, child: Child) -> bool:
         parts = urlsplit(self.url)

@@ -36,6 +36,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         return (
             Program("web", (sys.executable, "-c", _WEB, str(port))),
             Program("worker-polls", (sys.executable, "-c", _WORKER)),
+            Program("worker-actions", (sys.executable, "-c", _WORKER)),
         )
 
     monkeypatch.setattr(programs, "console", two)
@@ -68,6 +69,17 @@ def test_run_serves_and_ends(make: Callable[[], ConsoleRun], tmp_path: Path) -> 
     assert valkey.running_url(tmp_path / "valkey") is None
 
 
+def test_programs_that_no_page_needs_start_after_it(make: Callable[[], ConsoleRun]) -> None:
+    """The first page does not wait for workers it has nothing from."""
+    with make() as run:
+        run.start({})
+        first = [child.name for child in run.supervisor.children]
+        run.await_web()
+
+        assert first == ["web", "worker-polls"]
+        assert [child.name for child in run.supervisor.children] == [*first, "worker-actions"]
+
+
 def test_programs_get_the_redis_that_runs(make: Callable[[], ConsoleRun], tmp_path: Path) -> None:
     """They are told where Redis is, whatever file named it to us, and what the caller adds."""
     with make() as run:
@@ -85,7 +97,7 @@ def test_watch_starts_a_dead_program_again(make: Callable[[], ConsoleRun], said:
     with make() as run:
         run.start({})
         run.await_web()
-        web, worker = run.supervisor.children
+        web, worker, _later = run.supervisor.children
         first, web_pid = worker.pid, web.pid
         worker.process.terminate()
 
