@@ -80,7 +80,8 @@ class ConsoleRun:
 
     def await_web(self) -> None:
         """Wait until pages are served, then start the other programs. Raises SupervisorError when they are not."""
-        self.supervisor.await_ready(timeout=_WEB_TIMEOUT)
+        web = [child for child in self.supervisor.children if child.name == "web"]
+        self.supervisor.await_ready(web, timeout=_WEB_TIMEOUT)
         self._start(program for program in self._programs if program.name not in programs.FIRST)
 
     def watch(self, on_tick: Callable[[], None] | None = None) -> None:
