@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TextIO
 from urllib.parse import urlsplit
 
 from fleet.management import preparing, programs
@@ -132,10 +132,11 @@ def one_line() -> Iterator[None]:
         raise SystemExit(2) from None
 
 
-def stamped(write: Callable[[str], object]) -> Callable[[str], None]:
-    """A `say` that begins each line with the time of day, UTC."""
+def stamped(out: TextIO) -> Callable[[str], None]:
+    """A `say` that begins each line with the time of day, UTC, and keeps none back from whoever reads the file."""
 
     def say(line: str) -> None:
-        write(f"{time.strftime('%H:%M:%S', time.gmtime())} {line}")
+        out.write(f"{time.strftime('%H:%M:%S', time.gmtime())} {line}\n")
+        out.flush()
 
     return say

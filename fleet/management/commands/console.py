@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from django.conf import settings
@@ -27,7 +28,7 @@ class Command(BaseCommand):
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
-        say = stamped(self.stdout.write)
+        say = stamped(sys.stdout)
         with (
             one_line(),
             ConsoleRun(

@@ -61,7 +61,7 @@ class Command(BaseCommand):
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
-        say = stamped(self.stdout.write)
+        say = stamped(sys.stdout)
         for name, value in _ROUNDS.items():
             os.environ.setdefault(name, value)
         with (
@@ -82,7 +82,8 @@ class Command(BaseCommand):
             run.supervisor.await_ready([fleet], timeout=_FLEET_TIMEOUT)
             _watch_fleet(fleet)
             run.await_web()
-            self.stdout.write(_welcome(account, options))
+            sys.stdout.write(_welcome(account, options))
+            sys.stdout.flush()
             player = _player(run, options)
 
             def tick() -> None:
