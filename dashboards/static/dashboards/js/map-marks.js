@@ -1,4 +1,4 @@
-/* What stands over the cells: the marks of bad agents, the hatch of unknown ones, the cursor.
+/* What stands over the cells: the lines between them, the marks of bad agents, the hatch of unknown ones, the cursor.
    A canvas of its own, because a mark may be larger than its cell: a single stranded agent among 100,000
    must be seen, while marks on every cell of a dense block would only wash its colour out. */
 
@@ -62,9 +62,21 @@ export class Marks {
     c.setTransform(this.scale, 0, 0, this.scale, 0, 0);
     c.clearRect(0, 0, this.canvas.width, this.canvas.height);
     const page = this.figure.pages[dark ? "dark" : "light"];
+    this.rule(grid, page);
     for (const block of grid.blocks) this.paintBlock(block, grid, states, shown, dark, page);
     if (chosen !== null) this.frame(grid, chosen, dark ? "#e8edf2" : "#14191d", 1.5);
     if (cursor !== null) this.frame(grid, cursor, dark ? "#6cb6ff" : "#0649e6", 2.5);
+  }
+
+  /** A line of the page's colour between any two cells. */
+  rule(grid, page) {
+    const c = this.context;
+    const size = grid.cell;
+    c.fillStyle = page;
+    for (const { x, y, w, h } of grid.blocks) {
+      for (let column = 1; column <= w; column += 1) c.fillRect((x + column) * size - 1, y * size, 1, h * size);
+      for (let row = 1; row <= h; row += 1) c.fillRect(x * size, (y + row) * size - 1, w * size, 1);
+    }
   }
 
   paintBlock(block, grid, states, shown, dark, page) {
