@@ -64,8 +64,9 @@ export class Marks {
     const page = this.figure.pages[dark ? "dark" : "light"];
     this.rule(grid, page);
     for (const block of grid.blocks) this.paintBlock(block, grid, states, shown, dark, page);
-    if (chosen !== null) this.frame(grid, chosen, dark ? "#e8edf2" : "#14191d", 1.5);
-    if (cursor !== null) this.frame(grid, cursor, dark ? "#6cb6ff" : "#0649e6", 2.5);
+    const ink = dark ? "#e8edf2" : "#14191d";
+    if (chosen !== null && chosen !== cursor) this.frame(grid, chosen, page, ink);
+    if (cursor !== null) this.frame(grid, cursor, page, dark ? "#6cb6ff" : "#0649e6");
   }
 
   /** A line of the page's colour between any two cells. */
@@ -142,14 +143,17 @@ export class Marks {
     c.restore();
   }
 
-  frame(grid, agent, colour, width) {
+  /** A frame around a cell, seen on every colour because it stands on the page's. */
+  frame(grid, agent, page, colour) {
     const c = this.context;
     const at = grid.cellOf[agent];
     const size = Math.max(grid.cell, 9);
     const x = (at % grid.cols + 0.5) * grid.cell - size / 2;
     const y = (Math.floor(at / grid.cols) + 0.5) * grid.cell - size / 2;
-    c.strokeStyle = colour;
-    c.lineWidth = width;
-    c.strokeRect(x - 1, y - 1, size + 2, size + 2);
+    for (const [stroke, width] of [[page, 6], [colour, 2.5]]) {
+      c.strokeStyle = stroke;
+      c.lineWidth = width;
+      c.strokeRect(x, y, size - 1, size - 1);
+    }
   }
 }
