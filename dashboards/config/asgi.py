@@ -1,4 +1,4 @@
-"""The console as one ASGI application: pages, API, static files and sockets."""
+"""The console as one ASGI application: pages, API and static files by http, live data by sockets."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from channels.routing import ProtocolTypeRouter
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboards.config.settings")
-
 # Before anything that imports models.
 _pages = get_asgi_application()
 
-application = ProtocolTypeRouter({"http": _pages})
+from dashboards.routing import application as _sockets  # noqa: E402 - models are loaded only now
+
+application = ProtocolTypeRouter({"http": _pages, "websocket": _sockets})

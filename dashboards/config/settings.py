@@ -127,6 +127,8 @@ def _database() -> dict[str, Any]:
     return {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": REFLOAT_HOME / "refloat.sqlite3",
+        # A file for tests too: threads of sockets and of requests see one database.
+        "TEST": {"NAME": REFLOAT_HOME / "test.sqlite3"},
         "OPTIONS": {
             "transaction_mode": "IMMEDIATE",
             "timeout": 20,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from django.contrib.auth.models import User
@@ -12,7 +12,11 @@ from pytest_django import Settings
 from dashboards import reading
 from fleet.domain.verdicts import State
 from fleet.models.access import give_role
+from fleet.state.connect import connect
+from fleet.state.reader import open_reader
+from fleet.state.writer import Writer
 from tests.fakes.reader import FakeReader
+from tests.fakes.record import fill
 
 
 @pytest.fixture(autouse=True)
@@ -44,3 +48,28 @@ def fake_reader(monkeypatch: pytest.MonkeyPatch) -> FakeReader:
     )
     monkeypatch.setattr(reading, "reader", lambda: fake)
     return fake
+
+
+@pytest.fixture
+def live_settings(settings: Settings, valkey_url: str, prefix: str) -> Settings:
+    """The console on the run's Valkey, with a prefix of its own, and its pub/sub layer."""
+    settings.REDIS_URL, settings.REFLOAT_PREFIX = valkey_url, prefix
+    settings.CHANNEL_LAYERS = {
+        "default": {
+            "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+            "CONFIG": {"hosts": [valkey_url], "prefix": f"{prefix}:layer"},
+        }
+    }
+    return settings
+
+
+@pytest.fixture
+def record(live_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Writer]:
+    """A real record of four agents, as fresh as now, that the console reads."""
+    redis = connect(live_settings.REDIS_URL)
+    writer = Writer(redis, live_settings.REFLOAT_PREFIX)
+    fill(writer, [State.HEALTHY, State.HEALTHY, State.STRANDED, State.AT_RISK], as_of=time.time())
+    reader = open_reader(live_settings.REDIS_URL, live_settings.REFLOAT_PREFIX)
+    monkeypatch.setattr(reading, "reader", lambda: reader)
+    yield writer
+    redis.close()

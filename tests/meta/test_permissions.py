@@ -8,10 +8,14 @@ import time
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from django.urls import URLPattern
 from pytest_django import Settings
 
 from dashboards import reading
 from dashboards.checks import Route, routes
+from dashboards.permissions import declared
+from dashboards.routing import websocket_urlpatterns
+from dashboards.sockets import refusal
 from fleet.models.access import ROLES, give_role
 from tests.fakes.reader import FakeReader
 
@@ -50,6 +54,30 @@ def fleet_in_memory(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None
     fake = FakeReader(as_of=time.time())
     monkeypatch.setattr(reading, "reader", lambda: fake)
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
+@pytest.mark.parametrize("route", websocket_urlpatterns, ids=lambda route: str(route.pattern))
+def test_socket_declares_who_may_use_it(route: URLPattern) -> None:
+    """Every consumer names a permission."""
+    consumer = getattr(route.callback, "consumer_class")  # noqa: B009 - put there by Channels' as_asgi
+    access = declared(consumer)
+    assert access is not None
+    assert access.permission is not None
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("role", [None, "", *ROLES])
+@pytest.mark.parametrize("route", websocket_urlpatterns, ids=lambda route: str(route.pattern))
+def test_socket_with_role(client: Client, route: URLPattern, role: str | None) -> None:
+    """A role gets in exactly where it has the permission; nobody without signing in."""
+    access = declared(getattr(route.callback, "consumer_class"))  # noqa: B009 - as above
+    assert access is not None
+    headers = []
+    if role is not None:
+        client.force_login(_user(role))
+        headers.append((b"cookie", f"sessionid={client.cookies['sessionid'].value}".encode()))
+    expected = None if access.permission in ROLES.get(role or "", frozenset()) else 4403
+    assert refusal({"headers": headers}, access, "default") == (4401 if role is None else expected)
 
 
 def _user(role: str) -> User:

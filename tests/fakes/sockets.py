@@ -1,0 +1,50 @@
+"""The far end of a socket, in the process: what a browser's WebSocket is to an ASGI application.
+
+channels.testing has one too, but importing it wants daphne.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from asgiref.testing import ApplicationCommunicator
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class Socket:
+    """One connection to an ASGI application."""
+
+    def __init__(self, application: Any, path: str, headers: Headers) -> None:
+        scope = {
+            "type": "websocket",
+            "path": path,
+            "query_string": b"",
+            "headers": headers,
+            "subprotocols": [],
+        }
+        self._link = ApplicationCommunicator(application, scope)
+
+    async def connect(self) -> bool:
+        """Ask for the handshake; answers whether it was accepted."""
+        await self._link.send_input({"type": "websocket.connect"})
+        accepted: bool = (await self._link.receive_output(5))["type"] == "websocket.accept"
+        if not accepted:
+            await self._link.wait(5)
+        return accepted
+
+    async def send(self, **frame: Any) -> None:
+        """Send `text=` or `bytes=`."""
+        await self._link.send_input({"type": "websocket.receive", "text": None, "bytes": None, **frame})
+
+    async def receive(self, seconds: float) -> dict[str, Any]:
+        """Take the next frame, or `websocket.close`; TimeoutError when none comes."""
+        frame: dict[str, Any] = await self._link.receive_output(seconds)
+        return frame
+
+    async def leave(self) -> None:
+        """Go away, as a closed tab does."""
+        await self._link.send_input({"type": "websocket.disconnect", "code": 1001})
+        with contextlib.suppress(TimeoutError):
+            await self._link.wait(5)
