@@ -244,6 +244,6 @@ class AgentTunnels:
                     "%s: refused discovery of proxy %s: %s", self._identity.name, tunnel.proxy_id, error
                 )
             return
-        self._pool.tracker.track_expected(proxies, time.monotonic())
         tunnel.discovered.set()
-        self._event.set()
+        if self._pool.tracker.track_expected(proxies, time.monotonic()):
+            self._event.set()

@@ -6,6 +6,7 @@ argument, of any one clock. Expiry is judged by the local clock of observation, 
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -41,7 +42,8 @@ class DiscoveredProxy:
     ttl: float = 0.0
 
 
-def encode(proxies: Iterable[DiscoveredProxy]) -> bytes:
+@functools.lru_cache(maxsize=64)
+def encode(proxies: tuple[DiscoveredProxy, ...]) -> bytes:
     """Write a discovery request; zero values are left out as Go's omitempty does."""
     entries = []
     for proxy in proxies:
@@ -56,6 +58,8 @@ def encode(proxies: Iterable[DiscoveredProxy]) -> bytes:
     return json.dumps({"proxies": entries}, separators=(",", ":")).encode()
 
 
+# Agents that share a process, or a proxy's many tunnels, meet the same request again and again.
+@functools.lru_cache(maxsize=64)
 def decode(request: bytes) -> tuple[DiscoveredProxy, ...]:
     """Read a discovery request; unknown keys are ignored. Raises DiscoveryError."""
     try:

@@ -64,17 +64,25 @@ class Tracker:
         # The last check said no and nothing changed since: asking often costs nothing.
         self._cannot_lease = False
         self._ttl_seen = 0.0
+        self._last_desired: set[str] = set()
         self._topology_changed_at: float | None = None
 
-    def track_expected(self, proxies: Iterable[DiscoveredProxy], now: float) -> None:
-        """Take a discovery request: each proxy named is known for its TTL from now, or the default expiry."""
-        before = self._desired()
+    def track_expected(self, proxies: Iterable[DiscoveredProxy], now: float) -> bool:
+        """Take a discovery request: each proxy named is known for its TTL from now, or the default expiry.
+
+        Return whether proxies came or changed their place; mere heartbeats leave what `try_acquire` says as it is.
+        """
+        changed = False
         for proxy in proxies:
             ttl = proxy.ttl if proxy.ttl > 0 else self._default_expiry
+            old = self._tracked.get(proxy.name)
+            changed = changed or old is None or (old.group, old.generation) != (proxy.group, proxy.generation)
             self._tracked[proxy.name] = _Tracked(proxy.group, proxy.generation, now + ttl)
             self._ttl_seen = proxy.ttl
             self._cannot_lease = False
-        self._note_topology(before, now)
+        if changed:
+            self._note_topology(now)
+        return changed
 
     def set_connection_count(self, count: int) -> None:
         """Change the wanted number of tunnels; 0 or less means one to every desired proxy."""
@@ -140,15 +148,15 @@ class Tracker:
         expired = [name for name, known in self._tracked.items() if known.expires_at < now]
         if not expired:
             return
-        before = self._desired()
         for name in expired:
             del self._tracked[name]
         self._cannot_lease = False
-        self._note_topology(before, now)
+        self._note_topology(now)
 
-    def _note_topology(self, before: set[str], now: float) -> None:
-        if self._desired() != before:
-            self._topology_changed_at = now
+    def _note_topology(self, now: float) -> None:
+        desired = self._desired()
+        if desired != self._last_desired:
+            self._last_desired, self._topology_changed_at = desired, now
 
     def _resolve(self, principals: Iterable[str]) -> str:
         """The proxy that a set of principals names: one we know, else the first, without the cluster's name."""

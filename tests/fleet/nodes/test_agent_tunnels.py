@@ -89,7 +89,7 @@ async def start() -> AsyncIterator[Start]:
 
 
 def request(*names: str, ttl: float = 60.0) -> bytes:
-    return discovery.encode(DiscoveredProxy(name, ttl=ttl) for name in names)
+    return discovery.encode(tuple(DiscoveredProxy(name, ttl=ttl) for name in names))
 
 
 async def test_hello_says_who(start: Start) -> None:

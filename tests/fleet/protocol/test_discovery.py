@@ -15,7 +15,7 @@ from fleet.protocol.discovery import DiscoveredProxy, DiscoveryError, ProxyResou
 
 def test_encode_golden() -> None:
     """Teleport's keys, TTL in integer nanoseconds, zero values left out."""
-    proxies = [DiscoveredProxy("p1"), DiscoveredProxy("p2", "blue", 7, 60.0)]
+    proxies = (DiscoveredProxy("p1"), DiscoveredProxy("p2", "blue", 7, 60.0))
     assert json.loads(discovery.encode(proxies)) == {
         "proxies": [
             {"version": "v2", "metadata": {"name": "p1"}},
@@ -54,7 +54,7 @@ def test_decode_ignores_what_it_does_not_know() -> None:
 )
 def test_decode_what_was_encoded(proxies: list[DiscoveredProxy]) -> None:
     """A request reads back as it was written."""
-    assert discovery.decode(discovery.encode(proxies)) == tuple(proxies)
+    assert discovery.decode(discovery.encode(tuple(proxies))) == tuple(proxies)
 
 
 @pytest.mark.parametrize(
