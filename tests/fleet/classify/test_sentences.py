@@ -54,7 +54,10 @@ BY_ITSELF = " It will recover by itself."
         (
             agent(),
             fleet(proxy_1=SILENT, proxy_2=UNHEALTHY),
-            "It has no live tunnel: proxy-1 does not answer. There is no healthy one to go to: only if proxy-1 recovers.",
+            (
+                "It has no live tunnel: proxy-1 does not answer. "
+                "There is no healthy one to go to: only if proxy-1 recovers."
+            ),
         ),
         (
             agent(heartbeat=heartbeat(via_proxy=PROXY_2)),
