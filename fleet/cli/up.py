@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from fleet.cli.answers import Failure
 from fleet.cli.home import cluster_option, home_option
+from fleet.nodes import fleet_record
 from fleet.nodes import up as fleet_up
 from fleet.nodes.fleet_plan import FleetPlan
 from fleet.nodes.fleet_record import FleetError, FleetRecord
@@ -59,6 +60,7 @@ class _Teller:
                 "proxy_balancer": record.proxy_balancer,
                 "backend": record.backend,
                 "record": str(path),
+                "console": record.console,
                 "seconds": round(seconds, 3),
             }
             click.echo(json.dumps(said))
@@ -75,9 +77,10 @@ class _Teller:
 def _sentences(record: FleetRecord, seconds: float) -> str:
     auths, proxies = record.addresses("auth"), record.addresses("proxy")
     shape = f"{len(auths)} auths, {len(proxies)} proxies and {record.agents} agents"
+    settings = {"REFLOAT_AUTHS": ",".join(auths), **record.console}
     lines = [
         f"Fleet {record.cluster} is up: {shape} in {seconds:.1f} s. Ctrl-C ends it.",
-        f"Let a console poll it:  REFLOAT_AUTHS={','.join(auths)}",
+        "Let a console poll it:  " + " ".join(f"{name}={value}" for name, value in settings.items()),
         "See its processes:      refloat fleet ps",
     ]
     if record.control:
@@ -106,6 +109,7 @@ def _sentences(record: FleetRecord, seconds: float) -> str:
     help="Between pings on a tunnel; default: the nodes' own.",
 )
 @click.option("--no-faults", is_flag=True, help="Leave the forwarder out: no cut-backend, no blackhole.")
+@click.option("--tls", is_flag=True, help="Mutual TLS on every gRPC port, with a CA of the fleet's own.")
 @click.option(
     "--agents-per-process",
     type=click.IntRange(1, 2000),
@@ -121,6 +125,7 @@ def up(
     connections: int | None,
     mesh: bool,
     no_faults: bool,
+    tls: bool,
     as_json: bool,
     keep_alive_interval: str | None,
     **shape: Any,
@@ -134,6 +139,7 @@ def up(
     plan = FleetPlan(
         connections=0 if mesh else connections or 1,
         faults=not no_faults,
+        keys=fleet_record.folder(home, shape["cluster"]) / "keys" if tls else None,
         keep_alive_interval=keep_alive_interval or "",
         **shape,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 #: What a forward is called before it is given a target.
 _LATER = "-"
@@ -30,6 +31,8 @@ class FleetPlan:
     faults: bool = True
     cluster: str = "default"
     agents_per_process: int = 500
+    #: Where the keys of a fleet with mutual TLS are (fleet_keys); None for a fleet without.
+    keys: Path | None = None
 
     @property
     def instances(self) -> list[tuple[str, str]]:
@@ -67,7 +70,7 @@ def instance(plan: FleetPlan, role: str, name: str, backend: str, forwards: Mapp
         argv += ["--advertise", forwards[f"{name}/grpc"], "--advertise-diag", forwards[f"{name}/diag"]]
     if role == "proxy" and plan.keep_alive_interval:
         argv += ["--keep-alive-interval", plan.keep_alive_interval]
-    return argv
+    return argv + _tls(plan, name)
 
 
 def balancer(name: str, targets: Sequence[tuple[str, str, str]]) -> list[str]:
@@ -78,14 +81,24 @@ def balancer(name: str, targets: Sequence[tuple[str, str, str]]) -> list[str]:
     return argv
 
 
-def agents(plan: FleetPlan, first: int, count: int, auth: str, proxy: str) -> list[str]:
+def agents(plan: FleetPlan, name: str, first: int, count: int, auth: str, proxy: str) -> list[str]:
     """One process of agents, which dial the two balancers."""
     argv = node("agent", "--first", str(first), "--count", str(count), "--cluster", plan.cluster)
     argv += ["--auth", auth, "--proxy", proxy, "--announce-ttl", plan.agent_announce_ttl]
     argv += ["--connections", str(plan.connections)] if plan.connections else ["--mesh"]
     if plan.keep_alive_interval:
         argv += ["--keep-alive-interval", plan.keep_alive_interval]
-    return argv
+    return argv + _tls(plan, name)
+
+
+def _tls(plan: FleetPlan, name: str) -> list[str]:
+    if plan.keys is None:
+        return []
+    keys = plan.keys
+    return [
+        *("--tls-ca", str(keys / "ca.crt")),
+        *("--tls-cert", str(keys / f"{name}.crt"), "--tls-key", str(keys / f"{name}.key")),
+    ]
 
 
 def node(role: str, *flags: str) -> list[str]:

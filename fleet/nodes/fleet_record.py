@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,8 @@ class FleetRecord:
     control: str
     token: str
     members: tuple[Member, ...]
+    #: The files with which a console polls a fleet with TLS, by the setting that takes each.
+    console: dict[str, str] = field(default_factory=dict)
 
     def member(self, name: str) -> Member:
         """The process of that name. Raises UnknownNameError."""

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 import fleet
-from fleet.nodes import faults, fleet_plan, fleet_record
+from fleet.nodes import faults, fleet_keys, fleet_plan, fleet_record
 from fleet.nodes.fleet_plan import FleetPlan
 from fleet.nodes.fleet_record import FleetError, FleetRecord, Member
 from fleet.processes import pids, valkey
@@ -57,6 +57,7 @@ def run(plan: FleetPlan, home: Path, watcher: Watcher) -> None:
     began = time.monotonic()
     with _only_one(folder), Supervisor(folder / "logs") as supervisor:
         try:
+            fleet_keys.make(plan)
             up = _Up(plan, home, folder, supervisor, watcher)
             up.start()
         except (SupervisorError, valkey.ValkeyError) as error:
@@ -147,7 +148,7 @@ class _Up:
     def _start_agents(self, auth: Child, proxy: Child) -> list[Child]:
         dialed = auth.announced["listen"], proxy.announced["listen"]
         return [
-            self._child(name, "agent", fleet_plan.agents(self.plan, first, count, *dialed), _AGENTS)
+            self._child(name, "agent", fleet_plan.agents(self.plan, name, first, count, *dialed), _AGENTS)
             for name, first, count in self.plan.agent_groups
         ]
 
@@ -198,6 +199,7 @@ class _Up:
             control=str(forwarder.get("control", "")),
             token=self.token if forwarder else "",
             members=tuple(self._member(child) for child in self.supervisor.children),
+            console=fleet_keys.of_console(self.plan.keys) if self.plan.keys else {},
         )
 
     def _member(self, child: Child) -> Member:

@@ -51,8 +51,10 @@ def test_instance_without_forwarder_is_itself() -> None:
 
 def test_agents_mesh_or_counted() -> None:
     """0 connections is agent mesh."""
-    mesh = fleet_plan.agents(FleetPlan(connections=0), 1, 5, "a:1", "p:1")
-    counted = fleet_plan.agents(FleetPlan(connections=2, keep_alive_interval="1s"), 6, 5, "a:1", "p:1")
+    mesh = fleet_plan.agents(FleetPlan(connections=0), "agents-1", 1, 5, "a:1", "p:1")
+    counted = fleet_plan.agents(
+        FleetPlan(connections=2, keep_alive_interval="1s"), "agents-2", 6, 5, "a:1", "p:1"
+    )
     assert "--mesh" in mesh
     assert flag(counted, "--connections") == "2"
     assert flag(counted, "--first") == "6"
