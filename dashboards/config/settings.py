@@ -153,7 +153,42 @@ CHANNEL_LAYERS = {
 }
 
 CELERY_BROKER_URL = REDIS_URL
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "global_keyprefix": f"{REFLOAT_PREFIX}:celery:",
+    # The worker blocks for a second at a time: longer than that, and never for ever.
+    "socket_timeout": 5.0,
+    "socket_connect_timeout": 2.0,
+    "socket_keepalive": True,
+}
+#: Redis may come later, and may go for a while: workers and beat wait for it.
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
+CELERY_TASK_PUBLISH_RETRY_POLICY = {
+    "max_retries": 2,
+    "interval_start": 0,
+    "interval_step": 0.2,
+    "interval_max": 0.2,
+}
 CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_DEFAULT_QUEUE = "actions"
+#: Polls never wait behind anything else, and nothing else behind polls.
+CELERY_TASK_ROUTES = {
+    "fleet.tasks.start_round": {"queue": "polls"},
+    "fleet.tasks.poll_shard": {"queue": "polls"},
+}
+#: A task held by a worker that is busy is a task nobody else can take.
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
+#: In memory: what is due follows from the clock alone, and a lost schedule file must not stop the rounds.
+CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"
+CELERY_BEAT_SCHEDULE = {
+    "start-round": {
+        "task": "fleet.tasks.start_round",
+        "schedule": REFLOAT_ROUND_INTERVAL,
+        # A round nobody started in time is skipped, so that rounds never pile up.
+        "options": {"expires": REFLOAT_ROUND_INTERVAL},
+    },
+}
 
 CACHES = {
     # Rate limits of the sign-in live here. In the process, so that signing in works while Redis is down.

@@ -1,0 +1,13 @@
+"""The Celery app: `celery -A dashboards.config.celery worker|beat`. Its settings are the CELERY_ ones of `settings`."""
+
+from __future__ import annotations
+
+import os
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboards.config.settings")
+
+app = Celery("refloat")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks(["fleet"])

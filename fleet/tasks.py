@@ -1,0 +1,128 @@
+"""What Celery runs: rounds. Each task is short and may be lost or run twice without harm. docs/flow.md, "Rounds"."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from celery import shared_task
+from channels.layers import get_channel_layer
+from django.conf import settings
+from django.db import DatabaseError
+
+from fleet.domain.evidence import Timing
+from fleet.models import Cluster
+from fleet.models.history import recall, settle
+from fleet.pollers.conclude import conclude
+from fleet.pollers.plan import plan
+from fleet.pollers.worker import Polling, Worker
+from fleet.publish import publish
+from fleet.state import RecordLost, StateError
+from fleet.state.connect import connect, reaching
+from fleet.state.rounds import Rounds
+from fleet.state.writer import Writer
+from fleet.transport.channels import TLSFiles
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """What a worker process keeps between tasks."""
+
+    writer: Writer
+    rounds: Rounds
+    worker: Worker
+    timing: Timing
+
+
+@functools.cache
+def process() -> Process:
+    """Make it when the first task runs, that is after the fork."""
+    redis = connect(settings.REDIS_URL)
+    writer = Writer(redis, settings.REFLOAT_PREFIX)
+    timing = Timing(round_interval=settings.REFLOAT_ROUND_INTERVAL)
+    polling = Polling(
+        timing=timing,
+        deadline=settings.REFLOAT_ROUND_DEADLINE,
+        fresh_rounds=settings.REFLOAT_FRESH_CHANNEL_ROUNDS,
+        tls=_tls(),
+    )
+    return Process(writer, Rounds(redis, settings.REFLOAT_PREFIX), Worker(writer, polling), timing)
+
+
+@shared_task(name="fleet.tasks.start_round", ignore_result=True)
+def start_round() -> None:
+    """Start the round of this moment in every cluster, unless somebody did already."""
+    interval = process().timing.round_interval
+    for cluster in Cluster.objects.all():
+        now = time.time()
+        try:
+            _start(cluster, int(now // interval), now, interval)
+        except StateError as error:
+            # The next beat tries again; what is shown grows old meanwhile.
+            logger.warning("cluster %s: no round: %s", cluster.id, error)
+
+
+@shared_task(name="fleet.tasks.poll_shard", ignore_result=True)
+def poll_shard(
+    cluster: str, number: int, shard: int, instances: Sequence[int], lists: bool, bootstrap: Sequence[str]
+) -> None:
+    """Poll one shard of a round; who polls the last one concludes the round."""
+    here = process()
+    try:
+        if not here.rounds.claim_shard(cluster, number, shard):
+            return
+        here.worker.poll_shard(cluster, number, instances, lists=lists, bootstrap=bootstrap)
+        if here.rounds.finish(cluster, number, shard):
+            _conclude(cluster, number)
+    except StateError as error:
+        logger.warning("cluster %s, round %d, shard %d: %s", cluster, number, shard, error)
+
+
+def _start(cluster: Cluster, number: int, now: float, interval: float) -> None:
+    here = process()
+    if not here.rounds.claim(cluster.id, number):
+        return
+    if here.writer.epoch(cluster.id) is None:
+        here.writer.create(cluster.id, recall(cluster.id))
+    shards = plan(here.writer.load_instances(cluster.id), settings.REFLOAT_SHARD_SIZE, now)
+    unfinished = here.rounds.begin(cluster.id, number, [shard.number for shard in shards])
+    if unfinished is not None:
+        # A shard of it died with its worker, or is late: what the others saw must not wait.
+        _conclude(cluster.id, unfinished)
+    for shard in shards:
+        poll_shard.apply_async(
+            (cluster.id, number, shard.number, shard.instances, shard.lists, cluster.auths), expires=interval
+        )
+
+
+def _conclude(cluster: str, number: int) -> None:
+    """Conclude a round, tell the browsers, and give the database its due, in this order."""
+    here = process()
+    try:
+        done = conclude(
+            here.writer, cluster, number, now=time.time(), timing=here.timing, clock=time.perf_counter
+        )
+    except RecordLost:
+        return  # the next round begins a new one
+    if done is not None:
+        with reaching():
+            here.worker.run(publish(get_channel_layer(), cluster, done.events))
+    try:
+        settle(here.writer, cluster)
+    except DatabaseError:
+        logger.exception("cluster %s: the database is owed its history until the next round", cluster)
+
+
+def _tls() -> TLSFiles | None:
+    certificate, key, authority = (
+        Path(path) if path else None
+        for path in (settings.REFLOAT_TLS_CERT, settings.REFLOAT_TLS_KEY, settings.REFLOAT_TLS_CA)
+    )
+    files = TLSFiles(certificate=certificate, key=key, authority=authority)
+    return files if files.enabled else None
