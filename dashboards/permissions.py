@@ -94,6 +94,11 @@ def is_known(cluster: str) -> bool:
     return cluster == DEFAULT_CLUSTER or Cluster.objects.filter(pk=cluster).exists()
 
 
+def known_clusters() -> tuple[str, ...]:
+    """All clusters, the default one first."""
+    return tuple(dict.fromkeys((DEFAULT_CLUSTER, *Cluster.objects.values_list("pk", flat=True))))
+
+
 def declared(callback: Any) -> Access | None:
     """Read what a view or a consumer says of who may use it; None when it says nothing."""
     access = getattr(callback, "access", None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -12,6 +12,7 @@ from fleet.domain.instances import InstanceKind
 from fleet.domain.verdicts import Reason, Recovery, State, Verdict
 from fleet.domain.views import AgentView, Explanation, InstanceView, Summary
 from fleet.models.tokens import ApiToken
+from fleet.models.transitions import Transition
 
 #: The order in which people read states: what needs them first.
 READING_ORDER = (
@@ -96,6 +97,17 @@ class AgentTunnel:
     why: str
     opened: datetime | None
     opened_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of an agent's state."""
+
+    at: datetime
+    at_ms: int
+    old: State
+    new: State
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +209,20 @@ def evidence_words(evidence: AgentEvidence, instances: Mapping[int, InstanceView
     if not evidence.had_tunnel:
         words.append(("Tunnels ever", "none"))
     return words
+
+
+def history(transitions: Iterable[Transition], now: float) -> list[Change]:
+    """Present what happened to an agent, as kept in the database."""
+    return [
+        Change(
+            at=row.at,
+            at_ms=round((now - row.at.timestamp()) * 1000),
+            old=State[row.old.upper()],
+            new=State[row.new.upper()],
+            reason="" if row.reason == Reason.NONE.slug else row.reason,
+        )
+        for row in transitions
+    ]
 
 
 def token_row(token: ApiToken, now: datetime) -> TokenRow:

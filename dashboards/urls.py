@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, include, path
 
 from dashboards.api.v1 import api
-from dashboards.views import agents, fleet_map, fleet_now, system, tokens
+from dashboards.views import agents, fleet_map, fleet_now, metrics, system, tokens
 
 handler403 = "dashboards.views.errors.forbidden"
 handler404 = "dashboards.views.errors.not_found"
@@ -29,5 +29,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/", api.urls),
     path("healthz", system.healthz, name="healthz"),
     path("readyz", system.readyz, name="readyz"),
+    path("metrics", metrics.metrics, name="metrics"),
     path("accounts/", include("allauth.urls")),
 ]

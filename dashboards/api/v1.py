@@ -20,10 +20,10 @@ from dashboards import agent_query, reading
 from dashboards.agent_query import MAX_LIMIT, PAGE_SIZE, QueryError
 from dashboards.api import answers, schemas
 from dashboards.api.access import ApiAccess
-from dashboards.permissions import is_known, public
+from dashboards.permissions import is_known, known_clusters, public
 from fleet.models.access import Permission, sees_cluster
-from fleet.models.clusters import DEFAULT_CLUSTER, Cluster
-from fleet.state import StateUnavailable
+from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.state import StateError
 
 
 def _document(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
@@ -171,9 +171,8 @@ def cluster_instances(request: HttpRequest, cluster: str) -> Any:
 @api.get("/clusters", auth=_VIEW, response={200: schemas.ClustersAnswer, **_PROBLEMS})
 def clusters(request: HttpRequest) -> Any:
     """List the clusters you may see."""
-    names = dict.fromkeys((DEFAULT_CLUSTER, *Cluster.objects.values_list("pk", flat=True)))
     user: User = request.auth  # type: ignore[attr-defined] # set by ninja to what ApiAccess answered
-    return schemas.ClustersAnswer(clusters=[name for name in names if sees_cluster(user, name)])
+    return schemas.ClustersAnswer(clusters=[name for name in known_clusters() if sees_cluster(user, name)])
 
 
 @api.exception_handler(AuthenticationError)
@@ -206,7 +205,7 @@ def _invalid(request: HttpRequest, error: Any) -> HttpResponse:
     return _problem(request, 400, f"The parameters cannot be used: {said}.")
 
 
-@api.exception_handler(StateUnavailable)
+@api.exception_handler(StateError)
 def _unavailable(request: HttpRequest, error: Any) -> HttpResponse:
     answer = _problem(request, 503, f"The record cannot be read now: {error}.")
     answer["Retry-After"] = "5"

@@ -15,6 +15,10 @@ from dashboards.views.pages import needs_record, prefix_of
 from fleet.domain.views import FleetTable
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.models.transitions import Transition
+
+#: Changes of state on an agent's page.
+_CHANGES = 50
 
 
 @requires(Permission.VIEW_FLEET)
@@ -54,7 +58,8 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
     """Show one agent.
 
     Template `dashboards/agent.html`: the frame's, `agent` (AgentRow), `tunnels` (AgentTunnel), `evidence` as
-    (words, value). htmx with the target `agent-card` gets `dashboards/_agent_card.html` with `agent`.
+    (words, value), `history` (Change, newest first). htmx with the target `agent-card` gets
+    `dashboards/_agent_card.html` with `agent`.
     """
     now = reading.current_time()
     reader = reading.reader()
@@ -64,6 +69,9 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
     context = presenters.agent_page(explanation, now)
     if request.headers.get("HX-Target") == "agent-card":
         return render(request, "dashboards/_agent_card.html", context)
+    context["history"] = presenters.history(
+        Transition.objects.filter(cluster_id=cluster, agent=agent_id)[:_CHANGES], now
+    )
     frame = presenters.frame(reader.summary(cluster, now), now, "agents")
     return render(request, "dashboards/agent.html", frame | context)
 

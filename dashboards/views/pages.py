@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 
 from fleet.models.clusters import DEFAULT_CLUSTER
-from fleet.state import StateUnavailable
+from fleet.state import StateError
 
 P = ParamSpec("P")
 View = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
@@ -28,7 +28,7 @@ def needs_record(view: View[P]) -> View[P]:
     def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
         try:
             return view(request, *args, **kwargs)
-        except StateUnavailable as error:
+        except StateError as error:
             return render(request, "503.html", {"sentence": str(error)}, status=503)
 
     return guarded

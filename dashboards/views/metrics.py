@@ -1,0 +1,69 @@
+"""The console's own metrics for Prometheus: by cluster and state, never by agent. docs/operations.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.views.decorators.http import require_safe
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from typing_extensions import override
+
+from dashboards import hub, reading
+from dashboards.bearer import allow_token
+from dashboards.permissions import known_clusters, requires
+from fleet.domain.views import StreamHeader
+from fleet.models.access import Permission
+from fleet.state import StateUnavailable
+
+
+@allow_token(Permission.VIEW_METRICS)
+@requires(Permission.VIEW_METRICS)
+@require_safe
+def metrics(request: HttpRequest) -> HttpResponseBase:
+    """Give the metrics as of now; nothing is kept between two scrapes."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(FleetCollector(known_clusters(), reading.current_time()))
+    return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
+
+
+class FleetCollector(Collector):
+    """Reads the stream's header of every cluster, age applied, as everything that is shown."""
+
+    def __init__(self, clusters: Iterable[str], now: float) -> None:
+        self._clusters = tuple(clusters)
+        self._now = now
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        """Answer one scrape."""
+        agents = GaugeMetricFamily("refloat_agents", "Agents by verdict.", labels=("cluster", "state"))
+        age = GaugeMetricFamily(
+            "refloat_data_age_seconds", "Seconds since the newest round concluded.", labels=("cluster",)
+        )
+        stale = GaugeMetricFamily(
+            "refloat_data_stale", "1: the data is too old, and all agents read unknown.", labels=("cluster",)
+        )
+        reachable = GaugeMetricFamily("refloat_record_reachable", "1: the record can be read.")
+        sockets = GaugeMetricFamily("refloat_sockets", "Open sockets of this process.", labels=("cluster",))
+        headers = [self._header(cluster) for cluster in self._clusters]
+        reachable.add_metric((), float(None not in headers))
+        for header in headers:
+            if header is None:
+                continue
+            for state, count in header.counts.items():
+                agents.add_metric((header.cluster, state.slug), count)
+            stale.add_metric((header.cluster,), float(header.stale))
+            if header.as_of is not None:
+                age.add_metric((header.cluster,), max(0.0, self._now - header.as_of))
+        for cluster, count in hub.sockets().items():
+            sockets.add_metric((cluster,), count)
+        yield from (agents, age, stale, reachable, sockets)
+
+    def _header(self, cluster: str) -> StreamHeader | None:
+        try:
+            return reading.reader().header(cluster, self._now)
+        except StateUnavailable:
+            return None

@@ -1,0 +1,94 @@
+"""`manage.py token`: make, list and revoke API tokens from a shell."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils import timezone
+from typing_extensions import override
+
+from fleet.models.access import Permission, may
+from fleet.models.tokens import ApiToken, create_token
+
+
+class Command(BaseCommand):
+    """Tokens, without the console."""
+
+    help = "Make, list and revoke API tokens."
+
+    @override
+    def add_arguments(self, parser: CommandParser) -> None:
+        doing = parser.add_subparsers(dest="doing", required=True, metavar="create|list|revoke")
+        create = doing.add_parser("create", help="make a token and print it, once")
+        create.add_argument("username", help="whose it is; it can never do more than they can")
+        create.add_argument("--name", required=True, help="what uses it")
+        create.add_argument(
+            "--scope",
+            action="append",
+            choices=[permission.value for permission in Permission],
+            help="what it may; repeat for more (default: view_fleet)",
+        )
+        create.add_argument("--days", type=int, default=90, help="until it expires; 0: never (default: 90)")
+        listing = doing.add_parser("list", help="list tokens, never their secrets")
+        listing.add_argument("--user", help="only this user's")
+        listing.add_argument("--json", action="store_true", help="one JSON array")
+        revoke = doing.add_parser("revoke", help="end a token at once")
+        revoke.add_argument("prefix", help="what it begins with after rfl_, as `list` shows it")
+
+    @override
+    def handle(self, *args: Any, **options: Any) -> None:
+        {"create": self._create, "list": self._list, "revoke": self._revoke}[options["doing"]](options)
+
+    def _create(self, options: dict[str, Any]) -> None:
+        user = User.objects.filter(username=options["username"]).first()
+        if user is None:
+            raise CommandError(f"There is no user {options['username']}.", returncode=2)
+        if options["days"] < 0:
+            raise CommandError("--days is negative: use a number of days, or 0 for never.", returncode=2)
+        scopes = [Permission(scope) for scope in options["scope"] or [Permission.VIEW_FLEET.value]]
+        missing = [scope.value for scope in scopes if not may(user, scope)]
+        if missing:
+            raise CommandError(
+                f"{user} has not the permission {', '.join(missing)}: give a role first.", returncode=2
+            )
+        lifetime = timedelta(days=options["days"]) if options["days"] else None
+        _token, secret = create_token(user, options["name"], scopes, lifetime=lifetime, now=timezone.now())
+        self.stdout.write(secret)
+
+    def _list(self, options: dict[str, Any]) -> None:
+        tokens = ApiToken.objects.select_related("user")
+        if options["user"]:
+            tokens = tokens.filter(user__username=options["user"])
+        now = timezone.now()
+        rows = [
+            {
+                "prefix": token.prefix,
+                "user": token.user.username,
+                "name": token.name,
+                "scopes": token.scopes,
+                "valid": token.is_valid(now),
+                "expires_at": token.expires_at.isoformat() if token.expires_at else None,
+                "last_used_at": token.last_used_at.isoformat() if token.last_used_at else None,
+            }
+            for token in tokens
+        ]
+        if options["json"]:
+            self.stdout.write(json.dumps(rows, indent=1))
+            return
+        for row in rows:
+            state = "valid" if row["valid"] else "ended"
+            scopes = ",".join(row["scopes"])
+            self.stdout.write(f"{row['prefix']}  {state}  {row['user']}  {scopes}  {row['name']}")
+
+    def _revoke(self, options: dict[str, Any]) -> None:
+        token = ApiToken.objects.filter(prefix=options["prefix"]).first()
+        if token is None:
+            raise CommandError(
+                f"There is no token {options['prefix']}; `token list` shows them.", returncode=2
+            )
+        token.revoke(timezone.now())
+        self.stdout.write(f"{token} is revoked")

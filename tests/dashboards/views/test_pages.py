@@ -1,0 +1,182 @@
+"""Pages over a real record: what they say, and what they cost."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+
+import pytest
+from django.test import Client
+from pytest_django import DjangoAssertNumQueries
+
+from dashboards import reading
+from fleet.domain.verdicts import State
+from fleet.models.clusters import ensure_default_cluster
+from fleet.models.transitions import Transition
+from fleet.state.reader import Reader
+from fleet.state.writer import Writer
+from tests.dashboards.conftest import MakeUser
+from tests.fakes.reader import FakeReader
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def viewer(client: Client, person: MakeUser) -> Client:
+    """A browser in which a viewer is signed in."""
+    client.force_login(person("viewer"))
+    return client
+
+
+def test_fleet_now_over_a_real_record(viewer: Client, record: Writer) -> None:
+    """Counts, instances and the age are on the page."""
+    page = viewer.get("/").content.decode()
+    assert 'data-count="stranded">1<' in page
+    assert "proxy-2" in page
+    assert 'data-age-ms="' in page
+
+
+def test_instances_strip_alone(viewer: Client, record: Writer) -> None:
+    """htmx gets the strip and nothing else."""
+    part = viewer.get("/", headers={"HX-Request": "true", "HX-Target": "instances"}).content.decode()
+    assert "proxy-1" in part
+    assert "<html" not in part
+
+
+def test_map_and_its_layout(viewer: Client, record: Writer) -> None:
+    """The layout names every agent in map order; asked again with its ETag, it is not sent again."""
+    assert b"figure" in viewer.get("/map/").content
+    answer = viewer.get("/map/layout.json")
+    layout = json.loads(answer.content)
+    assert layout["names"] == ["agent-1", "agent-2", "agent-3", "agent-4"]
+    assert layout["homes"] == [0, 1, 0, 1]
+    assert layout["blocks"] == [["proxy-1-id", "proxy-1"], ["proxy-2-id", "proxy-2"]]
+    assert viewer.get("/map/layout.json", headers={"If-None-Match": answer["ETag"]}).status_code == 304
+
+
+def test_large_layout_is_compressed(viewer: Client, fake_reader: FakeReader) -> None:
+    """And its ETag works all the same."""
+    fake_reader.states = [State.HEALTHY] * 2000
+    answer = viewer.get("/map/layout.json", headers={"Accept-Encoding": "gzip"})
+    assert answer["Content-Encoding"] == "gzip"
+    again = {"Accept-Encoding": "gzip", "If-None-Match": answer["ETag"]}
+    assert viewer.get("/map/layout.json", headers=again).status_code == 304
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("", ["agent-1", "agent-2", "agent-3", "agent-4"]),
+        ("state=stranded&state=at_risk", ["agent-3", "agent-4"]),
+        ("proxy=proxy-1", ["agent-1", "agent-3"]),
+        ("proxy=proxy-1&state=stranded", ["agent-3"]),
+        ("auth=auth-1&q=4", ["agent-4"]),
+        ("q=-state:healthy", ["agent-3", "agent-4"]),
+    ],
+)
+def test_agents_filtered(viewer: Client, record: Writer, query: str, names: list[str]) -> None:
+    """The URL is the view: each filter shows exactly its agents."""
+    answer = viewer.get(f"/agents/?{query}")
+    assert [row.name for row in answer.context["rows"]] == names
+    assert answer.context["total"] == len(names)
+
+
+def test_agents_wrong_filter_is_said(viewer: Client, record: Writer) -> None:
+    """A filter that cannot be read is a sentence on the page, not an empty list."""
+    answer = viewer.get("/agents/?state=happy")
+    assert answer.status_code == 400
+    assert "There is no state" in answer.content.decode()
+
+
+def test_agents_page_by_page(viewer: Client, fake_reader: FakeReader) -> None:
+    """Following the links sees every agent once and keeps the filter."""
+    fake_reader.states = [State.HEALTHY, State.STRANDED] * 150
+    seen: list[str] = []
+    url = "/agents/?state=stranded"
+    while url:
+        answer = viewer.get(url)
+        seen += [row.name for row in answer.context["rows"]]
+        url = answer.context["next_url"]
+    assert seen == [f"agent-{index}" for index in range(1, 300, 2)]
+    assert answer.context["first_url"] == "/agents/?state=stranded"
+
+
+def test_agent_with_its_evidence(viewer: Client, record: Writer) -> None:
+    """One agent: its state, its tunnels, what the verdict rests on."""
+    page = viewer.get("/agents/agent-3-id/").content.decode()
+    assert "agent-3" in page
+    assert "Heartbeat written by" in page
+    card = viewer.get("/agents/agent-3-id/", headers={"HX-Request": "true", "HX-Target": "agent-card"})
+    assert "<html" not in card.content.decode()
+    assert viewer.get("/agents/nobody/").status_code == 404
+
+
+def test_agent_history(viewer: Client, record: Writer) -> None:
+    """Changes that the database keeps are told, newest first."""
+    for number, (old, new) in enumerate([("healthy", "at_risk"), ("at_risk", "stranded")]):
+        Transition.objects.create(
+            cluster=ensure_default_cluster(),
+            agent="agent-3-id",
+            old=old,
+            new=new,
+            reason="no-tunnel",
+            recovery="unclear",
+            at=datetime.fromtimestamp(time.time() - 60 + number, UTC),
+            round=number,
+        )
+    history = viewer.get("/agents/agent-3-id/").context["history"]
+    assert [(change.old, change.new) for change in history] == [
+        (State.AT_RISK, State.STRANDED),
+        (State.HEALTHY, State.AT_RISK),
+    ]
+
+
+def test_stale_page_says_so(viewer: Client, record: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A minute without a round: all but the retired are unknown, on the page as well."""
+    monkeypatch.setattr(reading, "current_time", lambda: time.time() + 60)
+    page = viewer.get("/").content.decode()
+    assert 'data-count="unknown">4<' in page
+    assert 'data-count="stranded">0<' in page
+
+
+@pytest.mark.parametrize("path", ["/", "/map/", "/agents/", "/agents/x/", "/map/layout.json"])
+def test_record_away_is_503(viewer: Client, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    """A page that says why, and tries again."""
+    away: Reader = reading.open_reader("redis://127.0.0.1:1/0", "nobody")
+    monkeypatch.setattr(reading, "reader", lambda: away)
+    answer = viewer.get(path)
+    assert answer.status_code == 503
+    assert "Redis does not answer" in answer.content.decode()
+
+
+def test_short_and_long_urls(viewer: Client, record: Writer) -> None:
+    """The default cluster has both; links stay short. A cluster that is not known is 404."""
+    assert viewer.get("/c/default/map/").status_code == 200
+    assert b'href="/agents/' in viewer.get("/c/default/").content
+    assert viewer.get("/c/mars/").status_code == 404
+
+
+def test_signed_out_htmx_leaves_the_page(client: Client) -> None:
+    """A fragment is not replaced by a sign-in page: the whole page goes there."""
+    answer = client.get("/", headers={"HX-Request": "true", "HX-Current-URL": "http://testserver/map/"})
+    assert answer.status_code == 401
+    assert answer["HX-Redirect"].startswith("/accounts/login/?next=")
+
+
+@pytest.mark.parametrize("path", ["/", "/map/", "/agents/", "/agents/agent-1-id/", "/tokens/"])
+def test_queries_do_not_grow_with_the_fleet(
+    viewer: Client, record: Writer, django_assert_max_num_queries: DjangoAssertNumQueries, path: str
+) -> None:
+    """Session, user, permissions twice, limits, and one of the page's own."""
+    with django_assert_max_num_queries(6):
+        assert viewer.get(path).status_code == 200
+
+
+def test_readyz_and_healthz(client: Client, record: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up is one thing, ready another: without the record the console is up."""
+    assert client.get("/readyz").json() == {"status": "ok", "broken": []}
+    monkeypatch.setattr(reading, "reader", lambda: reading.open_reader("redis://127.0.0.1:1/0", "nobody"))
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()["broken"]) == (503, ["record"])
+    assert client.get("/healthz").status_code == 200

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from fleet.models.access import Permission
+from fleet.models.tokens import ApiToken, create_token, find_token
+from tests.dashboards.conftest import MakeUser
+
+pytestmark = pytest.mark.django_db
+FORM = {"name": "prometheus", "scopes": ["view_metrics"], "days": "30"}
+
+
+@pytest.fixture
+def proven(client: Client, person: MakeUser) -> Client:
+    """A browser in which a viewer signed in and just proved it again."""
+    client.force_login(person("viewer"))
+    client.post("/accounts/reauthenticate/", {"password": "correct horse"})
+    return client
+
+
+def test_make_shows_the_secret_once(proven: Client) -> None:
+    """The new token works; the next look at the page does not show it."""
+    secret = proven.post("/tokens/", FORM).context["secret"]
+    token = find_token(secret, timezone.now())
+    assert token is not None
+    assert token.scopes == ["view_metrics"]
+    again = proven.get("/tokens/")
+    assert secret not in again.content.decode()
+    assert [row.name for row in again.context["tokens"]] == ["prometheus"]
+
+
+def test_make_asks_again_who_it_is(client: Client, person: MakeUser) -> None:
+    """An old session cannot make what outlives it; after the password the form goes through."""
+    client.force_login(person("viewer"))
+    answer = client.post("/tokens/", FORM)
+    assert answer["Location"].startswith("/accounts/reauthenticate/")
+    assert not ApiToken.objects.exists()
+    client.post(answer["Location"], {"password": "correct horse"})
+    assert ApiToken.objects.count() == 1
+
+
+def test_scopes_end_at_ones_own_permissions(proven: Client) -> None:
+    """A viewer cannot make a token that manages access; the form says so."""
+    answer = proven.post("/tokens/", {**FORM, "scopes": ["manage_access"]})
+    assert answer.context["form"].errors
+    assert not ApiToken.objects.exists()
+
+
+def test_revoke_own_and_not_others(client: Client, person: MakeUser) -> None:
+    """One's own; somebody else's only with the permission to manage access."""
+    now = timezone.now()
+    viewer, admin = person("viewer"), person("admin")
+    own, _ = create_token(viewer, "own", [Permission.VIEW_FLEET], lifetime=None, now=now)
+    others, _ = create_token(admin, "others", [Permission.VIEW_FLEET], lifetime=None, now=now)
+    client.force_login(viewer)
+    assert client.post("/tokens/", {"revoke": own.pk}).status_code == 302
+    assert client.post("/tokens/", {"revoke": others.pk}).status_code == 404
+    assert client.post("/tokens/", {"revoke": "x"}).status_code == 404
+    own.refresh_from_db()
+    others.refresh_from_db()
+    assert own.revoked_at is not None
+    assert others.revoked_at is None
+    client.force_login(admin)
+    assert len(client.get("/tokens/").context["tokens"]) == 2
