@@ -104,8 +104,7 @@ class Agent:
     async def stop(self) -> None:
         """Deregister and close everything."""
         await self._halt()
-        if self.auth_id:
-            await self.heartbeats.deregister()
+        await self.heartbeats.deregister()
         await self._channel.close()
 
     def failed(self) -> BaseException | None:

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 _RPC_TIMEOUT = 5.0
 #: News of a new connection or of other tunnels is told this soon, seconds, with as much jitter.
 _SOON = 0.5
-_DEREGISTER_WITHIN = 0.5
+_DEREGISTER_WITHIN = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,8 @@ class Heartbeats:
         # A connection that was not asked for its policy yet.
         self._fresh = True
         self._failing = False
+        # An answer that did not come yet does not mean that nothing was written.
+        self._attempted = False
         self.policy: Policy | None = None
 
     def news(self) -> None:
@@ -92,7 +94,9 @@ class Heartbeats:
             watch.cancel()
 
     async def deregister(self) -> None:
-        """Delete the resource, if that takes no time: the agent ends in any case."""
+        """Delete the resource, if there may be one and that takes no time: the agent ends in any case."""
+        if not self._attempted:
+            return
         request = fleet_pb2.DeregisterRequest(agent_id=self._identity.id)
         with contextlib.suppress(grpc.aio.AioRpcError):
             await self._stub.Deregister(request, timeout=_DEREGISTER_WITHIN)
@@ -114,6 +118,7 @@ class Heartbeats:
         if self._fresh:
             await self._read_policy()
         request = fleet_pb2.HeartbeatRequest(agent=self._resource(time.monotonic()))
+        self._attempted = True
         try:
             answer = await self._stub.Heartbeat(request, timeout=min(_RPC_TIMEOUT, self._schedule.interval))
         except grpc.aio.AioRpcError as error:

@@ -183,10 +183,7 @@ async def test_orderly_end_deregisters(plane: Plane) -> None:
     auth, proxy = await plane.auth(ttl=600.0), await plane.proxy(ttl=600.0)
     group = await plane.agents(grpc_of(auth)[0], grpc_of(proxy), count=3)
 
-    async def all_there() -> bool:
-        return len(await resources(auth)) == 3 and len(proxy.table) == 3
-
-    await eventually(all_there)
+    await eventually(lambda: len(proxy.table) == 3 and all(agent.auth_id for agent in group.agents))
     await plane.stop(group)
     assert await resources(auth) == {}
     await eventually(lambda: len(proxy.table) == 0)
