@@ -39,12 +39,18 @@ export function throttled(paint, everyMs) {
   return request;
 }
 
-/** Fetch a page and return the element of it that has this id, or null. */
+/** Fetch a page as a document of its own, or null when it is not to be had. headers: more of them. */
+export async function fetchPage(url, headers = {}) {
+  const answer = await fetch(url, { headers });
+  // Signed out: the sign-in is no part of this page.
+  if (!answer.ok || answer.redirected) return null;
+  return new DOMParser().parseFromString(await answer.text(), "text/html");
+}
+
+/** Fetch one element of a page by its id, or null. */
 export async function fetchPart(url, id) {
-  const answer = await fetch(url, { headers: { "HX-Request": "true", "HX-Target": id } });
-  if (!answer.ok) return null;
-  const parsed = new DOMParser().parseFromString(await answer.text(), "text/html");
-  const part = parsed.getElementById(id);
+  const page = await fetchPage(url, { "HX-Request": "true", "HX-Target": id });
+  const part = page?.getElementById(id) ?? null;
   return part === null ? null : document.importNode(part, true);
 }
 
@@ -196,23 +202,35 @@ function startMenu() {
   });
 }
 
-/** A page without a live link: what the server rendered grows old before one's eyes. */
-function startStillAge() {
+/** Without an answer for this long a rendered page looks stale, whatever it was when it came. */
+const STILL_STALE_MS = 30_000;
+let stillZero = null;
+let stillStale = false;
+
+/** A page without a live link: take over the age that the server rendered; it grows before one's eyes. */
+export function adoptAge() {
   const age = document.getElementById("age");
   if (age === null || document.body.dataset.live !== undefined) return;
-  document.documentElement.toggleAttribute("data-stale", age.hasAttribute("data-stale"));
-  if (age.dataset.ageMs === "") return;
-  const zero = performance.now() - Number(age.dataset.ageMs);
-  const text = document.getElementById("age-text");
-  const paint = () => {
-    text.textContent = `${formatAge(performance.now() - zero)} old`;
-  };
-  setInterval(paint, 1_000);
-  paint();
+  stillZero = age.dataset.ageMs === "" ? null : performance.now() - Number(age.dataset.ageMs);
+  stillStale = age.hasAttribute("data-stale");
+  tellAge();
+}
+
+function tellAge() {
+  const age = document.getElementById("age");
+  if (age === null || document.body.dataset.live !== undefined) return;
+  const ms = stillZero === null ? null : performance.now() - stillZero;
+  const stale = stillStale || (ms !== null && ms > STILL_STALE_MS);
+  document.documentElement.toggleAttribute("data-stale", stale);
+  age.toggleAttribute("data-stale", stale);
+  if (ms !== null) document.getElementById("age-text").textContent = `${formatAge(ms)} old`;
 }
 
 startTheme();
 startMenu();
-startStillAge();
+adoptAge();
 adoptTimes(document);
-setInterval(() => tellTimes(document), 1_000);
+setInterval(() => {
+  tellTimes(document);
+  tellAge();
+}, 1_000);
