@@ -155,9 +155,7 @@ def _memory(rng: np.random.Generator, agents: int, known: list[int]) -> npt.NDAr
     rows["tracked"] = rng.choice([0, 1, 2, 9], agents)
     rows["last_auth"] = np.where(rng.random(agents) < 0.8, rng.choice(known, agents), NO_INSTANCE)
     for row in rows:
-        row["last_proxies"][: rng.integers(0, 4)] = NO_INSTANCE
         some = rng.permutation(known)[: rng.integers(0, 4)]
-        row["last_proxies"][:] = NO_INSTANCE
         row["last_proxies"][: len(some)] = some
     return rows
 
