@@ -8,7 +8,7 @@ from fleet.classify import classify
 from fleet.domain.evidence import AgentEvidence, Feed, FleetEvidence, Mode
 from fleet.domain.instances import Attempt
 from fleet.domain.verdicts import Reason, Recovery, State
-from tests.fakes.evidence import (
+from tests.fakes.small_fleet import (
     EXPIRED,
     GONE,
     NOW,

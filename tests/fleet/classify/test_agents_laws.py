@@ -14,7 +14,7 @@ from fleet.classify.situation import Resource, read
 from fleet.domain.evidence import AgentEvidence, Feed, Mode
 from fleet.domain.instances import Attempt
 from fleet.domain.verdicts import Reason, Recovery, State, Verdict
-from tests.fakes.evidence import (
+from tests.fakes.small_fleet import (
     AUTH_1,
     EXPIRED,
     GONE,
@@ -40,7 +40,8 @@ FACTS = {
     "once": {"attempts": (Attempt(NOW - 0.2, False, "timeout"), Attempt(NOW - 1.2, True))},
 }
 ONE = ("ok", "silent", "unhealthy", "expired", "gone", "unpolled")
-OTHER = ("ok", "silent", "unhealthy")
+OTHER_AUTH = ("ok", "unhealthy")
+OTHER_PROXY = ("ok", "silent")
 FEEDS = {
     "answered": Feed(NOW, NOW),
     "failing": Feed(NOW, NOW - 60),
@@ -49,11 +50,14 @@ FEEDS = {
 }
 #: auth-1, auth-2, proxy-1, proxy-2, the presence feed, proxy-1's tunnel feed.
 Where = tuple[str, str, str, str, str, str]
-WHERE: list[Where] = list(itertools.product(ONE, OTHER, ONE, OTHER, FEEDS, ("answered", "failing", "stale")))
+WHERE: list[Where] = list(
+    itertools.product(ONE, OTHER_AUTH, ONE, OTHER_PROXY, FEEDS, ("answered", "failing", "stale"))
+)
 
 HEARTBEATS = {
     "none": None,
     "pick-first": heartbeat(),
+    "wants two": heartbeat(desired=2, claimed=2),
     "reconnect": heartbeat(mode=Mode.RECONNECT, health_check=True, via_proxy=PROXY_2),
     "expired": heartbeat(expires_at=NOW - 2, mode=Mode.UNKNOWN),
 }

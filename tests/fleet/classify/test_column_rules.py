@@ -17,7 +17,7 @@ from fleet.domain.columns import empty_heartbeats, empty_memory
 from fleet.domain.evidence import Feed, FleetEvidence, Mode
 from fleet.domain.instances import InstanceKind
 from fleet.domain.verdicts import State
-from tests.fakes.evidence import NOW, SILENT, TIMING, UNHEALTHY, instance
+from tests.fakes.small_fleet import NOW, SILENT, TIMING, UNHEALTHY, instance
 
 AUTHS, PROXIES, AGENTS = 3, 10, 1000
 

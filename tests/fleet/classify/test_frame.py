@@ -10,7 +10,7 @@ from fleet.classify import classify, prepare
 from fleet.domain.evidence import Feed
 from fleet.domain.instances import Attempt, InstanceState
 from fleet.domain.verdicts import State
-from tests.fakes.evidence import (
+from tests.fakes.small_fleet import (
     AUTH_1,
     EXPIRED,
     GONE,

@@ -10,7 +10,7 @@ import pytest
 from fleet.classify import instance_sentence, instance_state
 from fleet.classify.instances import sick_since
 from fleet.domain.instances import Attempt, InstanceKind, InstanceState, ServingStatus
-from tests.fakes.evidence import EXPIRED, GONE, NOW, OK, SILENT, TIMING, UNHEALTHY, UNPOLLED, instance
+from tests.fakes.small_fleet import EXPIRED, GONE, NOW, OK, SILENT, TIMING, UNHEALTHY, UNPOLLED, instance
 
 FAILED_NOW = Attempt(NOW - 0.2, False, "refused")
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fleet.classify import prepare, remember
 from fleet.domain.columns import HAD_TUNNEL, NO_INSTANCE, empty_heartbeats, empty_memory
 from fleet.domain.evidence import Feed
-from tests.fakes.evidence import NOW, PROXY_1, PROXY_2, SILENT, fleet
+from tests.fakes.small_fleet import NOW, PROXY_1, PROXY_2, SILENT, fleet
 
 Tunnels = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint16]]
 

@@ -10,7 +10,7 @@ import pytest
 from fleet.classify import classify
 from fleet.domain.evidence import AgentEvidence, Feed, FleetEvidence, Mode
 from fleet.domain.verdicts import Recovery, State, Verdict
-from tests.fakes.evidence import (
+from tests.fakes.small_fleet import (
     EXPIRED,
     GONE,
     NOW,

@@ -8,7 +8,7 @@ import pytest
 
 from fleet.classify import classify
 from fleet.domain.evidence import AgentEvidence, FleetEvidence, Mode
-from tests.fakes.evidence import NOW, PROXY_1, PROXY_2, SILENT, UNHEALTHY, agent, fleet, heartbeat
+from tests.fakes.small_fleet import NOW, PROXY_1, PROXY_2, SILENT, UNHEALTHY, agent, fleet, heartbeat
 
 BY_ITSELF = " It will recover by itself."
 

@@ -9,7 +9,7 @@ import pytest
 from fleet.classify import prepare
 from fleet.classify.situation import Resource, Situation, read
 from fleet.domain.evidence import Feed
-from tests.fakes.evidence import AUTH_1, NOW, PROXY_1, PROXY_2, SILENT, UNHEALTHY, agent, fleet, heartbeat
+from tests.fakes.small_fleet import AUTH_1, NOW, PROXY_1, PROXY_2, SILENT, UNHEALTHY, agent, fleet, heartbeat
 
 
 def situation(where: dict[str, Any] | None = None, **who: Any) -> Situation:

@@ -9,7 +9,7 @@ import pytest
 from fleet.classify import Standing, prepare
 from fleet.classify.standings import last_attempt
 from fleet.domain.evidence import Feed
-from tests.fakes.evidence import EXPIRED, GONE, NOW, PROXY_1, PROXY_2, SILENT, UNHEALTHY, UNPOLLED, fleet
+from tests.fakes.small_fleet import EXPIRED, GONE, NOW, PROXY_1, PROXY_2, SILENT, UNHEALTHY, UNPOLLED, fleet
 
 
 def proxy(facts: dict[str, Any], feed: Feed = Feed(NOW, NOW)) -> Standing:  # noqa: B008

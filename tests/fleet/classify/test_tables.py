@@ -6,7 +6,7 @@ from fleet.classify import prepare
 from fleet.classify.tables import CUT_OFF, DEGRADED, DESIRED, FEED_FRESH, HOLDS, LIVE, SICK, UNREAD
 from fleet.domain.columns import NO_INSTANCE
 from fleet.domain.instances import InstanceState
-from tests.fakes.evidence import AUTH_1, NOW, PROXY_1, PROXY_2, SILENT, UNHEALTHY, fleet
+from tests.fakes.small_fleet import AUTH_1, NOW, PROXY_1, PROXY_2, SILENT, UNHEALTHY, fleet
 
 
 def test_tables_say_what_standings_say() -> None:

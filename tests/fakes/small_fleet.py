@@ -1,0 +1,108 @@
+"""A small fleet as evidence: two auths, two proxies, all well, and one agent. Tests change what they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from fleet.domain.evidence import AgentEvidence, Feed, FleetEvidence, Heartbeat, Mode, Timing
+from fleet.domain.instances import Attempt, InstanceFacts, InstanceKind, ServingStatus
+
+NOW = 1_000_000.0
+TIMING = Timing(round_interval=1.0)
+AUTH_1, AUTH_2, PROXY_1, PROXY_2 = 0, 1, 2, 3
+PRESENCE = Feed(NOW, NOW)
+
+
+def instance(index: int, kind: InstanceKind, name: str, **facts: Any) -> InstanceFacts:
+    """Make an instance that answers well, listed now, with a resource good for a while."""
+    base: dict[str, Any] = {
+        "id": f"uuid-{name}",
+        "index": index,
+        "kind": kind,
+        "name": name,
+        "address": "127.0.0.1:1",
+        "ttl": 10.0,
+        "expires_at": NOW + 7,
+        "listed_at": NOW,
+        "attempts": (Attempt(NOW - 0.2, True), Attempt(NOW - 1.2, True)),
+        "serving": ServingStatus.SERVING,
+        "serving_at": NOW - 0.2,
+        "readyz": 200,
+        "readyz_at": NOW - 0.2,
+    }
+    return InstanceFacts(**{**base, **facts})
+
+
+SILENT: Mapping[str, Any] = {
+    "attempts": (
+        Attempt(NOW - 0.2, False, "deadline exceeded"),
+        Attempt(NOW - 1.2, False, "deadline exceeded"),
+    ),
+    "sick_since": NOW - 2,
+}
+UNHEALTHY: Mapping[str, Any] = {"serving": ServingStatus.NOT_SERVING, "readyz": 503, "sick_since": NOW - 2}
+EXPIRED: Mapping[str, Any] = {"expires_at": NOW - 1, "sick_since": NOW - 2}
+GONE: Mapping[str, Any] = {"gone_at": NOW - 2}
+UNPOLLED: Mapping[str, Any] = {
+    "attempts": (),
+    "serving": None,
+    "serving_at": None,
+    "readyz": None,
+    "readyz_at": None,
+}
+OK: Mapping[str, Any] = {}
+
+
+def fleet(
+    *,
+    auth_1: Mapping[str, Any] = OK,
+    auth_2: Mapping[str, Any] = OK,
+    proxy_1: Mapping[str, Any] = OK,
+    proxy_2: Mapping[str, Any] = OK,
+    **evidence: Any,
+) -> FleetEvidence:
+    """Make the small fleet; arguments named after an instance change its facts, others the evidence."""
+    instances = [
+        instance(AUTH_1, InstanceKind.AUTH, "auth-1", **auth_1),
+        instance(AUTH_2, InstanceKind.AUTH, "auth-2", **auth_2),
+        instance(PROXY_1, InstanceKind.PROXY, "proxy-1", **proxy_1),
+        instance(PROXY_2, InstanceKind.PROXY, "proxy-2", **proxy_2),
+    ]
+    base: dict[str, Any] = {
+        "cluster": "default",
+        "instances": {facts.index: facts for facts in instances},
+        "presence": PRESENCE,
+        "tunnels": {PROXY_1: Feed(NOW, NOW), PROXY_2: Feed(NOW, NOW)},
+        "timing": TIMING,
+    }
+    return FleetEvidence(**{**base, **evidence})
+
+
+def heartbeat(**changes: Any) -> Heartbeat:
+    """Make a heartbeat of an agent that wants one tunnel, written by auth-1 four seconds ago."""
+    base = Heartbeat(
+        auth=AUTH_1,
+        expires_at=NOW + 16,
+        ttl=20.0,
+        mode=Mode.PICK_FIRST,
+        desired=1,
+        claimed=1,
+        tracked=2,
+        ttl_seen=10.0,
+    )
+    return replace(base, **changes)
+
+
+def agent(*, tunnels: Iterable[int] = (PROXY_1,), **changes: Any) -> AgentEvidence:
+    """Make an agent with a tunnel on proxy-1 and a heartbeat by auth-1."""
+    base: dict[str, Any] = {
+        "id": "agent-1",
+        "heartbeat": heartbeat(),
+        "tunnels": tuple(tunnels),
+        "last_proxies": (PROXY_1,),
+        "last_auth": AUTH_1,
+        "had_tunnel": True,
+    }
+    return AgentEvidence(**{**base, **changes})
