@@ -188,14 +188,15 @@ def _too_few(s: Situation) -> Finding:
     cause = next((index for index in s.used if s.sick(index)), None)
     if cause is None:
         return Finding(State.DEGRADED, Reason.TOO_FEW_TUNNELS, outlook=UNCLEAR)
-    outlook = recovery.from_proxy(s.frame, s.frame.standings[cause], s.agent.heartbeat, silent_since=None)
+    proxy = s.frame.standings[cause]
+    outlook = recovery.from_proxy(s.frame, proxy, s.agent.heartbeat, silent_since=None, taken=s.sound)
     return Finding(State.DEGRADED, Reason.TOO_FEW_TUNNELS, cause, outlook)
 
 
 def _rests_on_sick_proxies(s: Situation, state: State) -> Finding:
     cause = next(index for index in s.live if s.sick(index))
     proxy = s.frame.standings[cause]
-    outlook = recovery.from_proxy(s.frame, proxy, s.agent.heartbeat, silent_since=None)
+    outlook = recovery.from_proxy(s.frame, proxy, s.agent.heartbeat, silent_since=None, taken=s.sound)
     return Finding(state, _proxy_reason(proxy), cause, outlook)
 
 

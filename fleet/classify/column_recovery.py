@@ -45,8 +45,6 @@ def from_via_proxy(s: Subset, proxy: Index) -> Outlooks:
 
 def from_proxy(s: Subset, proxy: Index, *, silent_since: Times | None) -> Outlooks:
     """Predict when agents have dialled past sick proxies; `silent_since` as in `recovery.from_proxy`."""
-    if s.frame.ok_proxies == 0:
-        return ONLY_IF_CAUSE_RECOVERS
     tables = s.frame.tables
     told = s.listed & (s.ttl_seen != 0)
     tracker_expiry = np.where(told, s.ttl_seen, s.frame.timing.default_proxy_expiry)
@@ -57,7 +55,11 @@ def from_proxy(s: Subset, proxy: Index, *, silent_since: Times | None) -> Outloo
         due = np.where(unheard, silent_since + tracker_expiry + REDIAL, due)
     gone = tables.states[proxy] == InstanceState.GONE
     due = np.where(gone, tables.since[proxy] + REDIAL, due)
-    return _by_itself(due, s.frame.now)
+    recovery, at = _by_itself(due, s.frame.now)
+    nowhere = (
+        s.frame.ok_proxies <= s.sound if silent_since is None else np.full(s.size, s.frame.ok_proxies == 0)
+    )
+    return np.where(nowhere, Recovery.ONLY_IF_CAUSE_RECOVERS, recovery), np.where(nowhere, 0.0, at)
 
 
 def _by_itself(at: Times, now: float) -> tuple[Array, Array]:

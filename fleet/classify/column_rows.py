@@ -50,11 +50,10 @@ class Rows:
     tunnel_proxies: npt.NDArray[np.uint16]
 
     @staticmethod
-    def capped(desired: Array, tracked: Array, there_are: int) -> Array:
-        """Tell how many tunnels are wanted: never more than there are desired proxies, or than the agent knows."""
-        return np.minimum(
-            np.minimum(_CAPS.take(desired), _CAPS.take(tracked)), np.int16(min(there_are, _NO_CAP))
-        )
+    def wanted(desired: Array, tracked: Array, frame: FleetFrame) -> Array:
+        """Tell how many tunnels to desired proxies are wanted: `Situation.wanted` of many."""
+        mesh = np.minimum(_CAPS.take(tracked), np.int16(min(frame.desired, _NO_CAP)))
+        return np.where(desired == 0, mesh, np.minimum(desired, np.int16(min(frame.most, _NO_CAP))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,7 @@ class Subset:
         self.mode = np.where(self.listed, heartbeats["mode"], Mode.UNKNOWN)
         self.health_check: Mask = (heartbeats["flags"] & HEALTH_CHECK) != 0
         self.wants = heartbeats["desired"]
-        self.wanted = rows.capped(self.wants, memory["tracked"], frame.desired)
+        self.wanted = rows.wanted(self.wants, memory["tracked"], frame)
         self.claimed = heartbeats["claimed"]
         self.retired: Mask = (memory["flags"] & RETIRED) != 0
         self.had_tunnel: Mask = (memory["flags"] & HAD_TUNNEL) != 0

@@ -85,7 +85,7 @@ def _plainly_healthy(rows: Rows, counts: Counts, frame: FleetFrame) -> npt.NDArr
     healthy &= (memory["flags"] & RETIRED) == 0
     healthy &= memory["working_until"] <= frame.now
     healthy &= counts.sound > 0
-    healthy &= counts.sound_desired >= rows.capped(wanted, memory["tracked"], frame.desired)
+    healthy &= counts.sound_desired >= rows.wanted(wanted, memory["tracked"], frame)
     healthy &= (wanted == 0) | (counts.desired <= wanted)
     if frame.covered:
         healthy &= heartbeats["claimed"] <= counts.rows

@@ -40,8 +40,10 @@ class FleetFrame:
     unexpired_from: float
     #: Every proxy that can hold a tunnel has reported lately: no report of a tunnel means no tunnel.
     covered: bool
-    #: How many desired proxies, healthy auths and healthy proxies there are.
+    #: How many desired proxies there are, and how many there would be if none had expired.
     desired: int
+    most: int
+    #: How many healthy auths and healthy proxies there are.
     ok_auths: int
     ok_proxies: int
 
@@ -89,6 +91,7 @@ def prepare(fleet: FleetEvidence, now: float) -> FleetFrame:
         unexpired_from=unexpired_from,
         covered=bool(proxies) and not any(_may_hide_tunnels(proxy, now) for proxy in proxies),
         desired=sum(proxy.desired for proxy in proxies),
+        most=_most_desired(proxies),
         ok_auths=sum(auth.state is InstanceState.OK for auth in auths),
         ok_proxies=sum(proxy.state is InstanceState.OK for proxy in proxies),
     )
@@ -99,6 +102,23 @@ def _may_hide_tunnels(proxy: Standing, now: float) -> bool:
     if proxy.live or proxy.state in (InstanceState.SILENT, InstanceState.GONE):
         return False
     return proxy.holds or not proxy.sick
+
+
+def _most_desired(proxies: Iterable[Standing]) -> int:
+    """Count the proxies that agents with a number of tunnels could have them to, if all were well.
+
+    A frozen proxy must not lower what is wanted by expiring, or its agents would read healthy with a tunnel less.
+    """
+    present = [
+        proxy
+        for proxy in proxies
+        if proxy.state is not InstanceState.GONE and (proxy.holds or proxy.state is not InstanceState.EXPIRED)
+    ]
+    highest: dict[str, int] = {}
+    for proxy in present:
+        highest[proxy.facts.group] = max(proxy.facts.generation, highest.get(proxy.facts.group, 0))
+    newest = sum(proxy.facts.generation == highest[proxy.facts.group] for proxy in present)
+    return max(newest, sum(proxy.desired for proxy in proxies))
 
 
 def _is_unreachable(standings: Iterable[Standing], now: float, timing: Timing) -> bool:

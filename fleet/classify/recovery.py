@@ -65,13 +65,19 @@ def from_via_proxy(frame: FleetFrame, proxy: Standing, heartbeat: Heartbeat) -> 
 
 
 def from_proxy(
-    frame: FleetFrame, proxy: Standing, heartbeat: Heartbeat | None, *, silent_since: float | None
+    frame: FleetFrame,
+    proxy: Standing,
+    heartbeat: Heartbeat | None,
+    *,
+    silent_since: float | None,
+    taken: int = 0,
 ) -> Outlook:
     """Predict when an agent has dialled past a sick proxy (RFD 226, "Proxy Reconnects").
 
-    `silent_since`: since when none of its proxies tells it anything; None while one still does.
+    `silent_since`: since when none of its proxies tells it anything; None while one still does. `taken`: how many
+    healthy proxies it has a tunnel to already.
     """
-    if frame.ok_proxies == 0:
+    if frame.ok_proxies <= taken:
         return ONLY_IF_CAUSE_RECOVERS
     if proxy.state is InstanceState.GONE:
         return by_itself(proxy.since + REDIAL, frame.now)

@@ -73,13 +73,22 @@ class Situation:
         return tuple(index for index in self.used if self._blames(index, self.agent.lost_at))
 
     @property
+    def sound(self) -> int:
+        """How many of its live tunnels end at a proxy that is not sick."""
+        return sum(not self.sick(index) for index in self.live)
+
+    @property
     def wanted(self) -> int:
-        """How many tunnels to desired proxies it wants: never more than there are, or than it knows of."""
+        """How many tunnels to desired proxies it wants, never more than can be.
+
+        In a mesh one to each it knows of: a proxy that is new, or has expired, is none it lacks.
+        """
         heartbeat = self.agent.heartbeat
         if heartbeat is None:
             return 0
-        caps = [cap for cap in (heartbeat.desired, heartbeat.tracked) if cap > 0]
-        return min([self.frame.desired, *caps])
+        if heartbeat.desired > 0:
+            return min(heartbeat.desired, self.frame.most)
+        return min(heartbeat.tracked or self.frame.desired, self.frame.desired)
 
     def standing(self, index: int) -> Standing | None:
         """Look up an instance."""

@@ -3,28 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from fleet.classify.column_rows import Decided, Rows
+from fleet.classify.column_rows import Decided
 from fleet.domain.verdicts import NO_CAUSE, Reason, Recovery, State
-
-
-@pytest.mark.parametrize(
-    ("desired", "tracked", "there_are", "wanted"),
-    [
-        (0, 0, 7, 7),
-        (0, 0, 300, 300),
-        (2, 0, 7, 2),
-        (0, 3, 7, 3),
-        (5, 3, 7, 3),
-        (255, 255, 300, 255),
-        (2, 2, 0, 0),
-    ],
-)
-def test_capped_takes_zero_for_no_cap(desired: int, tracked: int, there_are: int, wanted: int) -> None:
-    """The least of what it wants, what it knows and what there is; zero says nothing."""
-    capped = Rows.capped(np.array([desired], np.uint8), np.array([tracked], np.uint8), there_are)
-    assert capped.tolist() == [wanted]
 
 
 def test_decided_keeps_the_first_verdict() -> None:

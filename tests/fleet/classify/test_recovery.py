@@ -28,6 +28,14 @@ from tests.fakes.small_fleet import (
 SINCE, HEARTBEAT = NOW - 2, 12.0
 RECONNECT = heartbeat(mode=Mode.RECONNECT, health_check=True)
 
+#: proxy-1 silent, proxy-2 and a third well.
+THREE = fleet(proxy_1=SILENT)
+THREE = replace(
+    THREE,
+    instances={**THREE.instances, 9: replace(THREE.instances[PROXY_2], index=9, id="uuid-proxy-9")},
+    tunnels={**THREE.tunnels, 9: Feed(NOW, NOW)},
+)
+
 ROWS: list[tuple[str, AgentEvidence, FleetEvidence, Recovery, float | None]] = [
     ("healthy", agent(), fleet(), Recovery.NOT_NEEDED, None),
     (
@@ -147,9 +155,16 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, Recovery, float | None]] = [
     ("heartbeats without a tunnel", agent(tunnels=()), fleet(), Recovery.UNCLEAR, None),
     ("we are moving it", agent(working_until=NOW + 5), fleet(), Recovery.BY_ITSELF, NOW + 5),
     (
-        "one proxy of two frozen: the other names it until it expires",
+        "wants two, one proxy of two frozen: no third to go to",
         agent(heartbeat=heartbeat(desired=2), tunnels=(PROXY_1, PROXY_2), last_proxies=(PROXY_1, PROXY_2)),
         fleet(proxy_1=SILENT),
+        Recovery.ONLY_IF_CAUSE_RECOVERS,
+        None,
+    ),
+    (
+        "wants two, one froze, a third is free: the other names the frozen one until it expires",
+        agent(heartbeat=heartbeat(desired=2), tunnels=(PROXY_1, 9), last_proxies=(PROXY_1, 9)),
+        THREE,
         Recovery.BY_ITSELF,
         NOW + 7 + 10 + 9,
     ),

@@ -9,7 +9,20 @@ import pytest
 from fleet.classify import prepare
 from fleet.classify.situation import Resource, Situation, read
 from fleet.domain.evidence import Feed
-from tests.fakes.small_fleet import AUTH_1, NOW, PROXY_1, PROXY_2, SILENT, UNHEALTHY, agent, fleet, heartbeat
+from tests.fakes.small_fleet import (
+    AUTH_1,
+    EXPIRED,
+    GONE,
+    NOW,
+    PROXY_1,
+    PROXY_2,
+    SILENT,
+    UNHEALTHY,
+    UNPOLLED,
+    agent,
+    fleet,
+    heartbeat,
+)
 
 
 def situation(where: dict[str, Any] | None = None, **who: Any) -> Situation:
@@ -55,11 +68,30 @@ def test_last_auth_is_asked_about_when_the_resource_is_gone() -> None:
 
 @pytest.mark.parametrize(
     ("desired", "tracked", "wanted"),
-    [(1, 9, 1), (2, 9, 2), (5, 9, 2), (0, 9, 2), (0, 1, 1), (2, 1, 1), (2, 0, 2)],
+    [(1, 9, 1), (2, 9, 2), (5, 9, 2), (0, 9, 2), (0, 1, 1), (0, 0, 2), (2, 1, 2)],
 )
-def test_wanted_is_capped_by_what_there_is_and_what_it_knows(desired: int, tracked: int, wanted: int) -> None:
-    """Nobody wants more tunnels than there are desired proxies (2 here), or than it has been told of."""
+def test_wanted_is_capped_by_what_there_is(desired: int, tracked: int, wanted: int) -> None:
+    """Nobody wants more tunnels than there are proxies (2 here), nor in a mesh than it has been told of."""
     assert situation(heartbeat=heartbeat(desired=desired, tracked=tracked)).wanted == wanted
+
+
+@pytest.mark.parametrize(
+    ("facts", "of_two", "of_mesh"),
+    [
+        ({**SILENT, **EXPIRED}, 2, 1),
+        (EXPIRED, 2, 1),
+        ({**UNPOLLED, **EXPIRED}, 1, 1),
+        (GONE, 1, 1),
+        (SILENT, 2, 2),
+    ],
+)
+def test_wanted_is_not_lowered_by_a_proxy_that_fails(
+    facts: dict[str, Any], of_two: int, of_mesh: int
+) -> None:
+    """Who wants two still does when one of two expires, until that one is gone or forgotten; a mesh lets it go."""
+    where = {"proxy_2": facts}
+    assert situation(where, heartbeat=heartbeat(desired=2)).wanted == of_two
+    assert situation(where, heartbeat=heartbeat(desired=0)).wanted == of_mesh
 
 
 def test_resource_is_unclear_when_it_ran_out_unread() -> None:
