@@ -5,31 +5,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
 import click
 
+from fleet.cli.answers import Failure
+from fleet.cli.home import home_option
 from fleet.nodes import simulation
 from fleet.nodes.flags import TTL, Duration
 from fleet.nodes.invented import Shape
 from fleet.nodes.invented_faults import Fault, FaultError, Step, parse_fault, parse_script
 
 
-def _home() -> Path:
-    return Path(os.environ.get("REFLOAT_HOME") or "var").resolve()
-
-
 @contextlib.contextmanager
 def _clear_errors() -> Iterator[None]:
-    """One line on stderr and exit code 2 for what the person can mend."""
+    """What the operator can mend is one line and exit code 2."""
     try:
         yield
     except (FaultError, simulation.SimulationError, OSError) as error:
-        click.echo(f"refloat fleet simulate: {error}", err=True)
-        raise SystemExit(2) from error
+        raise Failure(str(error)) from error
 
 
 def _count(ceiling: int) -> click.IntRange:
@@ -40,6 +36,7 @@ _SHARE = click.FloatRange(0.0, 1.0)
 
 
 @click.group(invoke_without_command=True)
+@home_option
 @click.option("--agents", type=_count(1_000_000), default=1000, show_default=True)
 @click.option("--proxies", type=_count(1000), default=10, show_default=True)
 @click.option("--auths", type=_count(50), default=2, show_default=True)
@@ -72,6 +69,7 @@ def simulate(
     context: click.Context,
     /,
     *,
+    home: Path,
     seed: int | None,
     processes: int,
     script: TextIO | None,
@@ -82,7 +80,6 @@ def simulate(
     if context.invoked_subcommand is not None:
         return
     with _clear_errors():
-        home = _home()
         there = simulation.find(home)
         if there is not None:
             raise simulation.SimulationError(
@@ -117,8 +114,9 @@ def _run(made: simulation.Simulation, steps: tuple[Step, ...], home: Path, *, as
 
 
 @simulate.command("fault")
+@home_option
 @click.argument("words", nargs=-1, required=True)
-def fault(words: tuple[str, ...]) -> None:
+def fault(home: Path, words: tuple[str, ...]) -> None:
     """Do something to the running simulation: ACTION TARGET [COUNT].
 
     Actions: freeze, thaw, kill, unhealthy, expire, cut-backend, strand, offline, heal. TARGET is a name, a
@@ -126,9 +124,9 @@ def fault(words: tuple[str, ...]) -> None:
     """
     with _clear_errors():
         asked: Fault = parse_fault(" ".join(words))
-        running = simulation.find(_home())
+        running = simulation.find(home)
         if running is None:
             raise simulation.SimulationError(
-                f"none runs on {_home()}: start one with `refloat fleet simulate`, or set REFLOAT_HOME to its folder"
+                f"none runs on {home}: start one with `refloat fleet simulate`, or set REFLOAT_HOME to its folder"
             )
         click.echo(f"{asked.action}: {', '.join(asyncio.run(simulation.tell(running, asked)))}")
