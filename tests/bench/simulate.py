@@ -1,0 +1,157 @@
+"""Real pollers over a simulated fleet of 100,000 agents on 200 proxies: how soon all are known, what a round costs.
+
+One worker and one conclusion at a time in this process, as a Celery worker does it; the fleet is in processes apart.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleet.cli.simulate import simulate
+from fleet.domain.evidence import Timing
+from fleet.domain.verdicts import State
+from fleet.pollers.conclude import conclude
+from fleet.pollers.plan import plan
+from fleet.pollers.worker import Polling, Worker
+from fleet.processes import children, valkey
+from fleet.state.connect import connect
+from fleet.state.writer import Remembered, Writer
+from tests.bench.measure import BenchError, Figure, Outcome
+
+_CLUSTER = "default"
+_INTERVAL = 5.0
+_TIMING = Timing(round_interval=_INTERVAL)
+_DEADLINE = 2.0
+#: The size of a shard, as the console's settings have it.
+_SHARD = 250
+#: Rounds until everybody must be known: a full list is read over several.
+_PATIENCE = 60
+
+
+def run(*, quick: bool) -> Outcome:
+    """Start the fleet and the record, poll until everybody is known, then round after round."""
+    agents, proxies = (5_000, 20) if quick else (100_000, 200)
+    with tempfile.TemporaryDirectory(prefix="refloat-bench-") as folder:
+        server = valkey.start(Path(folder) / "valkey", persist=False)
+        fleet = _start_fleet(Path(folder), agents, proxies)
+        try:
+            bench = _Bench(server.url, fleet.auths)
+            figures = bench.measure(agents, rounds=5 if quick else 12, tell=fleet.tell)
+            bench.close()
+        finally:
+            children.stop([fleet.process], grace=20.0)
+            server.stop()
+    return Outcome({"agents": agents, "proxies": proxies, **figures})
+
+
+@dataclass(frozen=True, slots=True)
+class _SimulatedFleet:
+    process: subprocess.Popen[bytes]
+    auths: tuple[str, ...]
+    home: Path
+
+    def tell(self, *words: str) -> None:
+        """Do a fault."""
+        simulate.main(["fault", "--home", str(self.home), *words], standalone_mode=False)
+
+
+def _start_fleet(home: Path, agents: int, proxies: int) -> _SimulatedFleet:
+    argv = [sys.executable, "-m", "fleet.cli.main", "fleet", "simulate", "--home", str(home), "--json"]
+    argv += ["--agents", str(agents), "--proxies", str(proxies), "--seed", "1"]
+    process = children.spawn(argv, log=subprocess.PIPE, env=dict(os.environ))
+    assert process.stdout is not None, "asked for a pipe"
+    said = process.stdout.readline()
+    try:
+        return _SimulatedFleet(process, tuple(json.loads(said)["auths"]), home)
+    except ValueError as error:
+        children.stop([process])
+        raise BenchError(f"the simulated fleet did not start: {said.decode(errors='replace')}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """What one cost: seconds, and seconds of CPU of this process."""
+
+    poll: float
+    conclude: float
+    cpu: float
+    counts: Sequence[int]
+
+
+class _Bench:
+    """The part of a console that polls and concludes."""
+
+    def __init__(self, redis_url: str, auths: Sequence[str]) -> None:
+        self._writer = Writer(connect(redis_url), "bench")
+        self._writer.create(_CLUSTER, Remembered())
+        self._worker = Worker(self._writer, Polling(_TIMING, _DEADLINE))
+        self._auths = auths
+        self._number = 0
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._worker.close()
+
+    def _round(self) -> _Round:
+        self._number += 1
+        began, cpu = time.perf_counter(), time.process_time()
+        for shard in plan(self._writer.load_instances(_CLUSTER), _SHARD, time.time()):
+            self._worker.poll_shard(
+                _CLUSTER, self._number, shard.instances, lists=shard.lists, bootstrap=self._auths
+            )
+        polled = time.perf_counter()
+        done = conclude(
+            self._writer, _CLUSTER, self._number, now=time.time(), timing=_TIMING, clock=time.perf_counter
+        )
+        assert done is not None, "nobody else concludes"
+        ended = time.perf_counter()
+        return _Round(polled - began, ended - polled, time.process_time() - cpu, done.header.counts)
+
+    def measure(self, agents: int, rounds: int, tell: Callable[..., None]) -> dict[str, Figure]:
+        """Everybody known; then rounds at their interval; then a frozen proxy."""
+        began, cpu = time.perf_counter(), time.process_time()
+        seen = self._until(lambda seen: seen.counts[State.HEALTHY] == agents, pause=0.0)
+        figures: dict[str, Figure] = {
+            "first_sync_s": time.perf_counter() - began,
+            "first_sync_rounds": self._number,
+            "first_sync_cpu_s": time.process_time() - cpu,
+        }
+        steady = []
+        for _ in range(rounds):
+            at = time.perf_counter()
+            steady.append(self._round())
+            time.sleep(max(0.0, _INTERVAL - (time.perf_counter() - at)))
+        figures |= {
+            "round_poll_ms": 1000 * statistics.median(seen.poll for seen in steady),
+            "round_conclude_ms": 1000 * statistics.median(seen.conclude for seen in steady),
+            "round_cpu_ms": 1000 * statistics.median(seen.cpu for seen in steady),
+            "worker_core_percent": 100 * statistics.median(seen.cpu for seen in steady) / _INTERVAL,
+        }
+        before = self._number
+        tell("freeze", "proxy-1")
+        seen = self._until(lambda seen: seen.counts[State.HEALTHY] < agents, pause=0.5)
+        figures |= {
+            "rounds_to_see_a_frozen_proxy": self._number - before,
+            "not_healthy_then": agents - seen.counts[State.HEALTHY],
+            "round_with_a_frozen_proxy_ms": 1000 * (seen.poll + seen.conclude),
+        }
+        return figures
+
+    def _until(self, done: Callable[[_Round], bool], pause: float) -> _Round:
+        """Round after round until `done`. Raises BenchError when it does not come."""
+        for _ in range(_PATIENCE):
+            seen = self._round()
+            if done(seen):
+                return seen
+            time.sleep(pause)
+        counts = {state.slug: seen.counts[state] for state in State if seen.counts[state]}
+        raise BenchError(f"not there after {_PATIENCE} rounds: {counts}")
