@@ -1,0 +1,186 @@
+"""The web process as it runs: uvicorn, http and sockets, a Valkey that goes away and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from fleet.domain.verdicts import State
+from fleet.management import programs
+from fleet.processes import children, valkey
+from fleet.processes.valkey import Valkey
+from fleet.state.connect import connect as connect_redis
+from fleet.state.writer import Writer
+from tests.fakes.record import conclude, fill
+from tests.fakes.waiting import eventually
+from tests.meta.house import ROOT
+
+STATES = [State.HEALTHY, State.STRANDED, State.RETIRED]
+PASSWORD = "correct horse battery"
+
+
+@dataclass
+class Console:
+    """A running web process, and where its record is."""
+
+    url: str
+    token: str
+    server: Valkey
+    data: Path
+
+    @property
+    def socket(self) -> str:
+        """The address of the live link."""
+        return self.url.replace("http", "ws") + "/ws/fleet/"
+
+    def writer(self) -> Writer:
+        """Whoever concludes rounds."""
+        return Writer(connect_redis(self.server.url), "refloat")
+
+
+#: Everything in one process: on a busy machine each start of Django costs seconds.
+_PREPARE = """
+import django; django.setup()
+from django.contrib.auth.models import User
+from django.core.management import call_command
+call_command("migrate", verbosity=0)
+User.objects.create_superuser("ada", password=PASSWORD)
+call_command("token", "create", "ada", "--name", "test")
+"""
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    """A web process with a database, an admin and a token."""
+    home = tmp_path_factory.mktemp("web")
+    data = home / "redis"
+    server = valkey.start(data)
+    port = valkey.free_port()
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("REFLOAT_", "REDIS_"))}
+    env |= {
+        "REFLOAT_HOME": str(home),
+        "REDIS_URL": server.url,
+        "DJANGO_SETTINGS_MODULE": "dashboards.config.settings",
+    }
+    argv = [sys.executable, "-c", f"PASSWORD = {PASSWORD!r}{_PREPARE}"]
+    made = subprocess.run(argv, cwd=ROOT, env=env, check=True, capture_output=True, text=True)
+    console = Console(f"http://127.0.0.1:{port}", made.stdout.strip(), server, data)
+    with (home / "web.log").open("wb") as log:
+        web = children.spawn(programs.web("127.0.0.1", port).argv, env=env, cwd=str(ROOT), log=log)
+    yield console
+    children.stop([web])
+    console.server.stop()
+
+
+@pytest.fixture
+def console(running: Console) -> Console:
+    """The web process; `http` gives it a record of three agents, as fresh as now."""
+    return running
+
+
+@pytest.fixture
+async def http(console: Console) -> AsyncIterator[aiohttp.ClientSession]:
+    """A browser's cookies, once the console answers."""
+    async with aiohttp.ClientSession(console.url, cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+
+        async def answers() -> bool:
+            try:
+                async with session.get("/readyz") as answer:
+                    return answer.status == 200
+            except aiohttp.ClientError:
+                return False
+
+        await eventually(answers, seconds=90)
+        fill(console.writer(), STATES, as_of=time.time())
+        yield session
+        connect_redis(console.server.url).flushdb()
+
+
+async def _sign_in(http: aiohttp.ClientSession) -> None:
+    async with http.get("/accounts/login/") as page:
+        found = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', await page.text())
+    assert found is not None
+    form = {"csrfmiddlewaretoken": found[1], "login": "ada", "password": PASSWORD}
+    async with http.post("/accounts/login/", data=form, allow_redirects=False) as answer:
+        assert answer.status == 302
+
+
+def _cookies(http: aiohttp.ClientSession) -> dict[str, str]:
+    return {cookie.key: cookie.value for cookie in http.cookie_jar}
+
+
+async def _until(link: ClientConnection, kind: str, seconds: float) -> dict[str, Any]:
+    async with asyncio.timeout(seconds):
+        while True:
+            frame = await link.recv()
+            message = json.loads(frame) if isinstance(frame, str) else {"type": "bytes", "bytes": frame}
+            if message["type"] == kind:
+                return message
+
+
+async def test_static_files_and_pages(console: Console, http: aiohttp.ClientSession) -> None:
+    """One process serves the bundle out of the wheel, the sign-in page, and the API to a token."""
+    async with http.get("/static/plotly/plotly.min.js") as answer:
+        assert answer.status == 200
+        assert len(await answer.read()) > 1_000_000
+    async with http.get("/", allow_redirects=False) as answer:
+        assert answer.headers["Location"] == "/accounts/login/?next=/"
+    async with http.get(
+        "/api/v1/fleet/summary", headers={"Authorization": f"Bearer {console.token}"}
+    ) as answer:
+        assert (await answer.json())["counts"]["stranded"] == 1
+
+
+async def test_sign_out_ends_the_socket(console: Console, http: aiohttp.ClientSession) -> None:
+    """Signed in, a socket opens; signed out in another request, it closes with 4401 within 10 s."""
+    await _sign_in(http)
+    cookies = _cookies(http)
+    sent = {"Cookie": f"sessionid={cookies['sessionid']}"}
+    async with connect(console.socket, origin=console.url, additional_headers=sent) as link:  # type: ignore[arg-type]
+        await _until(link, "bytes", 5)
+        started = time.monotonic()
+        form = {"csrfmiddlewaretoken": cookies["csrftoken"]}
+        async with http.post("/accounts/logout/", data=form, allow_redirects=False) as answer:
+            assert answer.status == 302
+        with pytest.raises(ConnectionClosed) as closed:
+            await _until(link, "never", 10)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 4401
+        assert time.monotonic() - started < 10
+
+
+async def test_idle_socket_lives_and_valkey_may_restart(
+    console: Console, http: aiohttp.ClientSession
+) -> None:
+    """Longer idle than any layer's time-out, the socket stays; Valkey lost, it says stale; Valkey back, it heals."""
+    sent = {"Authorization": f"Bearer {console.token}"}
+    async with connect(console.socket, additional_headers=sent) as link:
+        hello = await _until(link, "hello", 5)
+        assert (hello["agents"], hello["stale"]) == (3, False)
+        # Beats come every 5 s: two of them are more than 5 s of nothing else, and the data is stale by then.
+        await _until(link, "stale", 20)
+        await _until(link, "beat", 7)
+        console.server.stop()
+        beat = await _until(link, "beat", 20)
+        assert beat["stale"] is True
+        port = int(console.server.url.rpartition(":")[2].partition("/")[0])
+        console.server = valkey.start(console.data, port=port)
+        changed = [State.AT_RISK, *STATES[1:]]
+        assert await asyncio.to_thread(conclude, console.writer(), changed, as_of=time.time())
+        fresh = await _until(link, "hello", 10)
+        assert (fresh["stale"], fresh["epoch"]) == (False, hello["epoch"])
+        assert (await _until(link, "bytes", 5))["bytes"] == bytes(changed)
