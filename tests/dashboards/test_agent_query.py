@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from dashboards import agent_query
+from dashboards.agent_query import AgentQuery, QueryError
+from fleet.domain.verdicts import State
+from fleet.domain.views import FleetTable
+from tests.fakes.reader import FakeReader
+
+STATES = [State.HEALTHY, State.STRANDED, State.AT_RISK, State.HEALTHY, State.STRANDED]
+
+
+@pytest.fixture
+def table() -> FleetTable:
+    """Five agents, even ones on proxy-1 and auth-1."""
+    return FakeReader(states=list(STATES), as_of=time.time()).table("default", time.time())
+
+
+def test_parse_everything() -> None:
+    """Keys with a colon filter, a minus negates, the rest is searched; quotes keep spaces."""
+    found = agent_query.parse('state:stranded state:at-risk -state:healthy proxy:p1 -auth:a2 Web "two words"')
+    assert found == AgentQuery(
+        states=(State.STRANDED, State.AT_RISK),
+        not_states=(State.HEALTHY,),
+        proxies=("p1",),
+        not_auths=("a2",),
+        words=("web", "two words"),
+    )
+    assert agent_query.parse("  ") == AgentQuery()
+
+
+@pytest.mark.parametrize("text", ["state:happy", "color:red", "'open", "state:"])
+def test_parse_nonsense_is_a_sentence(text: str) -> None:
+    """What cannot be understood is said, never ignored."""
+    with pytest.raises(QueryError, match=r"\.$"):
+        agent_query.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "indices"),
+    [
+        ("", [0, 1, 2, 3, 4]),
+        ("state:stranded", [1, 4]),
+        ("-state:stranded -state:healthy", [2]),
+        ("proxy:proxy-1", [0, 2, 4]),
+        ("proxy:proxy-id-1 state:stranded", [4]),
+        ("-auth:auth-1", [1, 3]),
+        ("agent-4", [4]),
+        ("id-1 agent", [1]),
+        ("nothing", []),
+    ],
+)
+def test_select(table: FleetTable, text: str, indices: list[int]) -> None:
+    """Filters hold together, in map order."""
+    assert agent_query.select(table, agent_query.parse(text)).tolist() == indices
+
+
+def test_select_remembers_the_last_proxy(table: FleetTable) -> None:
+    """An agent without any tunnel is found by the proxy it was last seen on; one that moved is not."""
+    table.memory["last_proxies"][:, 0] = 2  # all were on proxy-1
+    without = FleetTable(
+        **{name: getattr(table, name) for name in table.__slots__ if not name.startswith("tunnel_")},
+        tunnel_agents=table.tunnel_agents[1:2],
+        tunnel_proxies=table.tunnel_proxies[1:2],
+    )
+    assert agent_query.select(without, agent_query.parse("proxy:proxy-1")).tolist() == [0, 2, 3, 4]
+    assert agent_query.select(without, agent_query.parse("proxy:proxy-2")).tolist() == [1]
+
+
+def test_narrow_adds_form_fields() -> None:
+    """A form's fields and the search field hold together; a minus negates a state."""
+    query = agent_query.narrow(
+        agent_query.parse("web"), states=["stranded", "-healthy"], proxies=["p1"], auths=[]
+    )
+    assert (query.states, query.not_states) == ((State.STRANDED,), (State.HEALTHY,))
+    assert (query.proxies, query.words) == (("p1",), ("web",))
+
+
+def test_page_cuts_and_ends(table: FleetTable) -> None:
+    """Pages follow each other without gap or overlap, also when the last one is full."""
+    first = agent_query.page(table, AgentQuery(), cursor=None, limit=3)
+    assert (first.indices, first.total) == ((0, 1, 2), 5)
+    second = agent_query.page(table, AgentQuery(), cursor=first.next_cursor, limit=2)
+    assert (second.indices, second.next_cursor) == ((3, 4), None)
+
+
+@pytest.mark.parametrize("cursor", ["", "3", "e1.", "e1.x", "other.1", "e1.-1"])
+def test_page_wrong_cursor(table: FleetTable, cursor: str) -> None:
+    """A cursor that is none of ours, or of another record, is refused."""
+    with pytest.raises(QueryError):
+        agent_query.page(table, AgentQuery(), cursor=cursor, limit=3)
