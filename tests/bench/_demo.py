@@ -1,0 +1,171 @@
+"""The real demo for a bench: one of its own or one that runs already, and how to break and watch it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from fleet.processes import children
+from fleet.processes.valkey import free_port
+from tests.bench.measure import BenchError
+
+_ROOT = Path(__file__).resolve().parents[2]
+#: The demo promises its page within 15 s, and within 3 minutes of the first run.
+START_TIMEOUT = 180.0
+_POLL = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """Where it is and who may look."""
+
+    home: Path
+    url: str
+    username: str
+    password: str
+    token: str
+
+    def pid_of(self, name: str) -> int:
+        """The process of an instance of its fleet. Raises BenchError."""
+        argv = [sys.executable, "-c", "from fleet.cli.main import main; main()", "fleet", "ps", "--json"]
+        env = dict(os.environ, REFLOAT_HOME=str(self.home))
+        answer = subprocess.run(argv, cwd=_ROOT, env=env, capture_output=True, text=True, check=False)
+        if answer.returncode != 0:
+            raise BenchError(f"`refloat fleet ps` on {self.home} failed: {answer.stderr.strip()}")
+        for process in json.loads(answer.stdout):
+            if process["name"] == name:
+                return int(process["pid"])
+        raise BenchError(f"the demo's fleet has no {name}")
+
+
+def read(home: Path) -> Demo:
+    """What the demo wrote down. Raises BenchError when none runs there."""
+    try:
+        noted = json.loads((home / "demo.json").read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise BenchError(
+            f"no demo runs on {home}: start one with `make demo`, or unset REFLOAT_BENCH_HOME"
+        ) from error
+    return Demo(home, noted["url"].rstrip("/"), noted["username"], noted["password"], noted["token"])
+
+
+@contextlib.contextmanager
+def running() -> Iterator[Demo]:
+    """The demo on REFLOAT_BENCH_HOME, or one of our own for as long as the block lasts. Raises BenchError."""
+    there = os.environ.get("REFLOAT_BENCH_HOME")
+    if there:
+        yield read(Path(there))
+        return
+    with tempfile.TemporaryDirectory(prefix="refloat-bench-") as folder:
+        home = Path(folder)
+        with (home / "bench.log").open("wb") as log:
+            demo = children.spawn(
+                [sys.executable, "manage.py", "demo", "--port", str(free_port())],
+                env=dict(os.environ, REFLOAT_HOME=folder),
+                log=log,
+                cwd=str(_ROOT),
+            )
+        try:
+            _await_note(demo, home)
+            yield read(home)
+        finally:
+            children.stop([demo], grace=20.0)
+
+
+def _await_note(demo: subprocess.Popen[bytes], home: Path) -> None:
+    deadline = time.monotonic() + START_TIMEOUT
+    while not (home / "demo.json").exists():
+        if demo.poll() is not None or time.monotonic() > deadline:
+            raise BenchError(
+                f"the demo did not start:\n{(home / 'bench.log').read_text('utf-8', 'replace')[-2000:]}"
+            )
+        time.sleep(0.1)
+
+
+def not_healthy(counts: dict[str, int]) -> int:
+    """Agents that are not well; retired ones do not count."""
+    return sum(count for slug, count in counts.items() if slug not in {"healthy", "retired"})
+
+
+class Watch:
+    """The demo as its users see it: over the API with the token, and over the page's socket, signed in."""
+
+    def __init__(self, demo: Demo, session: aiohttp.ClientSession) -> None:
+        self._demo = demo
+        self._session = session
+
+    async def counts(self) -> dict[str, int]:
+        """The API's counts. Raises aiohttp.ClientError."""
+        headers = {"Authorization": f"Bearer {self._demo.token}"}
+        async with self._session.get(f"{self._demo.url}/api/v1/fleet/summary", headers=headers) as answer:
+            answer.raise_for_status()
+            told: dict[str, Any] = await answer.json()
+        counts: dict[str, int] = told["counts"]
+        return counts
+
+    async def calm(self, *, agents: int = 1, hold: float = 2.0, within: float = 120.0) -> int:
+        """Wait until every agent has been healthy for `hold` seconds; return how many there are. Raises BenchError."""
+        deadline = time.monotonic() + within
+        since: float | None = None
+        counts: dict[str, int] = {}
+        while time.monotonic() < deadline:
+            with contextlib.suppress(aiohttp.ClientError):
+                counts = await self.counts()
+            well = counts.get("healthy", 0) >= agents and not_healthy(counts) == 0
+            since = (since or time.monotonic()) if well else None
+            if since is not None and time.monotonic() - since >= hold:
+                return counts["healthy"]
+            await asyncio.sleep(0.1)
+        raise BenchError(
+            f"the fleet did not become healthy within {within:g} s, the last counts were {counts}"
+        )
+
+    async def api_rise(self) -> float:
+        """Wait until the API counts agents that are not healthy; return when it did, by time.monotonic."""
+        while not_healthy(await self.counts()) == 0:  # noqa: ASYNC110 - polling is what is measured
+            await asyncio.sleep(_POLL)
+        return time.monotonic()
+
+    async def socket_rise(self, socket: aiohttp.ClientWebSocketResponse) -> float:
+        """Wait for the delta that makes agents not healthy; return when it came, by time.monotonic."""
+        async for message in socket:
+            if message.type is aiohttp.WSMsgType.TEXT:
+                event = json.loads(message.data)
+                if event["type"] == "delta" and not_healthy(event["counts"]) > 0:
+                    return time.monotonic()
+        raise BenchError(f"the console closed the socket ({socket.close_code})")
+
+    async def sign_in(self) -> None:
+        """Sign in as a person does. Raises BenchError."""
+        page = f"{self._demo.url}/accounts/login/"
+        async with self._session.get(page) as answer:
+            cookie = answer.cookies.get("csrftoken")
+        form = {
+            "login": self._demo.username,
+            "password": self._demo.password,
+            "csrfmiddlewaretoken": cookie.value if cookie else "",
+        }
+        async with self._session.post(
+            page, data=form, headers={"Referer": page}, allow_redirects=False
+        ) as answer:
+            if answer.status != 302:
+                raise BenchError(f"signing in as {self._demo.username} was answered {answer.status}")
+
+    @contextlib.asynccontextmanager
+    async def socket(self) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """The page's socket."""
+        address = f"{self._demo.url.replace('http', 'ws', 1)}/ws/fleet/"
+        async with self._session.ws_connect(address, origin=self._demo.url) as socket:
+            yield socket
