@@ -32,8 +32,7 @@ class SelfProbe:
         """Judge."""
         answers, on_time = self._tasks
         on_time.cancel()
-        late = await asyncio.gather(on_time, return_exceptions=True)
-        self.good = await answers and late[0] is not False
+        self.good = all(await asyncio.gather(answers, on_time))
 
     async def _answers(self) -> bool:
         try:
@@ -51,11 +50,14 @@ class SelfProbe:
         return answer == _TOKEN
 
     async def _on_time(self) -> bool:
-        """False as soon as the loop is late by half the deadline; runs until it is cancelled."""
+        """False when the loop is late by half the deadline; runs until that, or until it is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + _TICK
-            await asyncio.sleep(_TICK)
+            try:
+                await asyncio.sleep(_TICK)
+            except asyncio.CancelledError:
+                return loop.time() - due <= self._deadline / 2
             if loop.time() - due > self._deadline / 2:
                 return False
 

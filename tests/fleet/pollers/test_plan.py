@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fleet.domain.evidence import Timing
+from fleet.domain.instances import Attempt, InstanceFacts, InstanceKind, ServingStatus
+from fleet.pollers.plan import Shard, lists_from, plan
+
+NOW = 1000.0
+GOOD = (Attempt(NOW - 1, ok=True), Attempt(NOW - 2, ok=True))
+BAD = (Attempt(NOW - 1, ok=False, error="x"), Attempt(NOW - 2, ok=False, error="x"))
+
+
+def auth(index: int, **facts: object) -> InstanceFacts:
+    """A healthy auth."""
+    made = InstanceFacts(
+        *(f"auth-{index}-id", index, InstanceKind.AUTH, f"auth-{index}", f"h:{index}"),
+        attempts=GOOD,
+        serving=ServingStatus.SERVING,
+        serving_at=NOW - 1,
+    )
+    return replace(made, **facts)  # type: ignore[arg-type]  # names of fields
+
+
+def test_shards_of_a_size() -> None:
+    """Everybody once, the lists once."""
+    found = plan({index: auth(index) for index in range(5)}, 2, NOW)
+    assert found == (Shard(0, (0, 1), True), Shard(1, (2, 3), False), Shard(2, (4,), False))
+
+
+def test_no_instance_is_known() -> None:
+    """One shard all the same, to ask for the lists."""
+    assert plan({}, 10, NOW) == (Shard(0, (), lists=True),)
+
+
+def test_instances_that_need_not_be_asked() -> None:
+    """Deregistered, named by others but without an address, or long expired in silence."""
+    instances = {
+        0: auth(0, gone_at=NOW - 1),
+        1: auth(1, address=""),
+        2: auth(2, expires_at=NOW - 3600, attempts=BAD),
+        3: auth(3, expires_at=NOW - 3600),
+        4: auth(4, expires_at=NOW - 5, attempts=BAD),
+    }
+    assert plan(instances, 10, NOW)[0].instances == (3, 4)
+
+
+def test_lists_from_the_last_good_auth_first() -> None:
+    """Then other healthy ones, then unknown ones, then where to begin; never a sick one."""
+    auths = [
+        auth(0),
+        auth(1, attempts=(), serving=None, serving_at=None),
+        auth(2, attempts=BAD, serving=None, serving_at=None),
+        auth(3),
+        auth(4, serving=ServingStatus.NOT_SERVING),
+    ]
+    found = lists_from(auths, ["h:0", "h:9"], 3, NOW, Timing())
+    assert found == [(3, "h:3"), (0, "h:0"), (1, "h:1"), (None, "h:9")]
