@@ -45,6 +45,9 @@ class OidcAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc] # allauth 
         """Refuse a person without a role; give an existing user the role of today's claims."""
         role = role_of(_claims(sociallogin))
         if not role:
+            if sociallogin.is_existing:
+                # Tokens and open sockets of somebody who left the groups end with the role.
+                give_role(sociallogin.user, "")
             logger.warning("sign-in refused: the groups of %r give no role", sociallogin.account.uid)
             raise ImmediateHttpResponse(
                 render(request, "403.html", {"reason": "Your groups give no role here."}, status=403)

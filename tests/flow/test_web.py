@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -20,70 +15,19 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from fleet.domain.verdicts import State
-from fleet.management import programs
-from fleet.processes import children, valkey
-from fleet.processes.valkey import Valkey
-from fleet.state.connect import connect as connect_redis
-from fleet.state.writer import Writer
+from fleet.processes import valkey
 from tests.fakes.record import conclude, fill
 from tests.fakes.waiting import eventually
-from tests.meta.house import ROOT
+from tests.flow.web import PASSWORD, USERNAME, Console, web_console
 
 STATES = [State.HEALTHY, State.STRANDED, State.RETIRED]
-PASSWORD = "correct horse battery"
-
-
-@dataclass
-class Console:
-    """A running web process, and where its record is."""
-
-    url: str
-    token: str
-    server: Valkey
-    data: Path
-
-    @property
-    def socket(self) -> str:
-        """The address of the live link."""
-        return self.url.replace("http", "ws") + "/ws/fleet/"
-
-    def writer(self) -> Writer:
-        """Whoever concludes rounds."""
-        return Writer(connect_redis(self.server.url), "refloat")
-
-
-#: Everything in one process: on a busy machine each start of Django costs seconds.
-_PREPARE = """
-import django; django.setup()
-from django.contrib.auth.models import User
-from django.core.management import call_command
-call_command("migrate", verbosity=0)
-User.objects.create_superuser("ada", password=PASSWORD)
-call_command("token", "create", "ada", "--name", "test")
-"""
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
-    """A web process with a database, an admin and a token."""
-    home = tmp_path_factory.mktemp("web")
-    data = home / "redis"
-    server = valkey.start(data)
-    port = valkey.free_port()
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("REFLOAT_", "REDIS_"))}
-    env |= {
-        "REFLOAT_HOME": str(home),
-        "REDIS_URL": server.url,
-        "DJANGO_SETTINGS_MODULE": "dashboards.config.settings",
-    }
-    argv = [sys.executable, "-c", f"PASSWORD = {PASSWORD!r}{_PREPARE}"]
-    made = subprocess.run(argv, cwd=ROOT, env=env, check=True, capture_output=True, text=True)
-    console = Console(f"http://127.0.0.1:{port}", made.stdout.strip(), server, data)
-    with (home / "web.log").open("wb") as log:
-        web = children.spawn(programs.web("127.0.0.1", port).argv, env=env, cwd=str(ROOT), log=log)
-    yield console
-    children.stop([web])
-    console.server.stop()
+    """One web process for all tests here."""
+    with web_console(tmp_path_factory.mktemp("web")) as console:
+        yield console
 
 
 @pytest.fixture
@@ -107,14 +51,14 @@ async def http(console: Console) -> AsyncIterator[aiohttp.ClientSession]:
         await eventually(answers, seconds=90)
         fill(console.writer(), STATES, as_of=time.time())
         yield session
-        connect_redis(console.server.url).flushdb()
+        console.writer().redis.flushdb()
 
 
 async def _sign_in(http: aiohttp.ClientSession) -> None:
     async with http.get("/accounts/login/") as page:
         found = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', await page.text())
     assert found is not None
-    form = {"csrfmiddlewaretoken": found[1], "login": "ada", "password": PASSWORD}
+    form = {"csrfmiddlewaretoken": found[1], "login": USERNAME, "password": PASSWORD}
     async with http.post("/accounts/login/", data=form, allow_redirects=False) as answer:
         assert answer.status == 302
 
