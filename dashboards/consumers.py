@@ -36,8 +36,8 @@ from fleet.state import StateUnavailable
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between beats.
-BEAT = 5.0
+#: Seconds between beats: one a tick. Between two of them a page can only let the age grow.
+BEAT = 0.9
 #: Seconds between two looks at whether it may stay open; a socket must end within 10 s of sign-out.
 RECHECK = 5.0
 #: Snapshots a client may ask for: one in so many seconds.

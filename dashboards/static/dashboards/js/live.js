@@ -3,7 +3,7 @@
 
 import { FleetState } from "./fleet-state.js";
 
-/** Without any frame for this long the numbers look stale (beats come every 5 s). */
+/** Without any frame for this long the numbers look stale (beats come every second). */
 const SILENT_MS = 15_000;
 /** Without any frame for this long the counts are asked for over HTTP, this often. */
 const POLL_AFTER_MS = 30_000;

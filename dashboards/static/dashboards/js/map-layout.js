@@ -14,13 +14,18 @@ const BLOCK_LEAST = 96;
 /** Blocks at least and at most this much wider than high are easy to compare. */
 const SHAPES = [1.1, 5];
 
-/** Group agents by home: [{id, name, agents: [index, ...]}, ...]; those without a home come last. */
+const byName = new Intl.Collator("en", { numeric: true });
+
+/**
+ * Group agents by home: [{id, name, agents: [index, ...]}, ...].
+ * By name as people count, so that proxy-2 is found before proxy-10; those without a home come last.
+ */
 export function groupByHome(homes, blocks) {
   const groups = blocks.map(([id, name]) => ({ id, name, agents: [] }));
   const homeless = { id: "", name: "no proxy yet", agents: [] };
   homes.forEach((home, index) => (groups[home] ?? homeless).agents.push(index));
-  if (homeless.agents.length > 0) groups.push(homeless);
-  return groups.filter((group) => group.agents.length > 0);
+  groups.sort((one, other) => byName.compare(one.name, other.name));
+  return [...groups, homeless].filter((group) => group.agents.length > 0);
 }
 
 /**

@@ -1,0 +1,98 @@
+"""The whole path in Chromium: a real fleet, polled into the record, seen in the page of the real console."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, expect
+
+from fleet.domain.verdicts import State
+from tests.browser.conftest import DEADLINE_MS, NOTICE_VIOLATIONS
+from tests.browser.test_map import CELLS
+from tests.flow.running import Demo, start_demo
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
+
+AGENTS = 40
+
+
+@pytest.fixture(scope="module")
+def demo(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    """A running demo; not started in vain where Chromium is missing."""
+    flags = ("--auths", "2", "--proxies", "2", "--agents", str(AGENTS))
+    running = start_demo(tmp_path_factory.mktemp("demo"), *flags)
+    try:
+        running.await_counts({"healthy": AGENTS})
+        yield running
+    finally:
+        running.end()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def page(demo: Demo, chromium: Browser) -> AsyncIterator[Page]:
+    """A page signed in through the form; it must end without errors."""
+    errors: list[str] = []
+    context = await chromium.new_context()
+    await context.add_init_script(NOTICE_VIOLATIONS)
+    context.set_default_timeout(DEADLINE_MS)
+    page = await context.new_page()
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
+    await page.goto(demo.url, wait_until="commit")
+    await page.fill("[name=login]", "demo")
+    await page.fill("[name=password]", demo.password)
+    await page.click("form .button-main")
+    await expect(page.locator("#link-state")).to_have_text("Live updates: on")
+    yield page
+    await context.close()
+    assert errors == []
+
+
+async def fleet(demo: Demo, *words: str) -> None:
+    """Do something to the fleet."""
+    await asyncio.to_thread(demo.fleet, *words)
+
+
+async def wait_healthy(page: Page, healthy: bool) -> None:
+    """Wait until all cells are healthy, or some are not."""
+    await page.wait_for_function(
+        f"([state, all]) => ({CELLS})().every((cell) => cell === state) === all", arg=[State.HEALTHY, healthy]
+    )
+
+
+async def test_frozen_proxy_changes_cells(page: Page, demo: Demo) -> None:
+    """Its agents leave health on the map, with the reason; thawed, they come back. The page is not loaded again."""
+    await page.click("text=Map")
+    await page.wait_for_function(
+        f"() => document.getElementById('plot').data && ({CELLS})().length === {AGENTS}"
+    )
+    await wait_healthy(page, True)
+    await fleet(demo, "freeze", "proxy-1")
+    try:
+        await wait_healthy(page, False)
+    finally:
+        await fleet(demo, "thaw", "proxy-1")
+    await wait_healthy(page, True)
+
+
+async def test_pages_agree_with_the_api(page: Page, demo: Demo) -> None:
+    """Tiles, legend, list and API count the same."""
+    counts = (await asyncio.to_thread(demo.get, "fleet/summary"))["counts"]
+    for slug, count in counts.items():
+        await expect(page.locator(f'[data-count="{slug}"]')).to_have_text(str(count))
+    await page.click(".tile.state-healthy a")
+    await expect(page.locator("#matches")).to_have_text(f"{counts['healthy']} match")
+    await page.click("tbody th a >> nth=0")
+    await expect(page.locator(".agent-verdict")).to_contain_text("healthy")
+
+
+async def test_signing_out_ends_the_live_link(page: Page, demo: Demo) -> None:
+    """Another tab of the same session says so within 10 s."""
+    other = await page.context.new_page()
+    await other.goto(demo.url, wait_until="commit")
+    await other.click("#user-menu summary")
+    await other.click("#user-menu button")
+    await expect(page.locator("#banner")).to_contain_text("You are signed out")
