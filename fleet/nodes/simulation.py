@@ -22,7 +22,8 @@ from aiohttp import web
 
 from fleet.nodes.invented import Shape
 from fleet.nodes.invented_faults import Fault, FaultError, Step, parse_fault
-from fleet.nodes.simulator import arguments, raise_file_limit
+from fleet.nodes.running import raise_file_limit
+from fleet.nodes.simulator import arguments
 from fleet.processes import children
 
 #: A part of 100,000 agents is ready in about 5 s where measured, two of them at once on a busy machine later.

@@ -7,8 +7,6 @@ Started by `fleet.nodes.simulation`, and told of addresses and faults over a uni
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import resource
 import signal
 import time
 from dataclasses import asdict
@@ -19,17 +17,11 @@ from aiohttp import web
 
 from fleet.nodes.invented import Fleet, Instance, Shape
 from fleet.nodes.invented_faults import FaultError, parse_fault
+from fleet.nodes.running import raise_file_limit
 from fleet.nodes.simulated import SimulatedInstance
 
 #: How often the model moves on, seconds: heartbeats of 100,000 agents at a TTL of 10 min are 80 a tick.
 _TICK = 0.25
-
-
-def raise_file_limit() -> None:
-    """Allow as many open files as the system lets us: each instance has two ports and every poller its connections."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def mine(fleet: Fleet, part: int, parts: int) -> list[Instance]:

@@ -45,13 +45,14 @@ async def test_agents_tunnel_and_heartbeat(plane: Plane) -> None:
         await plane.proxy(ttl=5.0),
         await plane.proxy("p2", ttl=5.0),
     )
-    group = await plane.agents(grpc_of(auth)[0], grpc_of(proxy, other), count=5, announce_ttl=60.0)
+    group = await plane.agents(grpc_of(auth)[0], grpc_of(proxy, other), count=5, announce_ttl=4.0)
     await eventually(lambda: all(len(proxies_of(agent)) == 1 for agent in group.agents))
 
     async def told() -> bool:
         found = await resources(auth)
         return len(found) == 5 and all(
             set(found[agent.identity.name].agent.tracker.claimed) == proxies_of(agent)
+            and found[agent.identity.name].agent.tracker.tracked == 2
             for agent in group.agents
         )
 
@@ -59,7 +60,7 @@ async def test_agents_tunnel_and_heartbeat(plane: Plane) -> None:
     entry = (await resources(auth))["agent-1"]
     assert entry.agent.agent_id == flags.host_id("default", "agent", "agent-1")
     assert entry.auth_id == auth.instance.flags.id
-    assert entry.agent.ttl_ms == 60_000
+    assert entry.agent.ttl_ms == 4_000
     assert (entry.agent.policy.mode, entry.agent.policy.health_check) == ("pick_first", False)
     assert entry.agent.policy.auth_id == auth.instance.flags.id
     tracker = entry.agent.tracker

@@ -1,0 +1,37 @@
+"""What every node does around its work."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+
+import pytest
+
+from fleet.nodes import running
+
+
+@pytest.fixture
+def few_files() -> Iterator[int]:
+    """A process that may open as few files as a shell gives it; the hard limit is the answer."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, soft), hard))
+    yield hard
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_file_limit_is_raised(few_files: int) -> None:
+    """As many open files as the system lets us."""
+    running.raise_file_limit()
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == few_files
+
+
+def test_start_error_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """A node that cannot start says why and exits with 2."""
+
+    def work() -> None:
+        raise running.StartError("the port is in use")
+
+    with pytest.raises(SystemExit) as caught:
+        running.run(work)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err == "the port is in use\n"
