@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -73,24 +73,39 @@ def check_redis(url: str) -> None:
         ) from error
 
 
-@contextlib.contextmanager
-def running_redis(given: str | None, home: Path) -> Iterator[str]:
-    """The URL of the Redis to use: the one given, after it answered, or an embedded Valkey for as long as we run.
+class RunningRedis:
+    """The Redis to use: the one given, after it answered, or an embedded Valkey for as long as we run.
 
     Raises PrepareError when there is none to be had.
     """
-    if given:
-        check_redis(given)
-        yield given
-        return
-    try:
-        server = valkey.start(home / "valkey")
-    except valkey.ValkeyError as error:
-        raise PrepareError(str(error)) from error
-    try:
-        yield server.url
-    finally:
-        server.stop()
+
+    def __init__(self, given: str | None, home: Path) -> None:
+        self._data = home / "valkey"
+        self._embedded: valkey.Valkey | None = None
+        if given:
+            check_redis(given)
+            self.url = given
+            return
+        try:
+            self._embedded = valkey.start(self._data)
+        except valkey.ValkeyError as error:
+            raise PrepareError(str(error)) from error
+        self.url = self._embedded.url
+
+    def mend(self) -> str | None:
+        """Start an embedded Valkey that died again, where everybody looks for it; say what was done, if anything."""
+        if self._embedded is None or self._embedded.process.poll() is None:
+            return None
+        try:
+            self._embedded = valkey.start(self._data, port=urlsplit(self.url).port)
+        except valkey.ValkeyError as error:
+            return f"Valkey died and does not start again: {error}"
+        return "Valkey died and runs again, with its data"
+
+    def stop(self) -> None:
+        """End an embedded Valkey; one that was given is not ours to end."""
+        if self._embedded is not None:
+            self._embedded.stop()
 
 
 def database(auths: Sequence[str] = ()) -> None:
@@ -104,5 +119,3 @@ def database(auths: Sequence[str] = ()) -> None:
     except DatabaseError as error:
         name = connection.settings_dict.get("NAME")
         raise PrepareError(f"the database {name} cannot be used: {str(error).strip()}") from error
-    finally:
-        connection.close()

@@ -47,7 +47,6 @@ class ConsoleRun:
         self.supervisor = Supervisor(logs=home / "log")
         self.keeper = Keeper(self.supervisor, say)
         self._given_redis = redis_url
-        self._redis_url = ""
         self._env: dict[str, str] = {}
         self._open = contextlib.ExitStack()
 
@@ -56,7 +55,8 @@ class ConsoleRun:
         preparing.check_port(self.host, self.port)
         with contextlib.ExitStack() as opening:
             # Redis first, so that it ends last: workers that lose their broker do not end in order.
-            self._redis_url = opening.enter_context(preparing.running_redis(self._given_redis, self.home))
+            self._redis = preparing.RunningRedis(self._given_redis, self.home)
+            opening.callback(self._redis.stop)
             opening.enter_context(self.supervisor)
             self._open = opening.pop_all()
         return self
@@ -74,7 +74,7 @@ class ConsoleRun:
 
     def start(self, env: Mapping[str, str]) -> None:
         """Start the programs that pages need, with `env` over our own environment."""
-        self._env = {**os.environ, "REFLOAT_HOME": str(self.home), **env, "REDIS_URL": self._redis_url}
+        self._env = {**os.environ, "REFLOAT_HOME": str(self.home), **env, "REDIS_URL": self._redis.url}
         self._env.pop("REDIS_URL_FILE", None)  # it would win over the URL it was read from
         self._start(program for program in self._programs if program.name in programs.FIRST)
 
@@ -89,6 +89,8 @@ class ConsoleRun:
 
         def tick() -> None:
             self.keeper.tick()
+            if mended := self._redis.mend():
+                self.say(mended)
             if on_tick is not None:
                 on_tick()
 

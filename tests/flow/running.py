@@ -33,17 +33,25 @@ class Demo:
     token: str
     password: str
 
-    def get(self, path: str) -> Any:
-        """The JSON the API answers under /api/v1/. Raises AssertionError when it refuses."""
+    def ask(self, path: str) -> tuple[int, bytes]:
+        """Status and body of what the API answers under /api/v1/."""
         parts = urlsplit(self.url)
-        asked = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=10)
+        asked = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
         try:
             asked.request("GET", f"/api/v1/{path}", headers={"Authorization": f"Bearer {self.token}"})
             answer = asked.getresponse()
-            body = answer.read()
+            return answer.status, answer.read()
         finally:
             asked.close()
-        assert answer.status == 200, f"{path}: {answer.status} {body[:500]!r}"
+
+    def status(self, path: str) -> int:
+        """The status of what the API answers."""
+        return self.ask(path)[0]
+
+    def get(self, path: str) -> Any:
+        """The JSON the API answers. Raises AssertionError when it refuses."""
+        status, body = self.ask(path)
+        assert status == 200, f"{path}: {status} {body[:500]!r}"
         return json.loads(body)
 
     def counts(self) -> dict[str, int]:
@@ -89,8 +97,8 @@ class Demo:
         eventually_sync(lambda: all(gone(process.pid) for process in family))
 
 
-def start_demo(home: Path, *flags: str) -> Demo:
-    """Run `manage.py demo` with its state in `home`, until its pages answer."""
+def start_demo(home: Path, *flags: str, **settings: str) -> Demo:
+    """Run `manage.py demo` with its state in `home`, until its pages answer; `settings` go into its environment."""
     home.mkdir(parents=True, exist_ok=True)
     ours = ("REFLOAT_", "REDIS_", "DATABASE_", "DJANGO_")
     env = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
@@ -98,7 +106,7 @@ def start_demo(home: Path, *flags: str) -> Demo:
         process = subprocess.Popen(
             [sys.executable, "manage.py", "demo", "--port", str(valkey.free_port()), *flags],
             cwd=ROOT,
-            env={**env, "REFLOAT_HOME": str(home), "PYTHONUNBUFFERED": "1"},
+            env={**env, "REFLOAT_HOME": str(home), **settings},
             stdin=subprocess.DEVNULL,
             stdout=terminal,
             stderr=subprocess.STDOUT,

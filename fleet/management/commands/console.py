@@ -7,6 +7,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
+from django.db import connection
 from typing_extensions import override
 
 from fleet.management import preparing
@@ -40,6 +41,7 @@ class Command(BaseCommand):
             ) as run,
         ):
             preparing.database()
+            connection.close()  # we live long and do not ask again
             run.start({})
             run.await_web()
             say(f"serving {run.url} (Ctrl-C ends everything; logs: {run.supervisor.logs})")

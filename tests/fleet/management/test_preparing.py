@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,9 +14,10 @@ from django.db.utils import OperationalError
 from pytest_django import Settings
 
 from fleet.management import preparing
-from fleet.management.preparing import PrepareError
+from fleet.management.preparing import PrepareError, RunningRedis
 from fleet.models.clusters import Cluster
 from fleet.processes import valkey
+from tests.fakes.waiting import eventually_sync, gone
 
 
 def test_settings_that_are_right_pass() -> None:
@@ -89,25 +93,63 @@ def test_url_that_is_none(tmp_path: Path) -> None:
 
 
 def test_given_redis_is_used_and_left_running(valkey_url: str, tmp_path: Path) -> None:
-    """Nothing of ours is started beside it."""
-    with preparing.running_redis(valkey_url, tmp_path) as url:
-        assert url == valkey_url
+    """Nothing of ours is started beside it, and it is not ours to end."""
+    given = RunningRedis(valkey_url, tmp_path)
 
+    assert given.url == valkey_url
+    assert given.mend() is None
+    given.stop()
     assert redis.Redis.from_url(valkey_url).ping() is True
     assert list(tmp_path.iterdir()) == []
 
 
-def test_embedded_valkey_runs_as_long_as_the_block(tmp_path: Path) -> None:
-    """Without a URL one is started in our home, and ended."""
-    with preparing.running_redis(None, tmp_path) as url:
-        assert redis.Redis.from_url(url).ping() is True
-        with (
-            pytest.raises(PrepareError, match="another Refloat runs on"),
-            preparing.running_redis(None, tmp_path),
-        ):
-            pytest.fail("two on one folder")
+@pytest.fixture
+def embedded(tmp_path: Path) -> Iterator[RunningRedis]:
+    """An embedded Valkey in a home of its own."""
+    running = RunningRedis(None, tmp_path)
+    yield running
+    running.stop()
+
+
+def test_embedded_valkey_runs_until_it_is_stopped(embedded: RunningRedis, tmp_path: Path) -> None:
+    """Without a URL one is started in our home, alone there, and ended."""
+    assert redis.Redis.from_url(embedded.url).ping() is True
+    with pytest.raises(PrepareError, match="another Refloat runs on"):
+        RunningRedis(None, tmp_path)
+
+    embedded.stop()
 
     assert valkey.running_url(tmp_path / "valkey") is None
+
+
+def test_embedded_valkey_that_died_runs_again(embedded: RunningRedis, tmp_path: Path) -> None:
+    """At the same address, with its data: nobody needs to be told a new one."""
+    client = redis.Redis.from_url(embedded.url)
+    client.set("kept", "yes")
+    pid = client.info("server")["process_id"]
+    # Written to disk once a second: a clean end writes the rest.
+    os.kill(pid, signal.SIGTERM)
+    eventually_sync(lambda: gone(pid))
+
+    assert embedded.mend() == "Valkey died and runs again, with its data"
+    assert embedded.mend() is None
+    assert redis.Redis.from_url(embedded.url).get("kept") == b"yes"
+
+
+def test_embedded_valkey_that_cannot_run_again_is_said(
+    embedded: RunningRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The console goes on and says so, again and again."""
+    pid = redis.Redis.from_url(embedded.url).info("server")["process_id"]
+    os.kill(pid, signal.SIGTERM)
+    eventually_sync(lambda: gone(pid))
+
+    def refuse(*_: object, **__: object) -> valkey.Valkey:
+        raise valkey.ValkeyError("no room")
+
+    monkeypatch.setattr(valkey, "start", refuse)
+
+    assert embedded.mend() == "Valkey died and does not start again: no room"
 
 
 @pytest.mark.django_db
