@@ -30,7 +30,7 @@ class PlotlyFinder(BaseFinder):
     def find(self, path: str, find_all: bool = False, **_: Any) -> Any:
         """Find the one file we serve."""
         if path != f"plotly/{BUNDLE}":
-            return [] if find_all else None
+            return []  # Django takes a None for something found
         found = self.storage.path(BUNDLE)
         return [found] if find_all else found
 

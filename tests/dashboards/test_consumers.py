@@ -284,14 +284,6 @@ async def test_resync_is_answered_at_a_bounded_rate(record: Writer, cookie: byte
         assert [message["type"] for message in browser.log].count("hello") <= 4
 
 
-async def test_slow_socket_starts_over() -> None:
-    """What waits for a socket is bounded; past that it is one request to start over."""
-    waiting = hub.Subscription()
-    for number in range(200):
-        waiting.offer(hub.Delta("e", number, ""))
-    assert isinstance(await waiting.next(), hub.StartOver)
-
-
 async def test_without_sign_in(record: Writer) -> None:
     """Closed with 4401 before any data; also for a session that does not exist."""
     async with _open() as browser:
