@@ -109,6 +109,13 @@ def rows_of(blob: bytes | None, dtype: np.dtype[np.void], count: int, *, offset:
     return found
 
 
+def fitted(rows: Rows, count: int) -> Rows:
+    """The rows, cut or filled up with blank ones to `count`."""
+    if len(rows) >= count:
+        return rows[:count]
+    return np.concatenate([rows, blank(rows.dtype, count - len(rows))])
+
+
 def tunnels_of(blobs: Mapping[int, bytes]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint16]]:
     """All proxies' TUNNEL rows as parallel arrays of agent index and proxy's instance index."""
     rows = np.frombuffer(b"".join(blobs.values()), TUNNEL)

@@ -14,21 +14,21 @@ from fleet.domain.evidence import FleetEvidence, Timing
 from fleet.domain.instances import InstanceFacts
 from fleet.state import RecordLost
 from fleet.state.codec import (
-    HEADER_SIZE,
     FeedState,
     Header,
     Rows,
     Spell,
     facts_of,
+    fitted,
     rows_of,
     tunnels_of,
     unpack_feed,
-    unpack_header,
     unpack_poll,
     unpack_resource,
     unpack_spell,
 )
 from fleet.state.connect import reaching
+from fleet.state.kept import Kept, Versions
 from fleet.state.keys import Keys
 from fleet.state.roster import Roster, Rosters
 
@@ -97,47 +97,53 @@ def load_instances(redis: Redis, rosters: Rosters, keys: Keys) -> dict[int, Inst
     return _instances_of(rosters.read(keys.epoch, keys.instances), hashes, unpack_feed(lists))
 
 
-def load(redis: Redis, rosters: Rosters, keys: Keys, *, concluded: bool = False) -> Record:
-    """Read everything in one transaction; `concluded` leaves out agents that no round has judged yet.
+def load(
+    redis: Redis, rosters: Rosters, keys: Keys, *, concluded: bool = False, kept: Kept | None = None
+) -> Record:
+    """Read everything; `concluded` leaves out agents that no round has judged yet.
 
+    `kept` are columns of an earlier load by the same process: what has not changed since is not read again. Rows may be
+    newer than what is said of their freshness, never older.
     Raises RecordLost when there is no record, or when it was made anew meanwhile; StateUnavailable.
     """
     with reaching(), redis.pipeline(transaction=True) as pipe:
-        for key in (keys.epoch, keys.verdicts, keys.heartbeats, keys.memory, keys.memory_version, keys.probe):
+        for key in (keys.epoch, keys.memory_version, keys.concluded, keys.probe):
             pipe.get(key)
-        for key in (keys.tunnels, keys.feeds, keys.resources, keys.polls, keys.spells):
+        for key in (keys.feeds, keys.resources, keys.polls, keys.spells):
             pipe.hgetall(key)
-        answers = pipe.execute()
-    epoch, verdicts, heartbeats, memory, version, probe, tunnels, feeds, *hashes = answers
+        epoch, version, newest, probe, feeds, *hashes = pipe.execute()
+    states = {name.decode(): unpack_feed(text) for name, text in feeds.items()}
+    presence, lists = states.pop(PRESENCE, FeedState()), states.pop(LISTS, FeedState())
+    tunnel_feeds = {int(name): state for name, state in states.items()}
+    wanted = Versions.of(epoch or b"", version or b"", newest or b"", presence, tunnel_feeds)
+    columns = (kept or Kept()).refresh(redis, keys, wanted)
     agents = rosters.read(keys.epoch, keys.agents)
-    if epoch is None or agents.epoch != epoch.decode():
-        raise RecordLost(f"cluster {keys.cluster}: there is no record, or a new one")
-    header = unpack_header(verdicts or b"") or Header(epoch=agents.epoch)
     instances = rosters.read(keys.epoch, keys.instances)
+    if epoch is None or not agents.epoch == instances.epoch == epoch.decode():
+        raise RecordLost(f"cluster {keys.cluster}: there is no record, or a new one")
+    header = columns.header or Header(epoch=agents.epoch)
     count = min(header.rows, len(agents.index)) if concluded else len(agents.index)
-    tunnel_agents, tunnel_proxies = tunnels_of({int(index): blob for index, blob in tunnels.items()})
+    tunnel_agents, tunnel_proxies = tunnels_of(columns.tunnels)
     if count < len(agents.index):
         judged = tunnel_agents < count
         tunnel_agents, tunnel_proxies = tunnel_agents[judged], tunnel_proxies[judged]
-    states = {name.decode(): unpack_feed(text) for name, text in feeds.items()}
-    presence, lists = states.pop(PRESENCE, FeedState()), states.pop(LISTS, FeedState())
     return Record(
         cluster=keys.cluster,
         epoch=agents.epoch,
         header=header,
         ids=agents.first(0, count),
         names=agents.first(1, count),
-        heartbeats=rows_of(heartbeats, HEARTBEAT, count),
-        memory=rows_of(memory, MEMORY, count),
+        heartbeats=fitted(columns.heartbeats, count),
+        memory=fitted(columns.memory, count),
         memory_version=version or b"",
-        verdicts=rows_of(verdicts, VERDICT, count, offset=HEADER_SIZE),
+        verdicts=fitted(columns.verdicts, count),
         tunnel_agents=tunnel_agents,
         tunnel_proxies=tunnel_proxies,
         instances=_instances_of(instances, hashes, lists),
         spells={int(index): unpack_spell(text) for index, text in hashes[2].items()},
         presence=presence,
         lists=lists,
-        tunnel_feeds={int(name): state for name, state in states.items()},
+        tunnel_feeds=tunnel_feeds,
         probed_at=None if probe is None else float(probe),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
@@ -32,6 +32,7 @@ from fleet.state.codec import (
     rows_of,
 )
 from fleet.state.connect import reaching
+from fleet.state.kept import Kept
 from fleet.state.keys import Keys
 from fleet.state.record import PRESENCE, Record, load, load_instances
 from fleet.state.roster import Rosters, encode
@@ -81,6 +82,8 @@ class Writer:
         self.redis = redis
         self.prefix = prefix
         self._rosters = Rosters(redis)
+        #: Columns by cluster, kept between rounds.
+        self._kept: dict[str, Kept] = {}
 
     def keys(self, cluster: str) -> Keys:
         """The keys of a cluster."""
@@ -118,7 +121,8 @@ class Writer:
 
     def load(self, cluster: str) -> Record:
         """The whole record, one row for every agent known now. Raises RecordLost, StateUnavailable."""
-        return load(self.redis, self._rosters, self.keys(cluster))
+        kept = self._kept.setdefault(cluster, Kept())
+        return load(self.redis, self._rosters, self.keys(cluster), kept=kept)
 
     def agents(self, cluster: str, epoch: str, wanted: Sequence[tuple[str, str]]) -> npt.NDArray[np.uint32]:
         """Indices of agents (id, name); unknown ones join the roster. Raises RecordLost."""
@@ -354,7 +358,18 @@ class Writer:
         if conclusion.owed:
             batch.do("RPUSH", keys.outbox, conclusion.owed)
             batch.do("LTRIM", keys.outbox, -_OUTBOX_LIMIT, -1)
-        return self._won(batch, keys)
+        if not self._won(batch, keys):
+            return False
+        self._keep(cluster, before, conclusion)
+        return True
+
+    def _keep(self, cluster: str, before: Record, conclusion: Conclusion) -> None:
+        """What we have just written need not be read again; the memory is, if it changed: its version is Redis's."""
+        kept = self._kept.get(cluster)
+        if kept is not None:
+            newest = str(conclusion.header.round).encode()
+            kept.header, kept.verdicts = conclusion.header, conclusion.verdicts
+            kept.versions = replace(kept.versions, verdicts=(before.epoch.encode(), newest))
 
     def owed(self, cluster: str, count: int) -> list[bytes]:
         """The oldest `count` results the database has not got yet. Raises StateUnavailable."""
