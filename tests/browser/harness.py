@@ -39,7 +39,8 @@ class ScriptedFleet:
     seq: int = 1
     layout_version: str = "l1"
     interval_ms: int = 600
-    age_ms: int = 200
+    #: None before the first round.
+    age_ms: int | None = 200
     stale: bool = False
     #: Cards of the instances strip, as _instance.html says.
     auths: list[dict[str, Any]] = field(default_factory=list)
@@ -150,7 +151,7 @@ class ScriptedFleet:
         by_slug = self.counts()
         return Summary(
             cluster="default",
-            as_of=1.0,
+            as_of=None if self.age_ms is None else 1.0,
             interval=self.interval_ms / 1000,
             stale=self.stale,
             counts={state: by_slug[state.slug] for state in State},

@@ -50,6 +50,17 @@ async def test_counts_change_on_a_delta(visiting: Visiting) -> None:
     await expect(page.locator("#status-line")).to_contain_text("No stranded agents. Last poll")
 
 
+async def test_nothing_polled_yet_is_no_good_news(visiting: Visiting) -> None:
+    """Before the first round the page does not say that no agent is stranded."""
+    fleet = even_fleet(1, 1)
+    fleet.age_ms = None
+    visit = await visiting(fleet)
+    page = await visit.open("/")
+    await wait_live(page)
+    await expect(page.locator("#status-line")).to_contain_text("Nothing polled yet.")
+    await expect(page.locator("#age-text")).to_have_text("no data yet")
+
+
 async def test_instances_are_asked_for_on_a_hint(visiting: Visiting) -> None:
     """A silent proxy shows on its card and in the sentence, without a reload."""
     visit = await visiting()

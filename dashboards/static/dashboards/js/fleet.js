@@ -57,7 +57,10 @@ function paintStatusLine() {
   const worst = ["stranded", "at_risk", "unknown", "offline", "degraded"].find((slug) => counts[slug] > 0);
   let shape = "healthy";
   let text = "No stranded agents.";
-  if (distrust !== null) {
+  if (live.ageMs === null) {
+    shape = "unknown";
+    text = "Nothing polled yet.";
+  } else if (distrust !== null) {
     shape = "unknown";
     text = "Nothing can be said of the agents now.";
   } else if (worst === "stranded") {

@@ -3,7 +3,7 @@
    a change of colour is a change of state and nothing else. */
 
 /** Cells are this large at most and at least, in px; below the least the map grows taller than the window. */
-const CELL_MOST = 36;
+const CELL_MOST = 28;
 const CELL_LEAST = 4;
 /** Room, in px, that becomes whole cells: between blocks, above the first row of them, and above the others. */
 const GUTTER = 14;

@@ -96,7 +96,7 @@ export function showFreshness(live, { paused = () => false } = {}) {
     document.documentElement.toggleAttribute("data-stale", distrust !== null);
     age.toggleAttribute("data-stale", distrust !== null);
     age.toggleAttribute("data-paused", paused() && distrust === null);
-    age.querySelector("use").setAttribute("href", distrust === null ? "#shape-healthy" : "#shape-unknown");
+    age.querySelector("use").setAttribute("href", distrust === null && ms !== null ? "#shape-healthy" : "#shape-unknown");
     const words = ms === null ? "no data yet" : `${formatAge(ms)} old`;
     const shown = paused() ? `paused, ${words}` : words;
     if (text.textContent !== shown) text.textContent = shown;
