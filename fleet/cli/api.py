@@ -74,9 +74,11 @@ class Console:
 
 def find(url: str | None, token: str | None, home: Path) -> Console:
     """Take address and token as given, or those of the demo that runs in `home`. Raises Failure."""
-    if not (url and token):
+    if not url or not token:
         demo = _demo(home)
-        url, token = url or demo.get("url"), token or demo.get("token")
+        # The demo's token is for the demo alone: it is never sent to another address.
+        if url in (None, "", demo.get("url")):
+            url, token = demo.get("url"), token or demo.get("token")
     if not url or not token:
         raise Failure(
             f"which console? Give --url and --token, or REFLOAT_URL and REFLOAT_TOKEN; there is no {home / 'demo.json'}"

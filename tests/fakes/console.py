@@ -1,0 +1,57 @@
+"""A console that answers what it is told, on a real port: for the `refloat` command's side of the API."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from typing_extensions import override
+
+TOKEN = "the-token"
+
+
+@dataclass
+class FakeConsole:
+    """Put answers by path (with query) into `answers`: (code, JSON or bytes)."""
+
+    url: str = ""
+    answers: dict[str, tuple[int, Any]] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def answering() -> Iterator[FakeConsole]:
+    """Run one."""
+    console = FakeConsole()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            console.asked.append(self.path)
+            if self.headers["Authorization"] != f"Bearer {TOKEN}":
+                code, body = 401, {"detail": "Unauthorized"}
+            else:
+                code, body = console.answers.get(self.path, (404, {"detail": "There is no such thing."}))
+            text = body if isinstance(body, bytes) else json.dumps(body).encode()
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        @override
+        def log_message(self, format: str, *args: Any) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        console.url = f"http://127.0.0.1:{server.server_address[1]}"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield console
+        finally:
+            server.shutdown()
+            thread.join()

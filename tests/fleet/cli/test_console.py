@@ -1,0 +1,121 @@
+"""What a console sees, in the terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from fleet.cli.main import main
+from fleet.domain.verdicts import State
+from tests.fakes.console import TOKEN, FakeConsole, answering
+
+DATED = {"cluster": "default", "as_of": "2026-01-02T03:04:05Z", "age_ms": 400, "stale": False}
+PROXY = {"id": "p", "name": "proxy-1"}
+AGENT: dict[str, Any] = {
+    "id": "a",
+    "name": "agent-1",
+    "state": "at_risk",
+    "sentence": "Its proxy does not answer.",
+    "cause": "p",
+    "recovery": "by-itself",
+    "recovers_at": "2026-01-02T03:05:00Z",
+    "strands_at": None,
+    "since": "2026-01-02T03:04:00Z",
+    "auth": None,
+    "proxies": [PROXY],
+    "home": PROXY,
+    "heartbeat_at": None,
+    "expires_at": None,
+}
+SUMMARY = {
+    **DATED,
+    "interval_ms": 600,
+    "agents": 200,
+    "instances": 7,
+    "counts": {**{state.slug: 0 for state in State}, "healthy": 198, "at_risk": 2},
+}
+INSTANCES = {
+    **DATED,
+    "instances": [
+        {
+            "name": "proxy-1",
+            "state": "silent",
+            "address": "127.0.0.1:5",
+            "agents": 50,
+            "sentence": "It does not answer.",
+        }
+    ],
+}
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeConsole]:
+    with answering() as console:
+        console.answers = {
+            "/api/v1/fleet/summary": (200, SUMMARY),
+            "/api/v1/instances": (200, INSTANCES),
+            "/api/v1/agents?limit=100": (200, {**DATED, "total": 1, "next": None, "agents": [AGENT]}),
+            "/api/v1/agents/a%2Fb": (200, AGENT),
+        }
+        yield console
+
+
+def refloat(fake: FakeConsole, *words: str) -> Result:
+    return CliRunner(env={"REFLOAT_URL": fake.url, "REFLOAT_TOKEN": TOKEN}).invoke(main, words)
+
+
+def test_summary_counts_every_state_and_says_its_age(fake: FakeConsole) -> None:
+    """Words of the page, and how old they are."""
+    lines = refloat(fake, "summary").output.splitlines()
+    assert "at risk   2" in lines
+    assert "stranded  0" in lines
+    assert lines[-1] == "as of 0.4 s ago"
+
+
+def test_summary_stale_says_so(fake: FakeConsole) -> None:
+    """Old data is never shown as new."""
+    fake.answers["/api/v1/fleet/summary"] = (200, {**SUMMARY, "stale": True})
+    assert "STALE" in refloat(fake, "summary").output
+    fake.answers["/api/v1/fleet/summary"] = (200, {**SUMMARY, "age_ms": None})
+    assert "nothing was polled yet" in refloat(fake, "summary").output
+
+
+def test_lists_show_names_and_reasons(fake: FakeConsole) -> None:
+    """One line each."""
+    assert "agent-1  at risk  proxy-1  Its proxy does not answer." in refloat(fake, "agents").output
+    assert "proxy-1  silent  127.0.0.1:5  50      It does not answer." in refloat(fake, "instances").output
+
+
+def test_agent_is_explained_by_id(fake: FakeConsole) -> None:
+    """Whatever is in the id, it is one piece of the path; what is unknown takes no line."""
+    lines = refloat(fake, "agent", "a/b").output.splitlines()
+    assert "recovers   by itself, at 2026-01-02T03:05:00Z" in lines
+    assert not any(line.startswith("auth") for line in lines)
+
+
+@pytest.mark.parametrize("words", [("summary",), ("agents",), ("instances",), ("agent", "a/b")], ids=" ".join)
+def test_json_is_the_apis_answer(fake: FakeConsole, words: tuple[str, ...]) -> None:
+    """For scripts."""
+    done = refloat(fake, *words, "--json")
+    assert done.exit_code == 0
+    assert json.loads(done.output)
+
+
+def test_console_unknown_is_one_line_and_code_2(fake: FakeConsole) -> None:
+    """As everywhere."""
+    done = CliRunner(env={"REFLOAT_URL": fake.url, "REFLOAT_TOKEN": "wrong"}).invoke(main, ["summary"])
+    assert done.exit_code == 2
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_watch_draws_counts_and_instances(fake: FakeConsole) -> None:
+    """A bar for every state that has agents."""
+    picture = refloat(fake, "watch", "--once").output
+    assert picture.startswith("default: 200 agents, as of 0.4 s ago\n")
+    assert "at risk          2  █" in picture
+    assert "stranded" not in picture
+    assert "It does not answer." in picture

@@ -1,0 +1,299 @@
+"""A small fleet of real processes, started, broken, mended and ended by the command people type.
+
+            agents-1 (6 agents)
+           /                   \\
+    auth-balancer         proxy-balancer
+      /        \\             /       \\
+   auth-1    auth-2      proxy-1   proxy-2      every arrow below the balancers is a forward
+      \\________|____ backend ____|______/
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet.nodes import fleet_record
+from fleet.processes import pids
+from fleet.processes.pids import ProcessState
+from tests.fakes.waiting import eventually_sync
+
+START = 90.0
+SHAPE = [
+    "--auths",
+    "2",
+    "--proxies",
+    "2",
+    "--agents",
+    "6",
+    "--announce-ttl",
+    "2s",
+    "--agent-announce-ttl",
+    "4s",
+]
+
+
+def refloat(home: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "fleet.cli", "fleet", *words],
+        env={**os.environ, "REFLOAT_HOME": str(home), **environment},
+        capture_output=True,
+        text=True,
+        timeout=START,
+    )
+
+
+def http(url: str) -> tuple[int | None, Any]:
+    """Code and JSON; None when nothing answers."""
+    try:
+        with urllib.request.urlopen(url, timeout=1.0) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.loads(error.read() or b"null")
+    except OSError:
+        return None, None
+
+
+@dataclass
+class Fleet:
+    """A fleet that runs, and how the world sees it."""
+
+    home: Path
+    process: subprocess.Popen[str]
+    ready: dict[str, Any]
+
+    def do(self, *words: str) -> str:
+        done = refloat(self.home, *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def ps(self) -> dict[str, dict[str, Any]]:
+        return {row["name"]: row for row in json.loads(self.do("ps", "--json"))}
+
+    def diag(self, name: str, path: str) -> tuple[int | None, Any]:
+        return http(f"http://{fleet_record.load(self.home, 'default').member(name).diag}{path}")
+
+    def readyz(self, name: str) -> int | None:
+        return self.diag(name, "/readyz")[0]
+
+    def in_rotation(self, role: str) -> set[str]:
+        answer = self.diag(f"{role}-balancer", "/targets")[1]
+        return {target["name"] for target in answer["targets"] if target["ready"]}
+
+    def connections(self, role: str) -> int:
+        answer = self.diag(f"{role}-balancer", "/targets")[1]
+        return sum(target["connections"] for target in answer["targets"])
+
+    def whole(self) -> bool:
+        return self.in_rotation("auth") == {"auth-1", "auth-2"} and self.in_rotation("proxy") == {
+            "proxy-1",
+            "proxy-2",
+        }
+
+
+def start(home: Path, *flags: str) -> Fleet:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fleet.cli", "fleet", "up", "--json", *flags],
+        env={**os.environ, "REFLOAT_HOME": str(home)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, f"the fleet did not start: {process.wait()}"
+    return Fleet(home, process, json.loads(line))
+
+
+def end(fleet: Fleet) -> int:
+    fleet.process.terminate()
+    code = fleet.process.wait(30)
+    assert fleet.process.stdout is not None
+    fleet.process.stdout.close()
+    return code
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    made = start(tmp_path_factory.mktemp("home"), *SHAPE)
+    yield made
+    end(made)
+
+
+@pytest.fixture
+def fleet(running: Fleet) -> Fleet:
+    """The fleet with nothing wrong in it."""
+    eventually_sync(running.whole, seconds=30)
+    return running
+
+
+def test_up_everything_runs_and_every_agent_is_connected(fleet: Fleet) -> None:
+    """The ready line has the addresses a console needs; ps lists every process; agents came through the balancers."""
+    assert len(fleet.ready["auths"]) == 2
+    rows = fleet.ps()
+    assert set(rows) == {
+        *("backend", "forwarder", "auth-1", "auth-2", "proxy-1", "proxy-2"),
+        *("auth-balancer", "proxy-balancer", "agents-1"),
+    }
+    assert {row["state"] for row in rows.values()} == {"running"}
+    assert [rows["auth-1"]["grpc"], rows["auth-2"]["grpc"]] == fleet.ready["auths"]
+    eventually_sync(lambda: fleet.readyz("auth-1") == fleet.readyz("proxy-2") == 200)
+    eventually_sync(lambda: fleet.connections("auth") == 6)
+    eventually_sync(lambda: fleet.connections("proxy") >= 6)
+
+
+def test_freeze_the_proxy_is_silent_and_out_of_rotation_until_thawed(fleet: Fleet) -> None:
+    """SIGSTOP: connections are accepted, nobody answers; the tunnels stay."""
+    before = fleet.connections("proxy")
+    fleet.do("freeze", "proxy-1")
+    assert fleet.ps()["proxy-1"]["state"] == "frozen"
+    assert fleet.readyz("proxy-1") is None
+    eventually_sync(lambda: fleet.in_rotation("proxy") == {"proxy-2"})
+    assert fleet.connections("proxy") >= before
+    fleet.do("thaw", "proxy-1")
+    eventually_sync(lambda: fleet.in_rotation("proxy") == {"proxy-1", "proxy-2"})
+    eventually_sync(lambda: fleet.readyz("proxy-1") == 200)
+
+
+@pytest.mark.parametrize("hold", [[], ["--hold"]], ids=["cut", "hold"])
+def test_cut_backend_the_auth_turns_unready_and_recovers(fleet: Fleet, hold: list[str]) -> None:
+    """No heartbeat reaches the backend: /readyz is 503, and agents' new connections go elsewhere."""
+    fleet.do("cut-backend", *hold, "auth-1")
+    assert fleet.ps()["auth-1"]["faults"] == [f"backend {'hold' if hold else 'cut'}"]
+    eventually_sync(lambda: fleet.readyz("auth-1") == 503)
+    eventually_sync(lambda: fleet.in_rotation("auth") == {"auth-2"})
+    fleet.do("restore-backend", "auth-1")
+    eventually_sync(lambda: fleet.readyz("auth-1") == 200, seconds=30)
+
+
+def test_blackhole_nothing_passes_until_undone(fleet: Fleet) -> None:
+    """The process runs and is well, and nobody can tell."""
+    fleet.do("blackhole", "proxy-2")
+    assert fleet.ps()["proxy-2"]["state"] == "running"
+    assert fleet.readyz("proxy-2") is None
+    eventually_sync(lambda: fleet.in_rotation("proxy") == {"proxy-1"})
+    fleet.do("unblackhole", "proxy-2")
+    eventually_sync(lambda: fleet.readyz("proxy-2") == 200, seconds=30)
+
+
+def test_kill_is_seen_and_restart_brings_the_same_instance_back(fleet: Fleet) -> None:
+    """A dead process stays dead until somebody starts it again; then it has its name, id and addresses."""
+    before = fleet.ps()["proxy-1"]
+    fleet.do("kill", "proxy-1")
+    eventually_sync(lambda: fleet.ps()["proxy-1"]["state"] == "dead")
+    again = refloat(fleet.home, "freeze", "proxy-1")
+    assert again.returncode == 2
+    assert "refloat fleet restart proxy-1" in again.stderr
+    fleet.do("restart", "proxy-1")
+    after = fleet.ps()["proxy-1"]
+    assert after["pid"] != before["pid"]
+    assert [after[key] for key in ("state", "grpc", "diag", "id")] == [
+        "running",
+        *(before[k] for k in ("grpc", "diag", "id")),
+    ]
+    eventually_sync(lambda: fleet.readyz("proxy-1") == 200, seconds=30)
+
+
+def test_up_twice_on_one_home_is_refused(fleet: Fleet) -> None:
+    """The second says what to do, and the first goes on."""
+    second = refloat(fleet.home, "up", *SHAPE)
+    assert second.returncode == 2
+    assert "refloat fleet down" in second.stderr
+    assert fleet.process.poll() is None
+
+
+def test_unknown_name_does_nothing_to_anybody(fleet: Fleet) -> None:
+    """All names are looked at first."""
+    wrong = refloat(fleet.home, "freeze", "proxy-1", "proxy-9")
+    assert wrong.returncode == 2
+    assert "no 'proxy-9' in fleet default; there are: " in wrong.stderr
+    assert fleet.ps()["proxy-1"]["state"] == "running"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
+def test_parent_killed_no_process_is_left(fleet: Fleet) -> None:
+    """SIGKILL of the fleet's own process takes all others with it, a frozen one too."""
+    fleet.do("freeze", "proxy-1")
+    born = {row["pid"]: pids.birth(row["pid"]) for row in fleet.ps().values()}
+    fleet.process.kill()
+    fleet.process.wait(10)
+    eventually_sync(lambda: {pids.state(pid, at) for pid, at in born.items()} == {ProcessState.DEAD})
+    gone = refloat(fleet.home, "ps")
+    assert gone.returncode == 2
+    assert "refloat fleet up" in gone.stderr
+
+
+def test_no_faults_has_no_forwarder_and_ends_on_sigterm(tmp_path: Path) -> None:
+    """Instances are reached directly; SIGTERM ends every process, with code 0."""
+    fleet = start(tmp_path, "--no-faults", "--auths", "1", "--proxies", "1", "--agents", "1", "--mesh")
+    rows = fleet.ps()
+    assert "forwarder" not in rows
+    eventually_sync(lambda: fleet.readyz("proxy-1") == 200)
+    refused = refloat(tmp_path, "blackhole", "proxy-1")
+    assert refused.returncode == 2
+    assert "--no-faults" in refused.stderr
+    assert fleet.do("down") == "fleet default is down\n"
+    assert end(fleet) == 0
+    assert {pids.state(row["pid"]) for row in rows.values()} == {ProcessState.DEAD}
+
+
+def test_start_fails_one_line_with_the_log_and_nothing_left(tmp_path: Path) -> None:
+    """An instance that cannot start stops the fleet: who, why, where the rest is; code 2."""
+    failed = refloat(
+        tmp_path,
+        "up",
+        "--auths",
+        "1",
+        "--proxies",
+        "1",
+        "--agents",
+        "1",
+        TELEPORT_UNSTABLE_GRPC_CLIENT_LB_POLICY="{",
+    )
+    assert failed.returncode == 2
+    assert len(failed.stderr.strip().splitlines()) == 1
+    assert failed.stderr.startswith("refloat: auth-1 ended with code 2 before it was ready: ")
+    assert str(tmp_path / "fleet" / "default" / "logs" / "auth-1.log") in failed.stderr
+    again = refloat(tmp_path, "ps")
+    assert again.returncode == 2
+
+
+def test_flags_wrong_are_told_before_anything_starts(tmp_path: Path) -> None:
+    """No folder, no process."""
+    for wrong, says in (
+        (("--announce-ttl", "soon"), "--announce-ttl"),
+        (("--mesh", "--connections", "2"), "exclude each other"),
+        (("--auths", "0"), "0 is not in the range"),
+    ):
+        done = refloat(tmp_path, "up", *wrong)
+        assert done.returncode == 2
+        assert says in done.stderr
+    assert not (tmp_path / "fleet").exists()
+
+
+def test_interrupted_while_starting_ends_everything(tmp_path: Path) -> None:
+    """Ctrl-C before the fleet is up leaves nothing behind."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fleet.cli", "fleet", "up", *SHAPE],
+        env={**os.environ, "REFLOAT_HOME": str(tmp_path)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    log = tmp_path / "fleet" / "default" / "logs" / "forwarder.log"
+    eventually_sync(log.exists)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=30)[1]
+    assert process.returncode == 2
+    assert said == "refloat: stopped before everything was ready\n"
