@@ -25,6 +25,8 @@ _CONTROL_TIMEOUT = 5.0
 _END_TIMEOUT = 30.0
 _RESTART_TIMEOUT = 30.0
 _POLL = 0.05
+#: Roles that all others hold on to: without them the fleet is another fleet.
+NOT_RESTARTED = ("forwarder", "backend")
 
 
 class FaultError(FleetError):
@@ -94,6 +96,8 @@ def restart(fleet: FleetRecord, name: str, home: Path) -> Member:
     member = fleet.member(name)
     if member.state is not ProcessState.DEAD:
         raise FaultError(f"{name} runs (pid {member.pid}): `refloat fleet kill {name}` first")
+    if member.role in NOT_RESTARTED:
+        raise FaultError(f"the {member.role} cannot be started alone: `refloat fleet down`, then `up`")
     asked = restart_request(fleet_record.folder(home, fleet.cluster), name)
     asked.parent.mkdir(exist_ok=True)
     asked.touch()

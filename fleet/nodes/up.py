@@ -224,8 +224,9 @@ class _Up:
         for asked in sorted((self.folder / "restart").glob("*")):
             asked.unlink(missing_ok=True)
             child = next((one for one in self.supervisor.children if one.name == asked.name), None)
-            if child is None or child.alive() or child.ready is None:
+            if child is None or child.alive() or self.roles[child.name] in faults.NOT_RESTARTED:
                 continue
+            self._keep_ports(child)
             try:
                 self.supervisor.restart(child)
                 self.supervisor.await_ready([child], timeout=START_TIMEOUT)
@@ -236,6 +237,14 @@ class _Up:
                 continue
             self.save()
             self.watcher.on_restart(child.name)
+
+    def _keep_ports(self, child: Child) -> None:
+        """Have a dead child listen where it did, unless a forward stands before it and may be pointed anew."""
+        role = self.roles[child.name]
+        if role == "balancer" or (role in ("auth", "proxy") and not self.forwards):
+            grpc = child.announced["listen" if role == "balancer" else "grpc"]
+            if "--listen" not in child.argv:
+                child.argv += ("--listen", grpc, "--diag-listen", child.announced["diag"])
 
 
 def _how(code: int) -> str:

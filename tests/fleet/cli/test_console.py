@@ -110,12 +110,3 @@ def test_console_unknown_is_one_line_and_code_2(fake: FakeConsole) -> None:
     done = CliRunner(env={"REFLOAT_URL": fake.url, "REFLOAT_TOKEN": "wrong"}).invoke(main, ["summary"])
     assert done.exit_code == 2
     assert len(done.stderr.splitlines()) == 1
-
-
-def test_watch_draws_counts_and_instances(fake: FakeConsole) -> None:
-    """A bar for every state that has agents."""
-    picture = refloat(fake, "watch", "--once").output
-    assert picture.startswith("default: 200 agents, as of 0.4 s ago\n")
-    assert "at risk          2  █" in picture
-    assert "stranded" not in picture
-    assert "It does not answer." in picture
