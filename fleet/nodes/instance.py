@@ -177,6 +177,10 @@ class Instance:
                 log.warning("heartbeat failed: %s", error)
                 self.process.failed(self.kind)
                 wait = self.schedule.retry
+            except Exception:
+                log.exception("heartbeat failed by a fault of ours")
+                self.process.failed(self.kind)
+                wait = self.schedule.retry
 
     async def _announce_once(self) -> None:
         with self.writing("heartbeat"):

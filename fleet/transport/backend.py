@@ -164,7 +164,8 @@ class Backend:
             yield
         except (TimeoutError, redis.TimeoutError) as error:
             raise BackendUnavailable(f"the backend at {self.address} does not answer") from error
-        except (RedisError, OSError) as error:
+        # RuntimeError: what uvloop raises for a write to a connection that was reset while it waited in the pool.
+        except (RedisError, OSError, RuntimeError) as error:
             raise BackendUnavailable(
                 f"the backend at {self.address} cannot be used: {str(error).rstrip('.')}"
             ) from error

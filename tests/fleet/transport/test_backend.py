@@ -9,7 +9,9 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import redis.asyncio as redis
+import uvloop
 
+from fleet.nodes.forwards import Forward, Mode
 from fleet.transport import backend as backend_module
 from fleet.transport.backend import AgentPage, Backend, BackendUnavailable
 from fleet.wire import fleet_pb2, types_pb2
@@ -202,3 +204,26 @@ def test_backend_url_wrong() -> None:
     """What is no redis URL is refused before anything starts."""
     with pytest.raises(ValueError, match="scheme"):
         Backend("http://x", "default")
+
+
+def test_reset_in_flight_is_unavailable_on_uvloop_too(valkey_url: str, prefix: str) -> None:
+    """Connections reset under calls that wait: every call fails as BackendUnavailable or is done, none otherwise."""
+
+    async def scene() -> None:
+        host, port = valkey_url.removeprefix("redis://").removesuffix("/0").split(":")
+        forward = Forward("backend", ("127.0.0.1", 0), (host, int(port)))
+        await forward.start()
+        backend = Backend(f"redis://127.0.0.1:{forward.listen[1]}/0", "default", prefix=prefix)
+        for _ in range(10):
+            calls = [
+                asyncio.ensure_future(backend.put_instance("proxy", server("a"), 60.0)) for _ in range(60)
+            ]
+            await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+            await forward.change(mode=Mode.CUT)
+            ended = await asyncio.gather(*calls, return_exceptions=True)
+            assert {type(one) for one in ended} <= {type(None), BackendUnavailable}
+            await forward.change(mode=Mode.PASS)
+        await backend.close()
+        await forward.stop()
+
+    uvloop.run(scene())
