@@ -16,7 +16,7 @@ from prometheus_client import Counter, Gauge
 
 from fleet.nodes import flags as node_flags
 from fleet.nodes import running
-from fleet.nodes.instance import Instance, InstanceFlags, unavailable
+from fleet.nodes.instance import LONGEST_ID, Instance, InstanceFlags, unavailable
 from fleet.protocol import announce, service_config
 from fleet.protocol.service_config import ServiceConfig, ServiceConfigError
 from fleet.transport.backend import BackendUnavailable, Kind
@@ -35,6 +35,8 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 #: Most resources in one answer of presence, and how many when the asker does not say (Teleport's numbers).
 _MOST_SERVERS = 1000
+#: A resource that lives longer than a day is a mistake, and one of ages breaks the backend.
+_LONGEST_TTL_MS = 86_400_000
 
 
 class HeartbeatServicer:
@@ -62,9 +64,10 @@ class HeartbeatServicer:
     ) -> fleet_pb2.HeartbeatResponse:
         """Write the agent's resource."""
         agent = request.agent
-        if not agent.agent_id or not agent.ttl_ms:
+        if not 0 < len(agent.agent_id) <= LONGEST_ID or not 0 < agent.ttl_ms <= _LONGEST_TTL_MS:
             await context.abort(
-                grpc.StatusCode.INVALID_ARGUMENT, "a heartbeat needs an agent_id and a ttl_ms"
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"a heartbeat needs an agent_id of 1 to {LONGEST_ID} characters and a ttl_ms of 1 to {_LONGEST_TTL_MS}",
             )
         try:
             with self._instance.writing("agent"):

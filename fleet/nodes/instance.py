@@ -35,6 +35,9 @@ log = logging.getLogger(__name__)
 DIAG_LABEL = "refloat.dev/diag-addr"
 TTL_LABEL = "refloat.dev/announce-ttl"
 
+#: An agent's id is a UUID; what is much longer is no id.
+LONGEST_ID = 128
+
 #: How long calls under way may take at the end, seconds.
 _GRACE = 0.5
 

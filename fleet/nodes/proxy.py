@@ -22,7 +22,7 @@ from prometheus_client import Gauge
 from fleet import __version__
 from fleet.nodes import flags as node_flags
 from fleet.nodes import running
-from fleet.nodes.instance import Instance, InstanceFlags
+from fleet.nodes.instance import LONGEST_ID, Instance, InstanceFlags
 from fleet.nodes.tunnels import Tunnel, TunnelTable
 from fleet.protocol import announce, discovery
 from fleet.protocol.discovery import ProxyResource, Publisher
@@ -91,9 +91,10 @@ class TunnelControlServicer:
                 first = await anext(requests, None)
         except TimeoutError:
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no hello came")
-        if first is None or not first.hello.agent_id:
+        if first is None or not 0 < len(first.hello.agent_id) <= LONGEST_ID:
             await context.abort(
-                grpc.StatusCode.INVALID_ARGUMENT, "the first frame must be a hello with an agent_id"
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"the first frame must be a hello with an agent_id of 1 to {LONGEST_ID} characters",
             )
         return first.hello
 

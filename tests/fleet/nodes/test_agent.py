@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +17,9 @@ from fleet.processes.valkey import free_port
 from fleet.protocol.keep_alive import KeepAlive
 from fleet.protocol.service_config import Mode as PolicyMode
 from fleet.protocol.service_config import ServiceConfig
+from fleet.transport import authority
 from fleet.transport.backend import AgentPage
+from fleet.transport.channels import TLSFiles
 from fleet.wire import fleet_pb2
 from tests.fakes.plane import Plane
 from tests.fakes.waiting import eventually
@@ -204,6 +208,22 @@ async def test_fault_of_ours_is_mended(plane: Plane, caplog: pytest.LogCaptureFi
     await eventually(lambda: "ended by a fault of ours" in caplog.text)
     await eventually(lambda: len(proxies_of(agent)) == 1)
     assert "ZeroDivisionError" in caplog.text
+
+
+async def test_mutual_tls_everywhere(plane: Plane, tmp_path: Path) -> None:
+    """With certificates on every port an agent heartbeats and tunnels; without one of its own it gets nowhere."""
+    at = datetime.datetime.now(datetime.UTC)
+    ca = authority.ensure_authority(tmp_path, now=at)
+    pair = authority.issue(ca, "node", role="test", now=at)
+    tls = TLSFiles(pair.certificate, pair.key, pair.ca)
+    auth, proxy = await plane.auth(ttl=600.0, tls=tls), await plane.proxy(ttl=600.0, tls=tls)
+    stranger = await plane.agents(
+        grpc_of(auth)[0], grpc_of(proxy), name_prefix="stranger", tls=TLSFiles(authority=pair.ca)
+    )
+    group = await plane.agents(grpc_of(auth)[0], grpc_of(proxy), tls=tls)
+    await eventually(lambda: bool(group.agents[0].auth_id) and proxies_of(group.agents[0]) == ids(proxy))
+    assert set(await resources(auth)) == {"agent-1"}
+    assert proxies_of(stranger.agents[0]) == set()
 
 
 def test_names_and_ids_are_stable() -> None:

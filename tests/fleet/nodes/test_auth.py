@@ -60,9 +60,12 @@ async def test_heartbeat_metrics(plane: Plane) -> None:
     assert "heartbeat_connections_received_total 2.0" in lines
 
 
-@pytest.mark.parametrize("request_", [heartbeat(""), heartbeat("a", ttl_ms=0)])
+@pytest.mark.parametrize(
+    "request_",
+    [heartbeat(""), heartbeat("a" * 129), heartbeat("a", ttl_ms=0), heartbeat("a", ttl_ms=1 << 63)],
+)
 async def test_heartbeat_malformed(plane: Plane, request_: fleet_pb2.HeartbeatRequest) -> None:
-    """A heartbeat without an id or a TTL is refused."""
+    """A heartbeat without an id or a TTL that makes sense is refused, and never reaches the backend."""
     auth = await plane.auth()
     async with channel_to(auth.instance.grpc_address) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
