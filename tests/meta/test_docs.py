@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from fleet.domain.events import Event
 from tests.meta.house import ROOT, tracked
 
 _READERS = r"env\.(?:text|switch|seconds|integer|items|choice|pairs|secret)\(\s*\"([A-Z_]+)\""
-_EVENT = r"type: Literal\[\"([a-z_.]+)\"\]"
 
 
 def _read(name: str) -> str:
@@ -72,3 +75,52 @@ def test_links_between_documents_hold() -> None:
     ]
 
     assert not dead, ", ".join(dead)
+
+
+def test_index_leads_to_every_document() -> None:
+    """No page of docs/ is found by chance only."""
+    pages = {Path(name).name for name in tracked() if re.fullmatch(r"docs/\w+\.md", name)} - {"index.md"}
+
+    assert not {page for page in pages if f"]({page})" not in _read("docs/index.md")}
+
+
+def _events() -> list[str]:
+    return re.findall(r"\"type\": \"([a-z]+)\"", _read("fleet/publish.py"))
+
+
+def test_events_are_found() -> None:
+    """One spelling on the wire for each event there is."""
+    assert len(set(_events())) == len(get_args(Event))
+
+
+@pytest.mark.parametrize("event", _events())
+def test_event_is_documented(event: str) -> None:
+    """docs/flow.md has a row for each event, docs/live.md says what a page does with it."""
+    assert f"| `{event}` |" in _read("docs/flow.md")
+    assert f"`{event}" in _read("docs/live.md") or f'"{event}"' in _read("docs/live.md")
+
+
+def _distribution(requirement: str) -> str:
+    return re.split(r"[\[<>=;! ]", requirement, maxsplit=1)[0].lower().replace("_", "-")
+
+
+def test_dependencies_have_reasons() -> None:
+    """Each package we ask for is in docs/decisions/0002-dependencies.md, with what it is for."""
+    asked = tomllib.loads(_read("pyproject.toml"))["project"]["dependencies"]
+    said = _read("docs/decisions/0002-dependencies.md").lower()
+
+    assert not [name for name in map(_distribution, asked) if name not in said]
+
+
+def test_dependencies_are_pinned() -> None:
+    """constraints.txt has the exact version of everything pyproject.toml asks for."""
+    project = tomllib.loads(_read("pyproject.toml"))["project"]
+    asked = [
+        *project["dependencies"],
+        *(one for extra in project["optional-dependencies"].values() for one in extra),
+    ]
+    pinned = {
+        _distribution(line) for line in _read("constraints.txt").splitlines() if not line.startswith("#")
+    }
+
+    assert not [name for name in map(_distribution, asked) if name not in pinned]
