@@ -166,13 +166,20 @@ class Feed:
 
     async def _watch(self) -> None:
         """Tell every socket the time: the header's age, whether or not anything happens."""
+        away = False
         while True:
             now = reading.current_time()
             try:
                 self._head = await asyncio.to_thread(reading.reader().header, self.cluster, now)
                 head: StreamHeader | None = self._head
-            except StateUnavailable:
+                if away:
+                    logger.warning("cluster %s: the record can be read again", self.cluster)
+                away = False
+            except StateUnavailable as error:
                 head = None if self._head is None else aged(self._head, now)
+                if not away:
+                    logger.warning("cluster %s: the record cannot be read: %s", self.cluster, error)
+                away = True
             except Exception:
                 # Whatever it is, sockets must not go on looking fresh because their clock stopped.
                 logger.exception("cluster %s: cannot read the header", self.cluster)

@@ -211,7 +211,7 @@ STATICFILES_FINDERS = [
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {
-        "BACKEND": "servestatic.storage.CompressedManifestStaticFilesStorage"
+        "BACKEND": "dashboards.wheel_assets.CollectedStorage"
         if REFLOAT_STATIC_COLLECTED
         else "django.contrib.staticfiles.storage.StaticFilesStorage",
     },
@@ -337,6 +337,8 @@ LOGGING = {
     "loggers": {
         "fleet": {"level": REFLOAT_LOG_LEVEL},
         "dashboards": {"level": REFLOAT_LOG_LEVEL},
+        # A traceback a second while Redis is away; the hub says once that it is, and once that it is back.
+        "channels_redis": {"level": "CRITICAL"},
         # Its own handlers would print every request error twice.
         "django": {"handlers": [], "level": "WARNING", "propagate": True},
     },
