@@ -55,6 +55,7 @@ async def test_keyboard_reaches_everything(visiting: Visiting) -> None:
     """Tab goes from the skip link over the bar to the content, and what has the focus shows a ring."""
     visit = await visiting()
     page = await visit.open("/")
+    await expect(page.locator("#link-state")).to_have_text("Live updates: on")
     await page.keyboard.press("Tab")
     await expect(page.locator(".skip")).to_be_focused()
     await page.keyboard.press("Enter")

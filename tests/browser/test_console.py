@@ -48,7 +48,8 @@ async def page(demo: Demo, chromium: Browser) -> AsyncIterator[Page]:
     await expect(page.locator("#link-state")).to_have_text("Live updates: on")
     yield page
     await context.close()
-    assert errors == []
+    # A page of somebody who has just signed out may still ask for its instances, and be refused.
+    assert [line for line in errors if "401 (Unauthorized)" not in line] == []
 
 
 async def fleet(demo: Demo, *words: str) -> None:
@@ -66,9 +67,7 @@ async def wait_healthy(page: Page, healthy: bool) -> None:
 async def test_frozen_proxy_changes_cells(page: Page, demo: Demo) -> None:
     """Its agents leave health on the map, with the reason; thawed, they come back. The page is not loaded again."""
     await page.click("text=Map")
-    await page.wait_for_function(
-        f"() => document.getElementById('plot').data && ({CELLS})().length === {AGENTS}"
-    )
+    await page.wait_for_function(f"() => ({CELLS})().length === {AGENTS}")
     await wait_healthy(page, True)
     await fleet(demo, "freeze", "proxy-1")
     try:

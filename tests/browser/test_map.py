@@ -13,7 +13,8 @@ from tests.browser.harness import block_of, even_fleet
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 #: z of every agent in reading order, as plotly holds it.
-CELLS = "() => document.getElementById('plot').data[0].z.flatMap((row) => [...row]).filter((z) => !Number.isNaN(z))"
+CELLS = """() => (document.getElementById("plot")?.data?.[0].z ?? [])
+  .flatMap((row) => [...row]).filter((z) => !Number.isNaN(z))"""
 #: How many pixels of the drawn heatmap, one per cell, have this colour.
 PIXELS = """async (colour) => {
   const image = new Image();
@@ -32,7 +33,7 @@ PIXELS = """async (colour) => {
 
 async def wait_drawn(page: Page) -> None:
     """Wait until the cells are there."""
-    await page.wait_for_function("() => document.getElementById('plot').data?.[0].z.length > 0")
+    await page.wait_for_function(f"() => ({CELLS})().length > 0")
 
 
 async def wait_cells(page: Page, z: int, count: int) -> None:
