@@ -85,12 +85,15 @@ async def ask_agents(
     stub = fleet_pb2_grpc.AgentFeedStub(channel)
     changes = AgentChanges(epoch, revision)
     while not changes.complete:
+        seconds = left()
+        if seconds <= 0 and changes.agents:
+            return changes
         request = fleet_pb2.ListAgentsRequest(
             epoch=changes.epoch, since_revision=changes.revision, limit=PAGE
         )
         try:
             with asking():
-                answer = await stub.ListAgents(request, timeout=max(left(), 0.001))
+                answer = await stub.ListAgents(request, timeout=max(seconds, 0.001))
         except SourceFailed:
             if changes.agents:
                 return changes

@@ -42,12 +42,15 @@ async def ask_tunnels(
     stub = fleet_pb2_grpc.TunnelFeedStub(channel)
     changes = TunnelChanges(epoch, revision)
     while not changes.complete:
+        seconds = left()
+        if seconds <= 0 and changes.agents:
+            return changes
         request = fleet_pb2.ListTunnelsRequest(
             epoch=changes.epoch, since_revision=changes.revision, limit=PAGE
         )
         try:
             with asking():
-                answer = await stub.ListTunnels(request, timeout=max(left(), 0.001))
+                answer = await stub.ListTunnels(request, timeout=max(seconds, 0.001))
         except SourceFailed:
             if changes.agents:
                 return changes

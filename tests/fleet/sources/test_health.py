@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2
+
+from fleet.domain.instances import ServingStatus
+from fleet.sources import SourceFailed
+from fleet.sources.channels import Connections
+from fleet.sources.health import ask_health
+from tests.fakes.instances import FakeProxy
+
+
+async def test_server_says_how_it_is(proxy: FakeProxy, connections: Connections) -> None:
+    """Its own word."""
+    channel = connections.channel(proxy.address)
+    assert await ask_health(channel, timeout=5.0) is ServingStatus.SERVING
+    proxy.serving = health_pb2.HealthCheckResponse.NOT_SERVING
+    assert await ask_health(channel, timeout=5.0) is ServingStatus.NOT_SERVING
+
+
+async def test_server_without_the_service(connections: Connections) -> None:
+    """It answered: that it does not know the service is no sickness, and no failed attempt."""
+    server = grpc.aio.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    status = await ask_health(connections.channel(f"127.0.0.1:{port}"), timeout=5.0)
+    await server.stop(None)
+    assert status is ServingStatus.SERVICE_UNKNOWN
+
+
+async def test_frozen_server(proxy: FakeProxy, connections: Connections) -> None:
+    """No answer within the deadline is a failure that says so."""
+    proxy.held.set()
+    with pytest.raises(SourceFailed, match="deadline exceeded") as failed:
+        await ask_health(connections.channel(proxy.address), timeout=0.2)
+    assert not failed.value.answered

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import time
+
+import grpc
+import pytest
+
+from fleet.domain.evidence import Mode
+from fleet.domain.instances import InstanceKind
+from fleet.sources import SourceFailed
+from fleet.sources.channels import Connections
+from fleet.sources.presence import ask_agents, ask_instances, listed
+from fleet.wire import fleet_pb2, types_pb2
+from tests.fakes.instances import FakeAuth, agent_entry
+
+
+def plenty() -> float:
+    """Seconds left."""
+    return 10.0
+
+
+async def test_agents_in_pages(auth: FakeAuth, connections: Connections) -> None:
+    """Asked on from each page's revision until there are no more; the last word on an agent counts."""
+    pages = {
+        5: fleet_pb2.ListAgentsResponse(
+            epoch="e", revision=7, full=True, more=True, agents=[agent_entry("a", "x"), agent_entry("b", "x")]
+        ),
+        7: fleet_pb2.ListAgentsResponse(epoch="e", revision=9, agents=[agent_entry("c", "x")], removed=["a"]),
+    }
+    auth.agents = lambda request: pages[request.since_revision]
+    changes = await ask_agents(connections.channel(auth.address), "old", 5, left=plenty, clock=lambda: 100.0)
+    assert (changes.epoch, changes.revision, changes.full, changes.complete) == ("e", 9, True, True)
+    assert list(changes.agents) == ["a", "b", "c"]
+    assert changes.agents["a"] is None
+    told = changes.agents["b"]
+    assert told is not None
+    assert (told.expires_at, told.ttl, told.mode, told.tracked) == (120.0, 20.0, Mode.RECONNECT, 2)
+
+
+async def test_agents_when_time_runs_out_between_pages(auth: FakeAuth, connections: Connections) -> None:
+    """What came is kept, with the place to go on from."""
+    page = fleet_pb2.ListAgentsResponse(
+        epoch="e", revision=7, full=True, more=True, agents=[agent_entry("a", "x")]
+    )
+    auth.agents = lambda _: page
+    left = iter([5.0, 0.0])
+    changes = await ask_agents(
+        connections.channel(auth.address), "", 0, left=lambda: next(left), clock=lambda: 100.0
+    )
+    assert (changes.revision, changes.complete, list(changes.agents)) == (7, False, ["a"])
+
+
+async def test_auth_that_cannot_answer(auth: FakeAuth, connections: Connections) -> None:
+    """One exception, that says whether anybody was there."""
+    auth.fails = grpc.StatusCode.PERMISSION_DENIED
+    channel = connections.channel(auth.address)
+    with pytest.raises(SourceFailed, match="permission denied: told to fail") as failed:
+        await ask_agents(channel, "", 0, left=plenty, clock=time.time)
+    assert failed.value.answered
+    auth.fails = grpc.StatusCode.UNAVAILABLE
+    with pytest.raises(SourceFailed) as failed:
+        await ask_instances(channel, timeout=5.0)
+    assert not failed.value.answered
+
+
+async def test_instances_in_pages(auth: FakeAuth, connections: Connections) -> None:
+    """Auths and proxies, all pages; a resource without a name is nobody."""
+    auth.auths = [auth.resource(50.0, "10s"), types_pb2.ServerV2()]
+    labels = {"teleport.internal/proxygroup-id": "g", "teleport.internal/proxygroup-gen": "3"}
+    auth.proxies = [auth.resource(60.0, "1m30s", **labels), auth.resource(70.0, "nonsense")]
+    found = await ask_instances(connections.channel(auth.address), timeout=5.0)
+    assert [(i.kind, i.expires_at, i.ttl, i.group, i.generation) for i in found] == [
+        (InstanceKind.AUTH, 50.0, 10.0, "", 0),
+        (InstanceKind.PROXY, 60.0, 90.0, "g", 3),
+        (InstanceKind.PROXY, 70.0, None, "", 0),
+    ]
+    assert (found[0].name, found[0].address, found[0].diag_address) == (
+        "auth-1",
+        auth.address,
+        auth.diag_address,
+    )
+
+
+def test_instance_that_says_little() -> None:
+    """As a real Teleport's: no diag address, no TTL, maybe no expiry."""
+    server = types_pb2.ServerV2()
+    server.metadata.name = "id"
+    found = listed(InstanceKind.PROXY, server)
+    assert (found.name, found.address, found.diag_address) == ("id", "", "")
+    assert (found.ttl, found.expires_at, found.generation) == (None, None, 0)

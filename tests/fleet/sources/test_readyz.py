@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import pytest
+
+from fleet.sources import SourceFailed
+from fleet.sources.channels import Connections
+from fleet.sources.readyz import ask_readyz
+from tests.fakes.instances import FakeProxy
+
+
+async def test_code_is_the_answer(proxy: FakeProxy, connections: Connections) -> None:
+    """Whatever it is: 503 is an answer too."""
+    for code in (200, 400, 503):
+        proxy.readyz = code
+        assert await ask_readyz(connections.session, proxy.diag_address, timeout=5.0) == code
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "no such address"])
+async def test_nobody_there(connections: Connections, address: str) -> None:
+    """Refused, or no address at all: one exception."""
+    with pytest.raises(SourceFailed):
+        await ask_readyz(connections.session, address, timeout=5.0)
+
+
+async def test_no_answer_in_time(proxy: FakeProxy, connections: Connections) -> None:
+    """It says so."""
+    proxy.held.set()
+    with pytest.raises(SourceFailed, match="in time"):
+        await ask_readyz(connections.session, proxy.diag_address, timeout=0.2)

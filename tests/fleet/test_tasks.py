@@ -1,0 +1,64 @@
+"""A round through the tasks themselves, in this process; tests/flow/test_rounds.py has the real worker and beat."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+
+import pytest
+from pytest_django import Settings
+
+from dashboards.config.celery import app
+from fleet import tasks
+from fleet.models import Agent, Cluster, Transition
+from fleet.state.reader import open_reader
+from fleet.wire import fleet_pb2
+from tests.fakes.instances import FakeAuth, agent_entry
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def auth(settings: Settings, valkey_url: str, prefix: str) -> Iterator[FakeAuth]:
+    """The auth of the only cluster, with an agent that it lists; tasks run where they are enqueued."""
+    settings.REDIS_URL, settings.REFLOAT_PREFIX = valkey_url, prefix
+    settings.REFLOAT_ROUND_INTERVAL, settings.REFLOAT_ROUND_DEADLINE = 0.001, 2.0
+    settings.CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
+    made = FakeAuth("auth-1-id", "auth-1")
+    made.auths = [made.resource(time.time() + 600)]
+    made.agents = lambda request: fleet_pb2.ListAgentsResponse(
+        epoch="e", revision=1, full=request.epoch != "e", agents=[agent_entry("agent-1-id", "auth-1-id")]
+    )
+    Cluster.objects.create(id="default", name="Default", auths=[made.address])
+    app.conf.task_always_eager = app.conf.task_eager_propagates = True
+    tasks.process.cache_clear()
+    yield made
+    tasks.process().worker.close()
+    tasks.process.cache_clear()
+    app.conf.task_always_eager = app.conf.task_eager_propagates = False
+    made.stop()
+
+
+def test_rounds_reach_record_and_database(auth: FakeAuth, valkey_url: str, prefix: str) -> None:
+    """From a row of the cluster to verdicts in the record and history in the database."""
+    for _ in range(3):
+        tasks.start_round()
+    reader = open_reader(valkey_url, prefix)
+    summary = reader.summary("default", time.time())
+    assert (summary.agents, summary.instances) == (1, 1)
+    assert Agent.objects.get().agent_id == "agent-1-id"
+    table = reader.table("default", time.time())
+    newest = Transition.objects.first()
+    assert newest is None or newest.new == reader.agent(table, 0).state.slug
+
+
+def test_redis_down_is_a_warning(
+    auth: FakeAuth, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One line, no traceback; the next beat tries again."""
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    tasks.process.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        tasks.start_round()
+    assert "cluster default: no round: Redis does not answer" in caplog.text
