@@ -1,0 +1,26 @@
+"""Words for instances keep their numbers and spellings."""
+
+from __future__ import annotations
+
+from grpc_health.v1 import health_pb2
+
+from fleet.domain.instances import InstanceKind, InstanceState, ServingStatus
+
+
+def test_states_keep_their_numbers() -> None:
+    """They are in the packed record."""
+    assert [state.slug for state in sorted(InstanceState)] == [
+        *("unknown", "ok", "silent", "unhealthy", "expired", "gone"),
+    ]
+
+
+def test_serving_status_is_grpcs() -> None:
+    """The same names and numbers as grpc.health.v1."""
+    theirs = health_pb2.HealthCheckResponse.ServingStatus.items()
+
+    assert {status.name: int(status) for status in ServingStatus} == dict(theirs)
+
+
+def test_kinds_are_the_two_there_are() -> None:
+    """An instance is an auth server or a proxy."""
+    assert set(InstanceKind) == {"auth", "proxy"}

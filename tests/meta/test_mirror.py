@@ -1,0 +1,94 @@
+"""Every module has its own test file, at the same place in tests/ (house style, point 27)."""
+
+from __future__ import annotations
+
+import re
+
+from tests.meta.house import ROOT, tracked
+
+#: Modules without a test file of their own, each with the reason.
+EXEMPT = {
+    "dashboards/api/access.py": "tests/dashboards/api/test_v1.py asks with good, bad and no tokens",
+    "dashboards/api/answers.py": "tests/dashboards/api/test_v1.py reads every answer",
+    "dashboards/api/schemas.py": "types only; tests/dashboards/api/test_v1.py reads every answer",
+    "dashboards/apps.py": "names the app",
+    "dashboards/bearer.py": "tests/dashboards/api/test_v1.py asks with good, bad and no tokens",
+    "dashboards/config/asgi.py": "wires routing to middlewares; tests/flow/test_demo.py serves it",
+    "dashboards/config/celery.py": "an app and its schedule; tests/flow/test_demo.py runs worker and beat",
+    "dashboards/forms/tokens.py": "tests/dashboards/views/test_tokens.py fills it in",
+    "dashboards/reading.py": "tests/dashboards/views/test_pages.py reads through it",
+    "dashboards/routing.py": "a list of routes; the permission walk visits each",
+    "dashboards/urls.py": "a list of routes; the permission walk visits each",
+    "dashboards/views/agents.py": "tests/dashboards/views/test_pages.py opens it",
+    "dashboards/views/errors.py": "tests/dashboards/views/test_pages.py opens it",
+    "dashboards/views/fleet_map.py": "tests/dashboards/views/test_pages.py opens it",
+    "dashboards/views/fleet_now.py": "tests/dashboards/views/test_pages.py opens it",
+    "dashboards/views/system.py": "tests/dashboards/views/test_pages.py opens it",
+    "fleet/apps.py": "names the app",
+    "fleet/classify/column_recovery.py": "tests/fleet/classify/test_agents_laws.py holds it equal to recovery.py",
+    "fleet/cli/__main__.py": "two lines; tests/flow/test_demo.py runs it",
+    "fleet/cli/fleet.py": "tests/flow/test_fleet_up.py runs its commands",
+    "fleet/cli/home.py": "two options; tests/flow/test_fleet_up.py gives them",
+    "fleet/cli/lazy.py": "tests/fleet/cli/test_main.py asks every group for its help",
+    "fleet/cli/up.py": "tests/flow/test_fleet_up.py runs it",
+    "fleet/domain/events.py": "types only; tests/fleet/pollers/test_conclude.py holds their law",
+    "fleet/domain/views.py": "types only; tests/fleet/state/test_reader.py makes them all",
+    "fleet/management/commands/demo.py": "tests/flow/test_demo.py runs it",
+    "fleet/models/remembered.py": "tests/fleet/models/test_history.py writes and reads them",
+    "fleet/models/transitions.py": "tests/fleet/models/test_history.py writes and reads them",
+    "fleet/nodes/__main__.py": "tests/fleet/nodes/test_main.py runs it",
+    "fleet/nodes/agent_connection.py": "tests/fleet/nodes/test_agent.py drives it through the agent",
+    "fleet/nodes/up.py": "tests/flow/test_demo.py runs a fleet with it",
+    "fleet/pollers/listing.py": "tests/fleet/pollers/test_worker.py polls real servers through it",
+    "fleet/pollers/polling.py": "tests/fleet/pollers/test_worker.py polls real servers through it",
+    "fleet/pollers/recording.py": "tests/fleet/pollers/test_worker.py reads what it wrote",
+    "fleet/sources/channels.py": "tests/fleet/pollers/test_worker.py polls real servers through it",
+    "fleet/sources/health.py": "tests/fleet/pollers/test_worker.py polls real servers through it",
+    "fleet/sources/presence.py": "tests/fleet/pollers/test_worker.py polls real servers through it",
+    "fleet/sources/readyz.py": "tests/fleet/pollers/test_worker.py polls real servers through it",
+    "fleet/sources/tunnels.py": "tests/fleet/pollers/test_worker.py polls real servers through it",
+    "fleet/state/batch.py": "tests/fleet/state/test_writer.py writes through it",
+    "fleet/state/connect.py": "tests/fleet/state/test_reader.py reads with and without a Redis",
+    "fleet/state/keys.py": "names only; tests/fleet/state/test_writer.py writes under them",
+    "fleet/state/outbox.py": "tests/fleet/pollers/test_conclude.py fills, tests/fleet/models/test_history.py empties",
+    "fleet/state/record.py": "tests/fleet/state/test_writer.py writes it, tests/fleet/state/test_reader.py reads it",
+    "fleet/state/tables.py": "tests/fleet/state/test_reader.py reads through it",
+    "fleet/tasks.py": "tests/flow/test_demo.py runs the real workers and beat",
+    "fleet/transport/backend_scripts.py": "tests/fleet/transport/test_backend.py runs every script",
+}
+
+
+def _modules() -> list[str]:
+    return [
+        name
+        for name in tracked()
+        if name.startswith(("fleet/", "dashboards/"))
+        and name.endswith(".py")
+        and not name.endswith("__init__.py")
+        and "/wire/" not in name
+        and "/migrations/" not in name
+    ]
+
+
+def _test_of(module: str) -> str:
+    folder, _, name = module.rpartition("/")
+    return f"tests/{folder}/test_{name}"
+
+
+def test_every_module_has_its_test() -> None:
+    """A new module without tests/<path>/test_<module>.py fails here, by name."""
+    missing = [m for m in _modules() if m not in EXEMPT and not (ROOT / _test_of(m)).exists()]
+
+    assert not missing, "no test file: " + ", ".join(f"{m} -> {_test_of(m)}" for m in missing)
+
+
+def test_exemptions_name_what_is_there() -> None:
+    """An exempted module exists, and so does the test that its reason names."""
+    named = [
+        word
+        for reason in EXEMPT.values()
+        for word in re.split(r"[ ,;]+", reason)
+        if word.startswith("tests/")
+    ]
+
+    assert not [name for name in (*EXEMPT, *named) if not (ROOT / name).exists()]
