@@ -1,0 +1,106 @@
+"""`manage.py user`: let people in, give them a role, and keep them out, from a shell."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from typing_extensions import override
+
+from fleet.models.access import ROLES, ClusterLimit, give_role
+
+
+class Command(BaseCommand):
+    """People, without the console."""
+
+    help = "Let people in, give them a role, and keep them out."
+
+    @override
+    def add_arguments(self, parser: CommandParser) -> None:
+        doing = parser.add_subparsers(dest="doing", required=True, metavar="create|role|list|off|on")
+        create = doing.add_parser("create", help="make a user; prints a password unless one is given")
+        create.add_argument("username")
+        create.add_argument("--role", required=True, choices=list(ROLES))
+        create.add_argument("--email", default="", help="for password resets")
+        create.add_argument("--password-stdin", action="store_true", help="read the password from stdin")
+        create.add_argument(
+            "--cluster", action="append", default=[], help="see this cluster only; repeat for more"
+        )
+        role = doing.add_parser("role", help="give another role")
+        role.add_argument("username")
+        role.add_argument("role", choices=list(ROLES))
+        listing = doing.add_parser("list", help="list people and their roles")
+        listing.add_argument("--json", action="store_true", help="one JSON array")
+        for word, means in (("off", "keep a user out; open sockets end"), ("on", "let a user in again")):
+            doing.add_parser(word, help=means).add_argument("username")
+
+    @override
+    def handle(self, *args: Any, **options: Any) -> None:
+        does = {"create": self._create, "role": self._role, "list": self._list}
+        does.get(options["doing"], self._switch)(options)
+
+    def _create(self, options: dict[str, Any]) -> None:
+        username = options["username"]
+        if User.objects.filter(username=username).exists():
+            raise CommandError(
+                f"There is a user {username} already: `user role` changes theirs.", returncode=2
+            )
+        given = sys.stdin.readline().rstrip("\n") if options["password_stdin"] else ""
+        password = given or secrets.token_urlsafe(12)
+        user = User(username=username, email=options["email"])
+        try:
+            user.full_clean(exclude=["password"])
+            validate_password(password, user)
+        except ValidationError as error:
+            raise CommandError(" ".join(error.messages), returncode=2) from error
+        user.set_password(password)
+        user.save()
+        give_role(user, options["role"])
+        ClusterLimit.objects.bulk_create(
+            ClusterLimit(user=user, cluster=cluster) for cluster in dict.fromkeys(options["cluster"])
+        )
+        self.stdout.write(f"{username} is {options['role']}" if given else password)
+
+    def _role(self, options: dict[str, Any]) -> None:
+        user = _find(options["username"])
+        give_role(user, options["role"])
+        self.stdout.write(f"{user} is {options['role']}")
+
+    def _switch(self, options: dict[str, Any]) -> None:
+        user = _find(options["username"])
+        user.is_active = options["doing"] == "on"
+        user.save(update_fields=["is_active"])
+        self.stdout.write(f"{user} may {'sign in' if user.is_active else 'not sign in any more'}")
+
+    def _list(self, options: dict[str, Any]) -> None:
+        rows: list[dict[str, Any]] = [
+            {
+                "username": user.username,
+                "email": user.email,
+                "roles": sorted({group.name for group in user.groups.all()} & set(ROLES)),
+                "clusters": sorted(limit.cluster for limit in user.cluster_limits.all()),
+                "active": user.is_active,
+                "last_login": user.last_login.isoformat() if user.last_login else None,
+            }
+            for user in User.objects.order_by("username").prefetch_related("groups", "cluster_limits")
+        ]
+        if options["json"]:
+            self.stdout.write(json.dumps(rows, indent=1))
+            return
+        for row in rows:
+            state = "" if row["active"] else "  (off)"
+            where = ", ".join(row["clusters"]) or "all clusters"
+            self.stdout.write(f"{row['username']}  {', '.join(row['roles']) or 'no role'}  {where}{state}")
+
+
+def _find(username: str) -> User:
+    user = User.objects.filter(username=username).first()
+    if user is None:
+        raise CommandError(f"There is no user {username}; `user list` shows them.", returncode=2)
+    return user
