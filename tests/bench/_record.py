@@ -28,6 +28,8 @@ class Filled:
     writer: Writer
     epoch: str
     heartbeats: npt.NDArray[np.void]
+    #: Of every feed: who loads reads again only what has another one.
+    revision: int = 1
 
     @property
     def keys(self) -> Keys:
@@ -37,11 +39,12 @@ class Filled:
     def beat(self, chosen: npt.NDArray[np.uint32], now: float, *, expires_in: float = _TTL) -> None:
         """Write new heartbeats of some agents; expired ones when `expires_in` is negative."""
         self.heartbeats["expires_at"][chosen] = now + expires_in
+        self.revision += 1
         won = self.writer.write_heartbeats(
             CLUSTER,
             self.epoch,
             before=self.writer.feed(CLUSTER, PRESENCE),
-            after=FeedState(feed=Feed(now, now), epoch="bench", revision=1, source=0),
+            after=FeedState(feed=Feed(now, now), epoch="bench", revision=self.revision, source=0),
             indices=chosen,
             rows=self.heartbeats[chosen],
             ended=np.zeros(0, np.uint32),
@@ -50,7 +53,10 @@ class Filled:
         assert won, "nobody else writes"
 
     def refresh(self, now: float) -> None:
-        """Have every instance answered just now, as the polls of a round leave it."""
+        """Have every instance answered just now, as the polls of a round leave it.
+
+        After a `beat` every proxy's feed has moved on too: the next load reads all tunnels again, the worst case.
+        """
         self._instances(now)
         for index in range(AUTHS, AUTHS + PROXIES):
             self._feed(str(index), now)
@@ -58,7 +64,7 @@ class Filled:
 
     def _feed(self, name: str, now: float) -> None:
         before = self.writer.feed(CLUSTER, name)
-        after = FeedState(feed=Feed(now, now), epoch="bench", revision=1)
+        after = FeedState(feed=Feed(now, now), epoch="bench", revision=self.revision)
         assert self.writer.write_feed(CLUSTER, self.epoch, name, before=before, after=after), (
             "nobody else writes"
         )

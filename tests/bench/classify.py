@@ -21,10 +21,12 @@ from fleet.pollers.conclude import conclude
 from fleet.processes import valkey
 from fleet.publish import Layer, publish
 from fleet.state.connect import connect
+from fleet.state.record import load
+from fleet.state.roster import Rosters
 from fleet.state.writer import Writer
 from tests.bench import _naive
 from tests.bench._record import CLUSTER, fill
-from tests.bench.measure import Figure, Outcome, Target, median_ms
+from tests.bench.measure import BenchError, Figure, Outcome, Target, median_ms
 
 _SIZES = (10_000, 50_000, 100_000)
 _TIMING = Timing(round_interval=5.0)
@@ -109,7 +111,7 @@ class _Bench:
 
         layer = get_channel_layer()
         assert layer is not None, "settings have one"
-        first = await self._one(layer)
+        first = await self._one(layer, moved=self._agents)
         settled = await asyncio.to_thread(self._settle)
         figures = self._bytes()
         nothing = [await self._after(layer, changed=False) for _ in range(self._rounds)]
@@ -142,15 +144,17 @@ class _Bench:
             self._gone = not self._gone
             self._filled.beat(self._chosen, now, expires_in=-1.0 if self._gone else 600.0)
         self._filled.refresh(now)
-        return await self._one(layer)
+        return await self._one(layer, moved=len(self._chosen) if changed else 0)
 
-    async def _one(self, layer: Layer) -> dict[str, float]:
-        """Milliseconds of each step of one round."""
+    async def _one(self, layer: Layer, *, moved: int) -> dict[str, float]:
+        """Milliseconds of each step of one round, in which `moved` agents get another state. Raises BenchError."""
         self._round += 1
         done = conclude(
             self._writer, CLUSTER, self._round, now=time.time(), timing=_TIMING, clock=time.perf_counter
         )
         assert done is not None, "nobody else concludes"
+        if done.states_changed != moved:
+            raise BenchError(f"{done.states_changed} agents changed in a round where {moved} should have")
         began = time.perf_counter()
         await publish(layer, CLUSTER, done.events)
         return {
@@ -188,8 +192,10 @@ class _Bench:
         record = self._writer.load(CLUSTER)
         frame = prepare(record.fleet(now, _TIMING), now)
 
+        rosters = Rosters(self._redis)
+
         def packed() -> object:
-            seen = self._writer.load(CLUSTER)
+            seen = load(self._redis, rosters, self._filled.keys)  # nothing kept from the time before
             columns = (seen.heartbeats, seen.memory, seen.tunnel_agents, seen.tunnel_proxies)
             return classify_columns(*columns, prepare(seen.fleet(now, _TIMING), now), now)
 
