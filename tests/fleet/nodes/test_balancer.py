@@ -17,7 +17,7 @@ import pytest
 
 from fleet.nodes import addresses
 from fleet.processes.supervisor import Supervisor, json_line
-from tests.fakes.instances import FakeInstance, serving
+from tests.fakes.targets import FakeInstance, serving
 from tests.fakes.waiting import eventually
 
 ARGV = [sys.executable, "-m", "fleet.nodes", "balancer"]

@@ -1,0 +1,66 @@
+"""An instance for the balancer: a TCP port that says its name, and a `/readyz` that says what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from tests.fakes.waiting import eventually
+
+
+class FakeInstance:
+    """Set `readyz` to a code, or `answering` to False for a port that accepts and keeps silent."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.readyz = 200
+        self.answering = asyncio.Event()
+        self.answering.set()
+        self.address = ""
+        self.diag = ""
+
+    @property
+    def target(self) -> str:
+        """It as the balancer's flag."""
+        return f"{self.name}={self.address},{self.diag}"
+
+
+@asynccontextmanager
+async def serving(name: str) -> AsyncIterator[FakeInstance]:
+    """Run one on free ports."""
+    instance = FakeInstance(name)
+
+    writers: set[asyncio.StreamWriter] = set()
+
+    async def on_connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.add(writer)
+        writer.write(f"{name}\n".encode())
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+            writer.close()
+            await writer.wait_closed()
+        writers.discard(writer)
+
+    async def readyz(request: web.Request) -> web.Response:
+        await instance.answering.wait()
+        return web.json_response({}, status=instance.readyz)
+
+    server = await asyncio.start_server(on_connect, "127.0.0.1", 0)
+    instance.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    app = web.Application()
+    app.router.add_get("/readyz", readyz)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    instance.diag = f"127.0.0.1:{runner.addresses[0][1]}"
+    yield instance
+    instance.answering.set()
+    server.close()
+    for writer in list(writers):
+        writer.transport.abort()
+    await eventually(lambda: not writers)
+    await runner.cleanup()
