@@ -1,4 +1,4 @@
-"""Which agents a list shows: the filter language, and one page of the fleet table by cursor.
+"""Which agents a list shows, in which order: the filter language, and one page of the fleet table by cursor.
 
 `state:stranded -state:healthy proxy:proxy-1 -auth:auth-2 web` - words with a colon filter, a minus negates,
 the same key twice means either, other words are searched in names and ids. The page and the API share it.
@@ -17,11 +17,31 @@ from fleet.domain.verdicts import State
 from fleet.domain.views import FleetTable
 
 Mask = npt.NDArray[np.bool_]
+Keys = npt.NDArray[np.int64]
 
 #: Agents on one page, and how many an API client may ask for.
 PAGE_SIZE = 100
 MAX_LIMIT = 1000
 _STATES = {state.slug: state for state in State}
+#: The order in which people read states: what needs them first.
+READING_ORDER = (
+    State.STRANDED,
+    State.AT_RISK,
+    State.DEGRADED,
+    State.OFFLINE,
+    State.HEALTHY,
+    State.WORKING,
+    State.EXCESS,
+    State.NEVER,
+    State.UNKNOWN,
+    State.RETIRED,
+)
+#: What a list can be ordered by; a minus before it turns the order round. Without any: the order of the map.
+SORTS = ("name", "state", "since")
+#: Beyond every key and index; numpy compares no larger ones.
+_LARGEST = 2**62
+#: By cluster: the names that were ranked last, and their ranks. Names are one tuple from round to round.
+_ranked: dict[str, tuple[tuple[str, ...], Keys]] = {}
 
 
 class QueryError(ValueError):
@@ -124,24 +144,74 @@ def select(table: FleetTable, query: AgentQuery) -> npt.NDArray[np.intp]:
     return np.flatnonzero(mask)
 
 
-def page(table: FleetTable, query: AgentQuery, *, cursor: str | None, limit: int) -> Page:
+def natural(name: str) -> tuple[str, int, str]:
+    """Order names as people count: agent-2 before agent-10."""
+    stem = name.rstrip("0123456789")
+    return stem, int(name[len(stem) :] or 0), name
+
+
+def ordered(table: FleetTable, query: AgentQuery, sort: str = "") -> npt.NDArray[np.intp]:
+    """Find the indices of the agents that `query` means, in the order that `sort` names. Raises QueryError."""
+    found = select(table, query)
+    return found if not sort else found[np.lexsort((found, _keys(table, sort)[found]))]
+
+
+def page(table: FleetTable, query: AgentQuery, *, cursor: str | None, limit: int, sort: str = "") -> Page:
     """Cut one page of at most `limit` agents, from `cursor` on. Raises QueryError for a cursor that is none of ours."""
     found = select(table, query)
-    begin = 0 if cursor is None else int(np.searchsorted(found, _position(table, cursor), side="right"))
+    keys = np.zeros(len(table.ids), np.int64) if not sort else _keys(table, sort)
+    if sort:
+        found = found[np.lexsort((found, keys[found]))]
+    begin = 0
+    if cursor is not None:
+        # By value, not by place: agents that changed since that page neither shift the others nor hide them.
+        key, index = _position(table, cursor, sort)
+        begin = int(np.count_nonzero((keys[found] < key) | ((keys[found] == key) & (found <= index))))
     indices = tuple(int(index) for index in found[begin : begin + limit])
-    more = begin + limit < len(found)
-    return Page(
-        indices=indices, total=len(found), next_cursor=f"{table.epoch}.{indices[-1]}" if more else None
+    last = (
+        f"{indices[-1]}:{int(keys[indices[-1]])}" if sort and indices else f"{indices[-1]}" if indices else ""
     )
+    more = begin + limit < len(found)
+    return Page(indices=indices, total=len(found), next_cursor=f"{table.epoch}.{last}" if more else None)
 
 
-def _position(table: FleetTable, cursor: str) -> int:
-    epoch, _, index = cursor.rpartition(".")
-    if not index.isdecimal():
+def _keys(table: FleetTable, sort: str) -> Keys:
+    """One number per agent; smaller ones come first."""
+    by = sort.removeprefix("-")
+    if by == "name":
+        keys = _name_ranks(table)
+    elif by == "state":
+        rank = np.zeros(len(State), np.int64)
+        rank[[int(state) for state in READING_ORDER]] = np.arange(len(READING_ORDER))
+        keys = rank[table.verdicts["state"]]
+    elif by == "since":
+        keys = np.round(table.verdicts["since"] * 1000).astype(np.int64)
+    else:
+        raise QueryError(
+            f"There is no order {sort!r}; the orders are: {', '.join(SORTS)}, with - the other way."
+        )
+    return -keys if sort.startswith("-") else keys
+
+
+def _name_ranks(table: FleetTable) -> Keys:
+    names, ranks = _ranked.get(table.cluster, ((), None))
+    if ranks is None or names is not table.names:
+        ranks = np.empty(len(table.names), np.int64)
+        order = sorted(range(len(table.names)), key=lambda index: natural(table.names[index]))
+        ranks[np.array(order, np.intp)] = np.arange(len(order))
+        _ranked[table.cluster] = (table.names, ranks)
+    return ranks
+
+
+def _position(table: FleetTable, cursor: str, sort: str) -> tuple[int, int]:
+    """The key and the index that a cursor names."""
+    epoch, _, place = cursor.rpartition(".")
+    index, colon, key = place.partition(":")
+    if not index.isdecimal() or bool(colon) != bool(sort) or (sort and not key.removeprefix("-").isdecimal()):
         raise QueryError("That cursor is none of ours.")
     if epoch != table.epoch:
         raise QueryError("The record was rebuilt since that page: begin again without a cursor.")
-    return int(index)
+    return max(-_LARGEST, min(_LARGEST, int(key or 0))), min(_LARGEST, int(index))
 
 
 def _instances(table: FleetTable, names: tuple[str, ...]) -> list[int]:

@@ -7,26 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from dashboards.agent_query import READING_ORDER, natural
 from fleet.domain.evidence import AgentEvidence, Heartbeat
 from fleet.domain.instances import InstanceKind
 from fleet.domain.verdicts import Reason, Recovery, State, Verdict
 from fleet.domain.views import AgentView, Explanation, InstanceView, Summary
 from fleet.models.tokens import ApiToken
 from fleet.models.transitions import Transition
-
-#: The order in which people read states: what needs them first.
-READING_ORDER = (
-    State.STRANDED,
-    State.AT_RISK,
-    State.DEGRADED,
-    State.OFFLINE,
-    State.HEALTHY,
-    State.WORKING,
-    State.EXCESS,
-    State.NEVER,
-    State.UNKNOWN,
-    State.RETIRED,
-)
 
 Counts = tuple[tuple[State, int], ...]
 
@@ -138,7 +125,7 @@ def frame(summary: Summary, now: float, page: str) -> dict[str, Any]:
 
 def instance_cards(views: Sequence[InstanceView], now: float) -> dict[str, tuple[InstanceCard, ...]]:
     """The strip: `auths` and `proxies`, each by name as people count (proxy-2 before proxy-10)."""
-    ordered = sorted(views, key=lambda view: _natural(view.facts.name))
+    ordered = sorted(views, key=lambda view: natural(view.facts.name))
     return {
         "auths": tuple(_card(view, now) for view in ordered if view.facts.kind is InstanceKind.AUTH),
         "proxies": tuple(_card(view, now) for view in ordered if view.facts.kind is InstanceKind.PROXY),
@@ -294,8 +281,3 @@ def _tunnels(evidence: AgentEvidence, instances: Mapping[int, InstanceView]) -> 
         for index in evidence.tunnels
         if index in instances
     )
-
-
-def _natural(name: str) -> tuple[str, int, str]:
-    stem = name.rstrip("0123456789")
-    return stem, int(name[len(stem) :] or 0), name

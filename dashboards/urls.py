@@ -18,6 +18,7 @@ def _pages(suffix: str) -> list[URLPattern | URLResolver]:
         path("map/", fleet_map.fleet_map, name=f"map{suffix}"),
         path("map/layout.json", fleet_map.layout, name=f"layout{suffix}"),
         path("agents/", agents.agents, name=f"agents{suffix}"),
+        path("agents.csv", agents.agents_csv, name=f"agents-csv{suffix}"),
         path("agents/<str:agent_id>/", agents.agent, name=f"agent{suffix}"),
     ]
 

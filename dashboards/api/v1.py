@@ -56,6 +56,8 @@ class AgentFilters(Schema):
     auth: str = ""
     #: The filter language of the Agents page.
     q: str = ""
+    #: name, state or since; a minus before it turns the order round.
+    sort: str = ""
     cursor: str | None = None
     limit: Annotated[int, Field(ge=1, le=MAX_LIMIT)] = PAGE_SIZE
 
@@ -75,7 +77,7 @@ def _agents(cluster: str, filters: AgentFilters) -> schemas.AgentsAnswer:
         proxies=[filters.proxy] if filters.proxy else [],
         auths=[filters.auth] if filters.auth else [],
     )
-    page = agent_query.page(table, query, cursor=filters.cursor, limit=filters.limit)
+    page = agent_query.page(table, query, cursor=filters.cursor, limit=filters.limit, sort=filters.sort)
     return schemas.AgentsAnswer(
         **answers.dated(cluster, table.as_of, now, stale=table.stale),
         total=page.total,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 from urllib.parse import urlencode
 
-from django.http import Http404, HttpRequest, HttpResponseBase, QueryDict
+from asgiref.sync import sync_to_async
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, QueryDict, StreamingHttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from dashboards import agent_query, presenters, reading
+from dashboards import agent_csv, agent_query, presenters, reading
 from dashboards.agent_query import AgentQuery, Page, QueryError
 from dashboards.permissions import requires
 from dashboards.views.pages import needs_record, prefix_of
@@ -25,10 +28,12 @@ _CHANGES = 50
 @require_safe
 @needs_record
 def agents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show a page of agents: `?state=` (repeatable), `?proxy=`, `?auth=`, `?q=` (agent_query), `?after=` (cursor).
+    """Show a page of agents: `?state=` (repeatable), `?proxy=`, `?auth=`, `?q=` (agent_query), `?sort=`,
+    `?after=` (cursor).
 
     Template `dashboards/agents.html`: the frame's, `rows` (AgentRow), `chosen` (slugs), `query`, `proxy`, `auth`,
-    `total`, `next_url`, `first_url` (either may be empty), `error` (a sentence when a filter is wrong).
+    `total`, `next_url`, `first_url` (either may be empty), `error` (a sentence when a filter is wrong),
+    `heads` (SortHead by what it sorts by), `sort`, `csv_url`.
     """
     now = reading.current_time()
     reader = reading.reader()
@@ -46,9 +51,38 @@ def agents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
         "first_url": f"{here}?{_filters(request.GET)}" if "after" in request.GET else "",
         "next_url": f"{here}?{_filters(request.GET, found.next_cursor)}" if found.next_cursor else "",
         "error": error,
+        "sort": request.GET.get("sort", ""),
+        "heads": {by: _head(request.GET, by) for by in agent_query.SORTS},
+        "csv_url": f"{prefix_of(cluster)}/agents.csv?{_filters(request.GET)}",
     }
     frame = presenters.frame(reader.summary(cluster, now), now, "agents")
     return render(request, "dashboards/agents.html", frame | context, status=400 if error else 200)
+
+
+@requires(Permission.VIEW_FLEET)
+@require_safe
+@needs_record
+def agents_csv(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Send every agent that the list's filters mean, in the list's order, as of one moment (agent_csv).
+
+    400 with a sentence for a filter that cannot be read.
+    """
+    now = reading.current_time()
+    reader = reading.reader()
+    table = reader.table(cluster, now)
+    try:
+        found = agent_query.ordered(table, _query(request.GET), request.GET.get("sort", ""))
+    except QueryError as error:
+        return HttpResponse(f"{error}\n", status=400, content_type="text/plain; charset=utf-8")
+    views = reader.agents(table, (int(index) for index in found))
+    pieces = agent_csv.lines(views, table.instances.values())
+    response = StreamingHttpResponse(
+        _in_thread(pieces), content_type="text/csv; charset=utf-8; header=present"
+    )
+    taken = datetime.fromtimestamp(table.as_of or now, UTC)
+    response["Content-Disposition"] = f'attachment; filename="agents-{cluster}-{taken:%Y%m%dT%H%M%SZ}.csv"'
+    response["Cache-Control"] = "private, no-store"
+    return response
 
 
 @requires(Permission.VIEW_FLEET)
@@ -81,7 +115,11 @@ def _find(table: FleetTable, given: QueryDict) -> tuple[Page, str]:
     try:
         query = _query(given)
         return agent_query.page(
-            table, query, cursor=given.get("after") or None, limit=agent_query.PAGE_SIZE
+            table,
+            query,
+            cursor=given.get("after") or None,
+            limit=agent_query.PAGE_SIZE,
+            sort=given.get("sort", ""),
         ), ""
     except QueryError as error:
         return Page(indices=(), total=0, next_cursor=None), str(error)
@@ -96,6 +134,28 @@ def _query(given: QueryDict) -> AgentQuery:
         proxies=[name for name in (given.get("proxy", "").strip(),) if name],
         auths=[name for name in (given.get("auth", "").strip(),) if name],
     )
+
+
+def _head(given: QueryDict, by: str) -> dict[str, str]:
+    """A column's head: where it leads (`query`: the first page, sorted by it; again: the other way), and `aria`."""
+    sort = given.get("sort", "")
+    kept = [
+        (key, value)
+        for key, values in given.lists()
+        if key not in {"after", "sort"}
+        for value in values
+        if value
+    ]
+    words = {by: "ascending", f"-{by}": "descending"}
+    query = urlencode([*kept, ("sort", f"-{by}" if sort == by else by)])
+    return {"query": query, "aria": words.get(sort, "")}
+
+
+async def _in_thread(pieces: Iterator[str]) -> AsyncIterator[str]:
+    """Make each piece beside the event loop, when the one before has been sent."""
+    following = sync_to_async(lambda: next(pieces, None), thread_sensitive=False)
+    while (piece := await following()) is not None:
+        yield piece
 
 
 def _filters(given: QueryDict, after: str | None = None) -> str:

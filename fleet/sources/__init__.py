@@ -36,6 +36,8 @@ def asking() -> Iterator[None]:
         code = error.code()
         name = code.name.lower().replace("_", " ")
         details = " ".join((error.details() or "").split())[:_LONGEST]
+        # gRPC's own "Deadline Exceeded" says nothing that the code did not.
+        says_more = details.lower() not in {"", name}
         raise SourceFailed(
-            f"{name}: {details}" if details else name, answered=code not in _UNANSWERED
+            f"{name}: {details}" if says_more else name, answered=code not in _UNANSWERED
         ) from error

@@ -6,7 +6,7 @@ however many pollers are dead. `now` is passed in; nothing here looks at a clock
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar, cast
 
 import numpy as np
@@ -130,6 +130,11 @@ class Reader:
     def agent(self, table: FleetTable, index: int) -> AgentView:
         """One agent of the table. Raises IndexError."""
         return view_of(table, index, self._frame(table))
+
+    def agents(self, table: FleetTable, indices: Iterable[int]) -> Iterator[AgentView]:
+        """Many agents of the table, one by one, also when newer rounds come meanwhile. Raises IndexError."""
+        frame = self._frame(table)
+        return (view_of(table, index, frame) for index in indices)
 
     def explain(self, cluster: str, agent_id: str, now: float) -> Explanation | None:
         """One agent with everything its verdict rests on; None for an id nobody has heard of."""

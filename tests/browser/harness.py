@@ -16,7 +16,7 @@ from aiohttp import WSMsgType, web
 from django.contrib.staticfiles import finders
 from django.template.loader import render_to_string
 
-from dashboards import figures, presenters
+from dashboards import agent_query, figures
 from fleet.domain.verdicts import State
 from fleet.domain.views import Summary
 
@@ -204,7 +204,7 @@ class Harness:
             "url_prefix": "",
             "page": page,
             "summary": summary,
-            "counts": [(state, summary.counts[state]) for state in presenters.READING_ORDER],
+            "counts": [(state, summary.counts[state]) for state in agent_query.READING_ORDER],
             "age_ms": self.fleet.age_ms,
             "stale": self.fleet.stale,
         }

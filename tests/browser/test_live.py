@@ -69,7 +69,7 @@ async def test_instances_are_asked_for_on_a_hint(visiting: Visiting) -> None:
     visit.fleet.proxies[0] |= {"slug": "silent", "label": "silent", "sentence": "Two attempts failed."}
     await visit.fleet.send({"type": "instances"})
     await expect(page.locator('[data-instance="proxy-1"]')).to_contain_text("Two attempts failed.")
-    await expect(page.locator("#status-line")).to_contain_text("proxy-1 is silent")
+    await expect(page.locator("#status-line")).to_contain_text("proxy-1 does not answer")
 
 
 async def test_a_lost_delta_is_a_gap(visiting: Visiting) -> None:

@@ -92,3 +92,63 @@ def test_page_wrong_cursor(table: FleetTable, cursor: str) -> None:
     """A cursor that is none of ours, or of another record, is refused."""
     with pytest.raises(QueryError):
         agent_query.page(table, AgentQuery(), cursor=cursor, limit=3)
+
+
+@pytest.mark.parametrize(
+    ("sort", "indices"),
+    [
+        ("", [0, 1, 2, 3, 4]),
+        ("state", [1, 4, 2, 0, 3]),
+        ("-state", [0, 3, 2, 1, 4]),
+        ("since", [3, 4, 0, 2, 1]),
+        ("-since", [1, 2, 0, 4, 3]),
+        ("name", [0, 1, 2, 3, 4]),
+        ("-name", [4, 3, 2, 1, 0]),
+    ],
+)
+@pytest.mark.parametrize("limit", [1, 2, 5])
+def test_order_holds_over_pages(table: FleetTable, sort: str, indices: list[int], limit: int) -> None:
+    """What needs people comes first; equal ones stand in map order; pages neither overlap nor leave out."""
+    table.verdicts["since"] = [30.0, 50.0, 40.0, 10.0, 20.0]
+    assert agent_query.ordered(table, AgentQuery(), sort).tolist() == indices
+    seen: list[int] = []
+    cursor: str | None = None
+    while True:
+        page = agent_query.page(table, AgentQuery(), cursor=cursor, limit=limit, sort=sort)
+        seen += page.indices
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    assert seen == indices
+
+
+def test_order_while_agents_change(table: FleetTable) -> None:
+    """An agent that moved to the front between two pages neither shifts the others nor hides them."""
+    table.verdicts["since"] = [10.0, 20.0, 30.0, 40.0, 50.0]
+    first = agent_query.page(table, AgentQuery(), cursor=None, limit=2, sort="since")
+    table.verdicts["since"][1] = 60.0
+    second = agent_query.page(table, AgentQuery(), cursor=first.next_cursor, limit=9, sort="since")
+    assert (first.indices, second.indices) == ((0, 1), (2, 3, 4, 1))
+
+
+def test_names_are_ordered_as_people_count() -> None:
+    """agent-2 comes before agent-10."""
+    table = FakeReader(states=[State.HEALTHY] * 11, as_of=time.time()).table("default", time.time())
+    assert agent_query.ordered(table, AgentQuery(), "name").tolist() == list(range(11))
+
+
+@pytest.mark.parametrize(
+    ("sort", "cursor"),
+    [("size", None), ("--name", None), ("name", "e1.1"), ("", "e1.1:2"), ("since", "e1.1:x")],
+)
+def test_order_nonsense_is_a_sentence(table: FleetTable, sort: str, cursor: str | None) -> None:
+    """An order there is not, and a cursor of another order, are refused."""
+    with pytest.raises(QueryError, match=r"\.$"):
+        agent_query.page(table, AgentQuery(), cursor=cursor, limit=3, sort=sort)
+
+
+def test_cursor_beyond_all_numbers(table: FleetTable) -> None:
+    """A number that no column can hold ends the list, or begins it; it is no error."""
+    huge = "9" * 40
+    ended = agent_query.page(table, AgentQuery(), cursor=f"e1.{huge}:{huge}", limit=3, sort="since")
+    assert ended.indices == ()

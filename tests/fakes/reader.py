@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -181,6 +182,10 @@ class FakeReader:
             heartbeat_at=self.as_of,
             expires_at=float(table.heartbeats["expires_at"][index]),
         )
+
+    def agents(self, table: FleetTable, indices: Iterable[int]) -> Iterator[AgentView]:
+        """See Reader."""
+        return (self.agent(table, index) for index in indices)
 
     def explain(self, cluster: str, agent_id: str, now: float) -> Explanation | None:
         """See Reader."""

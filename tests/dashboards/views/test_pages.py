@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import time
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
@@ -100,6 +104,35 @@ def test_agents_page_by_page(viewer: Client, fake_reader: FakeReader) -> None:
         url = answer.context["next_url"]
     assert seen == [f"agent-{index}" for index in range(1, 300, 2)]
     assert answer.context["first_url"] == "/agents/?state=stranded"
+
+
+def test_agents_sorted(viewer: Client, record: Writer) -> None:
+    """A head sorts, again the other way; filters stay; the page says how it is sorted."""
+    answer = viewer.get("/agents/?q=agent&sort=-name")
+    assert [row.name for row in answer.context["rows"]] == ["agent-4", "agent-3", "agent-2", "agent-1"]
+    page = answer.content.decode()
+    assert 'aria-sort="descending"' in page
+    assert 'href="?q=agent&amp;sort=name"' in page
+    assert 'href="/agents.csv?q=agent&amp;sort=-name"' in page
+    assert viewer.get("/agents/?sort=size").status_code == 400
+
+
+def _text(answer: Any) -> str:
+    async def read() -> bytes:
+        return b"".join([piece async for piece in answer.streaming_content])
+
+    return async_to_sync(read)().decode()
+
+
+def test_agents_as_csv(viewer: Client, record: Writer) -> None:
+    """The file has exactly the list's agents, in its order; a wrong filter is a sentence."""
+    answer = viewer.get("/agents.csv?state=stranded&state=at_risk&sort=-name")
+    assert answer["Content-Type"].startswith("text/csv")
+    assert "attachment" in answer["Content-Disposition"]
+    rows = list(csv.DictReader(io.StringIO(_text(answer), newline="")))
+    assert [(row["name"], row["state"]) for row in rows] == [("agent-4", "at_risk"), ("agent-3", "stranded")]
+    wrong = viewer.get("/c/default/agents.csv?state=happy")
+    assert (wrong.status_code, b"There is no state" in wrong.content) == (400, True)
 
 
 def test_agent_with_its_evidence(viewer: Client, record: Writer) -> None:

@@ -8,7 +8,6 @@ import { announce, fetchPart, formatAge, formatCount, markTab, showFreshness, th
 const INSTANCES_EVERY_MS = 10_000;
 /** Hints of one incident come in a burst. */
 const INSTANCES_AT_MOST_EVERY_MS = 1_000;
-const SICK = ["silent", "unhealthy", "expired"];
 
 const live = new Live({ ...document.body.dataset, cells: false });
 
@@ -41,10 +40,13 @@ function readCounts() {
   return counts;
 }
 
-/** "proxy-1 is silent and auth-2 is unhealthy", from the strip; empty when all are well. */
+/** What a sick instance does, in a sentence. */
+const SICKNESS = { silent: "does not answer", unhealthy: "is unhealthy", expired: "has expired" };
+
+/** "proxy-1 does not answer and auth-2 is unhealthy", from the strip; empty when all are well. */
 function sickWords() {
-  const sick = [...document.querySelectorAll("#instances [data-instance]")].filter((card) => SICK.includes(card.dataset.state));
-  const shown = sick.slice(0, 3).map((card) => `${card.dataset.instance} is ${card.dataset.state}`);
+  const sick = [...document.querySelectorAll("#instances [data-instance]")].filter((card) => card.dataset.state in SICKNESS);
+  const shown = sick.slice(0, 3).map((card) => `${card.dataset.instance} ${SICKNESS[card.dataset.state]}`);
   if (sick.length > 3) shown.push(`${sick.length - 3} more are sick`);
   return shown.length < 2 ? shown.join("") : `${shown.slice(0, -1).join(", ")} and ${shown.at(-1)}`;
 }
