@@ -84,6 +84,19 @@ def poll_shard(
         logger.warning("cluster %s, round %d, shard %d: %s", cluster, number, shard, error)
 
 
+@shared_task(name="fleet.tasks.settle_history", ignore_result=True)
+def settle_history(cluster: str) -> None:
+    """Give the database all that rounds owe it. Its own task: a hundred thousand rows take longer than many rounds."""
+    writer = process().writer
+    try:
+        while settle(writer, cluster):
+            pass
+    except StateError as error:
+        logger.warning("cluster %s: history waits: %s", cluster, error)
+    except DatabaseError:
+        logger.exception("cluster %s: the database is owed its history until the next round", cluster)
+
+
 def _start(cluster: Cluster, number: int, now: float, interval: float) -> None:
     here = process()
     if not here.rounds.claim(cluster.id, number):
@@ -102,7 +115,7 @@ def _start(cluster: Cluster, number: int, now: float, interval: float) -> None:
 
 
 def _conclude(cluster: str, number: int) -> None:
-    """Conclude a round, tell the browsers, and give the database its due, in this order."""
+    """Conclude a round, tell the browsers, and let the database have its due, in this order."""
     here = process()
     try:
         done = conclude(
@@ -113,10 +126,8 @@ def _conclude(cluster: str, number: int) -> None:
     if done is not None:
         with reaching():
             here.worker.run(publish(get_channel_layer(), cluster, done.events))
-    try:
-        settle(here.writer, cluster)
-    except DatabaseError:
-        logger.exception("cluster %s: the database is owed its history until the next round", cluster)
+    if here.writer.owes(cluster):
+        settle_history.apply_async((cluster,), expires=here.timing.stale_after)
 
 
 def _tls() -> TLSFiles | None:

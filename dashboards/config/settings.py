@@ -171,7 +171,7 @@ CELERY_TASK_PUBLISH_RETRY_POLICY = {
 }
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_DEFAULT_QUEUE = "actions"
-#: Polls never wait behind anything else, and nothing else behind polls.
+#: Polls never wait behind anything else, and nothing else behind polls. History is written with the actions.
 CELERY_TASK_ROUTES = {
     "fleet.tasks.start_round": {"queue": "polls"},
     "fleet.tasks.poll_shard": {"queue": "polls"},

@@ -371,6 +371,11 @@ class Writer:
             kept.header, kept.verdicts = conclusion.header, conclusion.verdicts
             kept.versions = replace(kept.versions, verdicts=(before.epoch.encode(), newest))
 
+    def owes(self, cluster: str) -> bool:
+        """Whether the database has not got all results yet. Raises StateUnavailable."""
+        with reaching():
+            return bool(self.redis.exists(self.keys(cluster).outbox))
+
     def owed(self, cluster: str, count: int) -> list[bytes]:
         """The oldest `count` results the database has not got yet. Raises StateUnavailable."""
         with reaching():

@@ -57,7 +57,7 @@ class Console:
         )
         self.reader = open_reader(self.redis.url, "flow")
         self.running: dict[str, subprocess.Popen[bytes]] = {}
-        for program in (programs.worker("polls", "polls"), programs.beat(home / "beat")):
+        for program in (programs.worker("polls", "polls,actions"), programs.beat(home / "beat")):
             self.start(program)
 
     def start(self, program: programs.Program) -> None:
@@ -177,6 +177,6 @@ def test_pollers_killed(console: Console) -> None:
     old = reader.summary("default", time.time() + 10.5)
     assert old.stale
     assert old.counts[State.UNKNOWN] == AGENTS
-    console.start(programs.worker("polls", "polls"))
+    console.start(programs.worker("polls", "polls,actions"))
     as_of = reader.summary("default", time.time()).as_of or 0.0
     eventually_sync(lambda: (reader.summary("default", 0.0).as_of or 0.0) > as_of, seconds=90)
