@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from fleet.cli.answers import Failure
 from fleet.cli.home import cluster_option, home_option
-from fleet.nodes import fleet_record
+from fleet.nodes import fleet_keys
 from fleet.nodes import up as fleet_up
 from fleet.nodes.fleet_plan import FleetPlan
 from fleet.nodes.fleet_record import FleetError, FleetRecord
@@ -139,7 +139,7 @@ def up(
     plan = FleetPlan(
         connections=0 if mesh else connections or 1,
         faults=not no_faults,
-        keys=fleet_record.folder(home, shape["cluster"]) / "keys" if tls else None,
+        keys=fleet_keys.folder_of(home, shape["cluster"]) if tls else None,
         keep_alive_interval=keep_alive_interval or "",
         **shape,
     )

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from fleet.nodes import fleet_record
 from fleet.nodes.fleet_plan import FleetPlan
 from fleet.nodes.fleet_record import FleetError
 from fleet.transport import authority
 
 #: Whose certificate a console shows to the fleet's auths and proxies.
 CONSOLE = "console"
+
+
+def folder_of(home: Path, cluster: str) -> Path:
+    """Where the keys of a local fleet are."""
+    return fleet_record.folder(home, cluster) / "keys"
 
 
 def make(plan: FleetPlan) -> None:
@@ -20,12 +28,18 @@ def make(plan: FleetPlan) -> None:
     now = datetime.now(UTC)
     names = [(name, role) for role, name in plan.instances]
     names += [(name, "agent") for name, _, _ in plan.agent_groups]
-    try:
+    with _sentence(plan.keys):
         ca = authority.ensure_authority(plan.keys, now=now)
         for name, role in [*names, (CONSOLE, CONSOLE)]:
             authority.issue(ca, name, role=role, now=now)
-    except (OSError, ValueError) as error:
-        raise FleetError(f"the fleet's keys cannot be made in {plan.keys}: {error}") from error
+
+
+def make_console(keys: Path) -> dict[str, str]:
+    """Issue what a console needs before its fleet is there; answers as `of_console`. Raises FleetError."""
+    now = datetime.now(UTC)
+    with _sentence(keys):
+        authority.issue(authority.ensure_authority(keys, now=now), CONSOLE, role=CONSOLE, now=now)
+    return of_console(keys)
 
 
 def of_console(keys: Path) -> dict[str, str]:
@@ -35,3 +49,11 @@ def of_console(keys: Path) -> dict[str, str]:
         "REFLOAT_TLS_CERT": str(keys / f"{CONSOLE}.crt"),
         "REFLOAT_TLS_KEY": str(keys / f"{CONSOLE}.key"),
     }
+
+
+@contextlib.contextmanager
+def _sentence(keys: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise FleetError(f"the fleet's keys cannot be made in {keys}: {error}") from error

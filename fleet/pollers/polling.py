@@ -16,6 +16,7 @@ from fleet.sources.health import ask_health
 from fleet.sources.presence import AgentChanges, ListedInstance, ask_agents, ask_instances
 from fleet.sources.readyz import ask_readyz
 from fleet.sources.tunnels import TunnelChanges, ask_tunnels
+from fleet.transport.channels import TLSError
 
 T = TypeVar("T")
 
@@ -126,9 +127,8 @@ async def _ask(
 ) -> Sighting:
     try:
         channel = connections.channel(target.address)
-    except ValueError as error:
-        failed = SourceFailed(f"not an address: {error}", answered=False)
-        return Sighting(target, clock(), failed, None, None)
+    except (ValueError, TLSError) as error:
+        return Sighting(target, clock(), _cannot_dial(target.address, error), None, None)
     health, readyz, tunnels = await asyncio.gather(
         _or_failure(ask_health(channel, timeout=left())),
         _readyz(connections, target, left),
@@ -185,14 +185,20 @@ async def _ask_auth(
     until = loop.time() + timeout
     try:
         channel = connections.channel(address)
-    except ValueError as error:
-        failed = SourceFailed(f"{address!r} is not an address: {error}", answered=False)
+    except (ValueError, TLSError) as error:
+        failed = _cannot_dial(address, error)
         return Lists(clock(), index, failed, failed)
     asked = ask_agents(channel, errand.epoch, errand.revision, left=lambda: until - loop.time(), clock=clock)
     instances, agents = await asyncio.gather(
         _or_failure(ask_instances(channel, timeout=timeout)), _or_failure(asked)
     )
     return Lists(clock(), index, instances, agents)
+
+
+def _cannot_dial(address: str, error: ValueError | TLSError) -> SourceFailed:
+    if isinstance(error, TLSError):
+        return SourceFailed(str(error), answered=False)
+    return SourceFailed(f"{address!r} is not an address: {error}", answered=False)
 
 
 async def _or_failure(question: Coroutine[Any, Any, T]) -> T | SourceFailed:

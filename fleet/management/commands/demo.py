@@ -22,7 +22,9 @@ from fleet.management.commands.console import add_console_arguments
 from fleet.management.demo_account import DemoAccount
 from fleet.management.incidents import Incident, Player
 from fleet.management.running import STAGE_FLEET, ConsoleRun, one_line, stamped
-from fleet.models.clusters import ensure_default_cluster
+from fleet.models.clusters import DEFAULT_CLUSTER, ensure_default_cluster
+from fleet.nodes import fleet_keys
+from fleet.nodes.fleet_record import FleetError
 from fleet.processes import children
 from fleet.processes.supervisor import Child, json_line
 
@@ -54,6 +56,12 @@ class Command(BaseCommand):
         parser.add_argument("--announce-ttl", default="10s", help="of instances' resources (default: 10s)")
         parser.add_argument("--agent-announce-ttl", default="20s", help="of agents' resources (default: 20s)")
         parser.add_argument(
+            "--tls",
+            action=BooleanOptionalAction,
+            default=True,
+            help="mutual TLS between all, with a CA of the fleet's own (default: yes)",
+        )
+        parser.add_argument(
             "--faults",
             action=BooleanOptionalAction,
             help="play a script of incidents; --no-faults leaves out even what they pass through",
@@ -75,10 +83,12 @@ class Command(BaseCommand):
             ) as run,
         ):
             say("starting: a fleet, the database, the console")
+            # Before both who use them: polls begin while the fleet still starts.
+            keys = _keys(run) if options["tls"] else {}
             fleet = _start_fleet(run, options)
             preparing.database()
             account = demo_account.ensure(run.home, run.url, datetime.now(UTC))
-            run.start({})
+            run.start(keys)
             run.supervisor.await_ready([fleet], timeout=_FLEET_TIMEOUT)
             _watch_fleet(fleet)
             run.await_web()
@@ -100,6 +110,7 @@ def _start_fleet(run: ConsoleRun, options: dict[str, Any]) -> Child:
     argv = [*_refloat("up", run.home), "--json"]
     for name in ("auths", "proxies", "agents", "announce_ttl", "agent_announce_ttl"):
         argv += [f"--{name.replace('_', '-')}", str(options[name])]
+    argv += ["--tls"] if options["tls"] else []
     argv += ["--mesh"] if options["mesh"] else ["--connections", str(options["connections"])]
     if options["faults"] is False:
         argv += ["--no-faults"]
@@ -107,6 +118,13 @@ def _start_fleet(run: ConsoleRun, options: dict[str, Any]) -> Child:
     return run.supervisor.start(
         "fleet", argv, stage=STAGE_FLEET, ready=json_line, on_parent_death=signal.SIGTERM
     )
+
+
+def _keys(run: ConsoleRun) -> dict[str, str]:
+    try:
+        return fleet_keys.make_console(fleet_keys.folder_of(run.home, DEFAULT_CLUSTER))
+    except FleetError as error:
+        raise preparing.PrepareError(str(error)) from error
 
 
 def _watch_fleet(fleet: Child) -> None:
