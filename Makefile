@@ -32,8 +32,8 @@ help:  ## Show this list
 
 setup: $(DEV) browser  ## Make .venv with all it needs, and find Chromium
 
-demo: $(RUN)  ## Run the console and a fleet of its own to watch (FAULTS=1: with a script of incidents)
-	@exec $(PY) manage.py demo $(if $(FAULTS),--faults) $(ARGS)
+demo: $(RUN)  ## Run the console and a fleet of its own to watch (FAULTS=1: with a script of incidents; TLS=1: with mutual TLS)
+	@exec $(PY) manage.py demo $(if $(FAULTS),--faults) $(if $(TLS),--tls) $(ARGS)
 
 test: setup  ## Run the fast tests (10 minutes at most; ARGS="-k name" chooses)
 	@$(TEST_HOME) $(PY) -m pytest -m "not slow" $(ARGS)

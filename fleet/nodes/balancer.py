@@ -19,7 +19,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from typing_extensions import override
 
-from fleet.nodes import addresses, running
+from fleet.nodes import addresses, http_site, running
 from fleet.nodes.pump import Link, Tasks
 from fleet.nodes.rotation import Rotation, Seat, Target, parse_flag
 
@@ -184,7 +184,7 @@ async def serve(
     """Run until SIGTERM or SIGINT. Raises `running.StartError` when a port cannot be had."""
     balancer = Balancer(name, targets, interval)
     bound = await running.listening(listen, balancer.start(listen))
-    async with running.http(diagnostics(balancer), diag_listen) as diag:
+    async with http_site.serving(diagnostics(balancer), diag_listen) as diag:
         running.announce(role="balancer", name=name, listen=bound, diag=diag)
         await running.until_told_to_end()
     await balancer.stop()

@@ -20,7 +20,7 @@ import uvloop
 from aiohttp import web
 from typing_extensions import override
 
-from fleet.nodes import addresses, running
+from fleet.nodes import addresses, http_site, running
 from fleet.nodes.forwards import Forward, Mode
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -119,7 +119,7 @@ async def serve(specs: Sequence[ForwardSpec], *, control: tuple[str, int], token
     forwards = {spec.name: Forward(spec.name, spec.listen, spec.to) for spec in specs}
     for forward in forwards.values():
         await running.listening(forward.listen, forward.start())
-    async with running.http(Control(forwards, token).app(), control) as bound:
+    async with http_site.serving(Control(forwards, token).app(), control) as bound:
         running.announce(
             role="forwarder",
             name="forwarder",

@@ -21,7 +21,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from prometheus_client import Counter, Histogram
 
 from fleet import __version__
-from fleet.nodes import addresses, running
+from fleet.nodes import addresses, http_site, running
 from fleet.protocol import announce, durations
 from fleet.transport import channels, diag
 from fleet.transport.backend import Backend, BackendUnavailable, Kind
@@ -166,7 +166,7 @@ class Instance:
             raise running.StartError(str(error)) from None
         self.grpc_address = addresses.join(flags.listen[0], port)
         app = diag.diag_app(self.process, self.registry)
-        self.diag_address = await self._stack.enter_async_context(running.http(app, flags.diag_listen))
+        self.diag_address = await self._stack.enter_async_context(http_site.serving(app, flags.diag_listen))
         await self.server.start()
 
     async def _keep_announcing(self) -> None:

@@ -9,11 +9,8 @@ import logging
 import resource
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
-
-from aiohttp import web
 
 from fleet.nodes import addresses
 
@@ -51,18 +48,6 @@ async def listening(address: tuple[str, int], start: Awaitable[T]) -> T:
     except OSError as error:
         why = error.strerror or str(error)
         raise StartError(f"cannot listen on {addresses.join(*address)}: {why}") from error
-
-
-@asynccontextmanager
-async def http(app: web.Application, listen: tuple[str, int]) -> AsyncIterator[str]:
-    """Serve an application and yield its host:port. Raises StartError when the port cannot be had."""
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
-    await runner.setup()
-    try:
-        await listening(listen, web.TCPSite(runner, *listen).start())
-        yield addresses.join(listen[0], runner.addresses[0][1])
-    finally:
-        await runner.cleanup()
 
 
 def announce(**facts: Any) -> None:

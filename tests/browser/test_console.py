@@ -22,7 +22,7 @@ AGENTS = 40
 @pytest.fixture(scope="module")
 def demo(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     """A running demo; not started in vain where Chromium is missing."""
-    flags = ("--auths", "2", "--proxies", "2", "--agents", str(AGENTS))
+    flags = ("--auths", "2", "--proxies", "2", "--agents", str(AGENTS), "--announce-ttl", "60s")
     running = start_demo(tmp_path_factory.mktemp("demo"), *flags)
     try:
         running.await_counts({"healthy": AGENTS})

@@ -14,10 +14,13 @@ AGENTS = 40
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    """A running demo with all its agents healthy when it is first asked for. Leave it as you found it."""
-    running = start_demo(
-        tmp_path_factory.mktemp("demo"), "--auths", "2", "--proxies", "2", "--agents", str(AGENTS)
-    )
+    """A running demo with all its agents healthy when it is first asked for. Leave it as you found it.
+
+    Announce TTLs of a minute: agents of a proxy that was frozen for a few seconds do not go elsewhere meanwhile, to
+    keep two tunnels ever after.
+    """
+    shape = ("--auths", "2", "--proxies", "2", "--agents", str(AGENTS), "--announce-ttl", "60s")
+    running = start_demo(tmp_path_factory.mktemp("demo"), *shape)
     try:
         running.await_counts({"healthy": AGENTS})
         yield running

@@ -86,3 +86,13 @@ def test_killed_command_leaves_no_process(tmp_path: Path) -> None:
 
     assert len(family) > 10
     eventually_sync(lambda: all(gone(process.pid) for process in family))
+
+
+@pytest.mark.slow
+def test_demo_with_tls_is_polled_with_the_consoles_keys(tmp_path: Path) -> None:
+    """Every agent is seen, healthy, though no port of an instance answers who shows no certificate."""
+    small = start_demo(tmp_path, "--tls", "--auths", "1", "--proxies", "1", "--agents", "3")
+    try:
+        small.await_counts({"healthy": 3})
+    finally:
+        small.end()

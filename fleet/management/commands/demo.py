@@ -57,9 +57,8 @@ class Command(BaseCommand):
         parser.add_argument("--agent-announce-ttl", default="20s", help="of agents' resources (default: 20s)")
         parser.add_argument(
             "--tls",
-            action=BooleanOptionalAction,
-            default=True,
-            help="mutual TLS between all, with a CA of the fleet's own (default: yes)",
+            action="store_true",
+            help="mutual TLS between all, with a CA made on the spot",
         )
         parser.add_argument(
             "--faults",
