@@ -72,6 +72,38 @@ async def test_instances_are_asked_for_on_a_hint(visiting: Visiting) -> None:
     await expect(page.locator("#status-line")).to_contain_text("proxy-1 does not answer")
 
 
+async def test_stranding_interrupts_once_per_cause(visiting: Visiting) -> None:
+    """The alert tells a stranding with its cause, stays as the count moves, and speaks again for a further cause."""
+    visit = await visiting()
+    page = await visit.open("/")
+    await wait_live(page)
+    alert = page.locator("#alert-region")
+    await expect(alert).to_have_attribute("role", "alert")
+    # A sick proxy alone is no alert.
+    visit.fleet.proxies[0] |= {"slug": "silent", "label": "silent"}
+    await visit.fleet.send({"type": "instances"})
+    await expect(page.locator("#status-line")).to_contain_text("No stranded agents, but proxy-1 does not answer.")
+    await expect(alert).to_be_empty()
+    await visit.fleet.change({0: State.STRANDED})
+    await expect(alert).to_have_text("1 stranded: proxy-1 does not answer.")
+    await visit.fleet.change({1: State.STRANDED})
+    await expect(page.locator("#status-line")).to_contain_text("2 stranded: proxy-1")
+    await expect(alert).to_have_text("1 stranded: proxy-1 does not answer.")
+    visit.fleet.proxies[1] |= {"slug": "expired", "label": "expired"}
+    await visit.fleet.send({"type": "instances"})
+    await expect(alert).to_have_text("2 stranded: proxy-1 does not answer and proxy-2 has expired.")
+
+
+async def test_stranding_seen_on_opening_is_no_alert(visiting: Visiting) -> None:
+    """It is read with the page."""
+    visit = await visiting()
+    visit.fleet.apply({0: State.STRANDED})
+    page = await visit.open("/")
+    await wait_live(page)
+    await expect(page.locator("#status-line")).to_contain_text("1 stranded")
+    await expect(page.locator("#alert-region")).to_be_empty()
+
+
 async def test_a_lost_delta_is_a_gap(visiting: Visiting) -> None:
     """The page asks for a new snapshot and shows what it holds."""
     visit = await visiting()

@@ -2,12 +2,17 @@
 
 import { STATES } from "./fleet-state.js";
 import { Live } from "./live.js";
-import { announce, fetchPart, formatAge, formatCount, markTab, showFreshness, throttled } from "./page.js";
+import { announce, fetchPart, formatAge, formatCount, interrupt, markTab, showFreshness, throttled } from "./page.js";
+import { Strandings } from "./stranding.js";
 
 /** Ages of instances are told by the server: ask again this often even without a hint. */
 const INSTANCES_EVERY_MS = 10_000;
 /** Hints of one incident come in a burst. */
 const INSTANCES_AT_MOST_EVERY_MS = 1_000;
+
+/** The strip is asked for after the counts changed. */
+const CAUSE_COMES_WITHIN_MS = 2_500;
+const strandings = new Strandings({ settleMs: CAUSE_COMES_WITHIN_MS });
 
 const live = new Live({ ...document.body.dataset, cells: false });
 
@@ -40,12 +45,16 @@ function readCounts() {
   return counts;
 }
 
+/** Cards of the strip whose instance is sick. */
+function sickCards() {
+  return [...document.querySelectorAll("#instances [data-instance]")].filter((card) => card.dataset.state in SICKNESS);
+}
+
 /** What a sick instance does, in a sentence. */
 const SICKNESS = { silent: "does not answer", unhealthy: "is unhealthy", expired: "has expired" };
 
 /** "proxy-1 does not answer and auth-2 is unhealthy", from the strip; empty when all are well. */
-function sickWords() {
-  const sick = [...document.querySelectorAll("#instances [data-instance]")].filter((card) => card.dataset.state in SICKNESS);
+function sickWords(sick) {
   const shown = sick.slice(0, 3).map((card) => `${card.dataset.instance} ${SICKNESS[card.dataset.state]}`);
   if (sick.length > 3) shown.push(`${sick.length - 3} more are sick`);
   return shown.length < 2 ? shown.join("") : `${shown.slice(0, -1).join(", ")} and ${shown.at(-1)}`;
@@ -55,7 +64,8 @@ function sickWords() {
 function paintStatusLine() {
   const counts = live.state.counts;
   const distrust = live.distrust;
-  const sick = sickWords();
+  const cards = sickCards();
+  const sick = sickWords(cards);
   const worst = ["stranded", "at_risk", "unknown", "offline", "degraded"].find((slug) => counts[slug] > 0);
   let shape = "healthy";
   let text = "No stranded agents.";
@@ -75,7 +85,11 @@ function paintStatusLine() {
     shape = "at_risk";
     text = `No stranded agents, but ${sick}.`;
   }
-  if (distrust === null) announce(text);
+  if (distrust === null && live.state.ready) {
+    const news = strandings.isNews(counts.stranded ?? 0, cards.map((card) => card.dataset.instance), performance.now());
+    if (news) interrupt(text);
+    else announce(text);
+  }
   const age = live.ageMs;
   const tail = age === null || distrust !== null ? "" : ` Last poll ${formatAge(age)} ago.`;
   writeStatus(shape, text, tail);

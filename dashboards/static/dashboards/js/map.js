@@ -7,7 +7,8 @@ import { Panel, Tip, agentUrl } from "./map-inspect.js";
 import { arrange, groupByHome, step } from "./map-layout.js";
 import { Marks } from "./map-marks.js";
 import { Plot, tally } from "./map-plot.js";
-import { announce, formatCount, isDark, markTab, showFreshness, throttled } from "./page.js";
+import { announce, formatCount, interrupt, isDark, markTab, showFreshness, throttled } from "./page.js";
+import { Strandings } from "./stranding.js";
 
 /** One frame for all deltas of this long. */
 const PAINT_EVERY_MS = 250;
@@ -26,6 +27,9 @@ const plot = new Plot(byId("plot"), figure);
 const marks = new Marks(byId("marks"), figure);
 const tip = new Tip(byId("tip"), prefix);
 const panel = new Panel(byId("panel"), byId("panel-body"), prefix, () => close());
+
+// Cells have no causes: here only the beginning of a stranding is news.
+const strandings = new Strandings({ settleMs: 0 });
 
 let layout = null;
 let groups = [];
@@ -142,7 +146,10 @@ function paintLegend() {
   }
   byId("show-all").hidden = filter.size === 0;
   markTab(counts.stranded ?? 0);
-  if (live.distrust === null) announce(`${formatCount(counts.stranded ?? 0)} stranded, ${formatCount(counts.at_risk ?? 0)} at risk`);
+  if (live.distrust !== null || !live.state.ready) return;
+  const text = `${formatCount(counts.stranded ?? 0)} stranded, ${formatCount(counts.at_risk ?? 0)} at risk`;
+  if (strandings.isNews(counts.stranded ?? 0, [], performance.now())) interrupt(text);
+  else announce(text);
 }
 
 /* Legend */

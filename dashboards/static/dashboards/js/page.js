@@ -86,6 +86,13 @@ export function announce(text, { everyMs = 10_000 } = {}) {
   document.getElementById("live-region").textContent = text;
 }
 
+/** Interrupt a screen reader; what it was told need not be said again politely. */
+export function interrupt(text) {
+  said = performance.now();
+  lastSaid = text;
+  document.getElementById("alert-region").textContent = text;
+}
+
 /** Show how old the numbers are and, when they must not be believed, let the data itself look it. */
 export function showFreshness(live, { paused = () => false } = {}) {
   const age = document.getElementById("age");
