@@ -82,7 +82,9 @@ async def test_stranding_interrupts_once_per_cause(visiting: Visiting) -> None:
     # A sick proxy alone is no alert.
     visit.fleet.proxies[0] |= {"slug": "silent", "label": "silent"}
     await visit.fleet.send({"type": "instances"})
-    await expect(page.locator("#status-line")).to_contain_text("No stranded agents, but proxy-1 does not answer.")
+    await expect(page.locator("#status-line")).to_contain_text(
+        "No stranded agents, but proxy-1 does not answer."
+    )
     await expect(alert).to_be_empty()
     await visit.fleet.change({0: State.STRANDED})
     await expect(alert).to_have_text("1 stranded: proxy-1 does not answer.")

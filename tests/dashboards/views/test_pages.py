@@ -15,6 +15,7 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from dashboards import reading
+from fleet.domain.instances import InstanceState
 from fleet.domain.verdicts import State
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.transitions import Transition
@@ -46,6 +47,14 @@ def test_instances_strip_alone(viewer: Client, record: Writer) -> None:
     part = viewer.get("/", headers={"HX-Request": "true", "HX-Target": "instances"}).content.decode()
     assert "proxy-1" in part
     assert "<html" not in part
+
+
+@pytest.mark.parametrize("state", [InstanceState.SILENT, InstanceState.UNKNOWN])
+def test_tunnels_of_a_proxy_not_heard(viewer: Client, fake_reader: FakeReader, state: InstanceState) -> None:
+    """What a proxy said long ago is not shown as present."""
+    assert "when last heard" not in viewer.get("/").content.decode()
+    fake_reader.proxy_state = state
+    assert "<b>2</b> tunnels when last heard" in viewer.get("/").content.decode()
 
 
 def test_map_and_its_layout(viewer: Client, record: Writer) -> None:
