@@ -22,6 +22,10 @@ Keys = npt.NDArray[np.int64]
 #: Agents on one page, and how many an API client may ask for.
 PAGE_SIZE = 100
 MAX_LIMIT = 1000
+#: Each word is searched in every name: many words over a large fleet would keep the web process busy for minutes.
+MAX_WORDS = 20
+#: Digits of a number in a cursor; no key or index has more, and numpy compares no larger ones.
+_MAX_DIGITS = 18
 _STATES = {state.slug: state for state in State}
 #: The order in which people read states: what needs them first.
 READING_ORDER = (
@@ -38,8 +42,6 @@ READING_ORDER = (
 )
 #: What a list can be ordered by; a minus before it turns the order round. Without any: the order of the map.
 SORTS = ("name", "state", "since")
-#: Beyond every key and index; numpy compares no larger ones.
-_LARGEST = 2**62
 #: By cluster: the names that were ranked last, and their ranks. Names are one tuple from round to round.
 _ranked: dict[str, tuple[tuple[str, ...], Keys]] = {}
 
@@ -99,6 +101,8 @@ def parse(text: str) -> AgentQuery:
             raise QueryError(f"There is no filter {key!r}; the filters are: state, proxy, auth.")
         else:
             words.append(token.lower())
+    if len(words) > MAX_WORDS:
+        raise QueryError(f"A filter takes at most {MAX_WORDS} words.")
     return AgentQuery(
         states=tuple(state_of(slug) for slug in found.get("state", [])),
         not_states=tuple(state_of(slug) for slug in found.get("-state", [])),
@@ -144,10 +148,12 @@ def select(table: FleetTable, query: AgentQuery) -> npt.NDArray[np.intp]:
     return np.flatnonzero(mask)
 
 
-def natural(name: str) -> tuple[str, int, str]:
+def natural(name: str) -> tuple[str, int, str, str]:
     """Order names as people count: agent-2 before agent-10."""
     stem = name.rstrip("0123456789")
-    return stem, int(name[len(stem) :] or 0), name
+    # Of two numbers the one with more digits is larger; int() refuses thousands of them.
+    digits = name[len(stem) :].lstrip("0")
+    return stem, len(digits), digits, name
 
 
 def ordered(table: FleetTable, query: AgentQuery, sort: str = "") -> npt.NDArray[np.intp]:
@@ -207,11 +213,16 @@ def _position(table: FleetTable, cursor: str, sort: str) -> tuple[int, int]:
     """The key and the index that a cursor names."""
     epoch, _, place = cursor.rpartition(".")
     index, colon, key = place.partition(":")
-    if not index.isdecimal() or bool(colon) != bool(sort) or (sort and not key.removeprefix("-").isdecimal()):
+    numbers = (index, key.removeprefix("-")) if sort else (index,)
+    if bool(colon) != bool(sort) or not all(_is_number(text) for text in numbers):
         raise QueryError("That cursor is none of ours.")
     if epoch != table.epoch:
         raise QueryError("The record was rebuilt since that page: begin again without a cursor.")
-    return max(-_LARGEST, min(_LARGEST, int(key or 0))), min(_LARGEST, int(index))
+    return int(key or 0), int(index)
+
+
+def _is_number(text: str) -> bool:
+    return text.isdecimal() and len(text) <= _MAX_DIGITS
 
 
 def _instances(table: FleetTable, names: tuple[str, ...]) -> list[int]:

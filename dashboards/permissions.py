@@ -91,7 +91,10 @@ def requires(permission: Permission) -> Callable[[View[P]], View[P]]:
 
 def is_known(cluster: str) -> bool:
     """Whether there is such a cluster; the default one is there before anything was polled."""
-    return cluster == DEFAULT_CLUSTER or Cluster.objects.filter(pk=cluster).exists()
+    if cluster == DEFAULT_CLUSTER:
+        return True
+    # PostgreSQL refuses a NUL in a text, SQLite does not.
+    return "\0" not in cluster and Cluster.objects.filter(pk=cluster).exists()
 
 
 def known_clusters() -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from dashboards.views import agents, fleet_map, fleet_now, metrics, system, toke
 
 handler403 = "dashboards.views.errors.forbidden"
 handler404 = "dashboards.views.errors.not_found"
+handler500 = "dashboards.views.errors.broken"
 
 
 def _pages(suffix: str) -> list[URLPattern | URLResolver]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
+from django.views.defaults import server_error
 
 
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -17,3 +18,10 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     if request.path.startswith("/api/"):
         return JsonResponse({"detail": "There is nothing at this address."}, status=404)
     return render(request, "404.html", {"reason": said if isinstance(said, str) else ""}, status=404)
+
+
+def broken(request: HttpRequest) -> HttpResponse:
+    """500 for a fault of ours; the log has the traceback. Template `500.html`, without a context."""
+    if request.path.startswith("/api/"):
+        return JsonResponse({"detail": "The console failed at this; its log says why."}, status=500)
+    return server_error(request)

@@ -147,8 +147,16 @@ def test_order_nonsense_is_a_sentence(table: FleetTable, sort: str, cursor: str 
         agent_query.page(table, AgentQuery(), cursor=cursor, limit=3, sort=sort)
 
 
-def test_cursor_beyond_all_numbers(table: FleetTable) -> None:
-    """A number that no column can hold ends the list, or begins it; it is no error."""
-    huge = "9" * 40
-    ended = agent_query.page(table, AgentQuery(), cursor=f"e1.{huge}:{huge}", limit=3, sort="since")
-    assert ended.indices == ()
+@pytest.mark.parametrize("digits", [19, 40, 5000])
+def test_cursor_beyond_all_numbers(table: FleetTable, digits: int) -> None:
+    """A number that no column can hold was never in a cursor of ours."""
+    huge = "9" * digits
+    for sort, cursor in (("", f"e1.{huge}"), ("since", f"e1.1:{huge}"), ("since", f"e1.{huge}:-{huge}")):
+        with pytest.raises(QueryError, match=r"none of ours\.$"):
+            agent_query.page(table, AgentQuery(), cursor=cursor, limit=3, sort=sort)
+
+
+def test_name_of_thousands_of_digits_is_ordered() -> None:
+    """Whatever an agent calls itself, the list has an order; zeros in front do not count."""
+    names = ["a" + "9" * 5000, "a10", "a009", "a", "a0"]
+    assert sorted(names, key=agent_query.natural) == ["a", "a0", "a009", "a10", names[0]]

@@ -92,7 +92,13 @@ def test_agents_page_by_page(client: Client, bearer: dict[str, str], fake_reader
 
 
 @pytest.mark.parametrize(
-    "query", ["state=happy", "limit=0", "limit=1001", "cursor=zzz", "cursor=e0.1", "q=color:red", "q='"]
+    "query",
+    [
+        *("state=happy", "state=", "state=%00", "q=color:red", "q='", "q=" + "a%20" * 21),
+        *("limit=0", "limit=1001", "limit=", "limit=1e3", "limit=%00", "limit=" + "9" * 5000),
+        *("cursor=zzz", "cursor=", "cursor=%00", "cursor=e0.1", "cursor=e1.-1", "cursor=e1." + "9" * 5000),
+    ],
+    ids=lambda query: query[:20],
 )
 def test_agents_wrong_parameter_is_a_sentence(
     client: Client, bearer: dict[str, str], fake_reader: FakeReader, query: str
@@ -110,6 +116,24 @@ def test_agent_is_explained(client: Client, bearer: dict[str, str], fake_reader:
     assert found["evidence"]["tunnels"] == [{"id": "proxy-id-1", "name": "proxy-1"}]
     assert len(found["instances"]) == 4
     assert "no agent nobody" in _get(client, "agents/nobody", bearer, 404)["detail"]
+
+
+@pytest.mark.parametrize("odd", ["%00", "%ED%A0%80", "%F0%9F%9A%A2", "a%2Fb", "default%0A", "x" * 5000])
+def test_odd_names_are_not_found(
+    client: Client, bearer: dict[str, str], fake_reader: FakeReader, odd: str
+) -> None:
+    """NUL, half a surrogate pair, a ship, a slash, a line break, thousands of letters: 404 with a sentence."""
+    for path in (f"agents/{odd}", f"clusters/{odd}/agents", f"clusters/{odd}/agents/{odd}"):
+        assert _get(client, path, bearer, 404)["detail"].endswith(".")
+
+
+def test_fault_of_ours_is_json(
+    client: Client, bearer: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What nobody foresaw is 500, and still JSON with a sentence."""
+    client.raise_request_exception = False
+    monkeypatch.setattr("dashboards.reading.reader", lambda: None)
+    assert _get(client, "instances", bearer, 500)["detail"].endswith(".")
 
 
 def test_instances(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:

@@ -1,0 +1,142 @@
+"""Minutes of faults played and undone: everything heals, nothing dies, nothing complains, nothing grows."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.fakes.waiting import eventually_sync
+from tests.flow.running import Demo, start_demo
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+AGENTS = 12
+#: Faults are played so long, seconds; from the end of the first part on nothing may grow any more.
+SOAK = 180.0
+WARM_UP = 60.0
+#: Growth of one process, bytes.
+MAX_GROWTH = 30e6
+#: More open files of one process: a request that is being answered has a connection or two.
+MAX_FILES = 8
+#: A frozen or parted instance is seen by its polls; its agents need a tunnel or a heartbeat again, seconds.
+SEEN, HEALED = 30.0, 90.0
+
+#: What is done to an instance, and how it is undone.
+FAULTS = (
+    ("freeze", "thaw", "proxy-1"),
+    ("cut-backend", "restore-backend", "auth-1"),
+    ("blackhole", "unblackhole", "proxy-2"),
+    ("freeze", "thaw", "auth-2"),
+    ("cut-backend", "restore-backend", "proxy-1"),
+    ("blackhole", "unblackhole", "auth-1"),
+)
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[Demo]:
+    """A demo of its own, small, with all its agents healthy."""
+    running = start_demo(tmp_path, "--auths", "2", "--proxies", "2", "--agents", str(AGENTS))
+    try:
+        running.await_counts({"healthy": AGENTS})
+        yield running
+    finally:
+        running.end()
+
+
+def test_faults_for_minutes_leave_no_trace(demo: Demo) -> None:
+    """Each fault is seen and heals; at the end every process is the one it was, as big as it was, with clean logs."""
+    watched = _watched(demo)
+    before = {process.pid for process in demo.family()}
+    started = time.monotonic()
+
+    _play(demo, lambda: time.monotonic() - started > WARM_UP)
+    warm = _sizes(watched)
+    _play(demo, lambda: time.monotonic() - started > SOAK)
+
+    assert {process.pid for process in demo.family()} == before
+    assert "starting it again" not in demo.said()
+    assert _tracebacks(demo) == {}
+    grown = {}
+
+    def steady() -> bool:
+        nonlocal grown
+        grown = _grown(warm, _sizes(watched))
+        return not grown
+
+    with contextlib.suppress(AssertionError):  # the next line says more
+        eventually_sync(steady, seconds=HEALED)
+    assert grown == {}
+
+
+def _play(demo: Demo, enough: Callable[[], bool]) -> None:
+    """Play every fault at least once, and go on until it is enough."""
+    while True:
+        for fault, undo, name in FAULTS:
+            demo.fleet(fault, name)
+            try:
+                eventually_sync(lambda name=name: _instance_states(demo)[name] != "ok", seconds=SEEN)
+            finally:
+                demo.fleet(undo, name)
+            eventually_sync(lambda: _well(demo), seconds=HEALED)
+        if enough():
+            return
+
+
+def _well(demo: Demo) -> bool:
+    """Every instance is ok; every agent works: an agent that opened a tunnel in need keeps it and reads excess."""
+    counts = demo.counts()
+    return (
+        set(_instance_states(demo).values()) == {"ok"}
+        and set(counts) <= {"healthy", "excess"}
+        and sum(counts.values()) == AGENTS
+    )
+
+
+def _instance_states(demo: Demo) -> dict[str, str]:
+    return {instance["name"]: instance["state"] for instance in demo.get("instances")["instances"]}
+
+
+def _watched(demo: Demo) -> dict[str, psutil.Process]:
+    """What must not grow, by name: the web process, the worker of the rounds, the balancers."""
+    marks = {"uvicorn": "web", "polls@%h": "worker-polls"}
+    found = {
+        name: process
+        for process in demo.family()
+        for mark, name in marks.items()
+        if mark in process.cmdline()
+    }
+    for row in json.loads(demo.fleet("ps", "--json")):
+        if row["role"] == "balancer":
+            found[row["name"]] = psutil.Process(row["pid"])
+    assert {"web", "worker-polls"} < set(found), sorted(found)
+    return found
+
+
+def _sizes(watched: dict[str, psutil.Process]) -> dict[str, tuple[int, int]]:
+    """Bytes of memory and open files by name."""
+    return {name: (process.memory_info().rss, process.num_fds()) for name, process in watched.items()}
+
+
+def _grown(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]]) -> dict[str, str]:
+    """What is bigger than a steady process becomes, by name."""
+    return {
+        name: f"{(after[name][0] - rss) / 1e6:+.0f} MB, {after[name][1] - fds:+d} files"
+        for name, (rss, fds) in before.items()
+        if after[name][0] - rss > MAX_GROWTH or after[name][1] - fds > MAX_FILES
+    }
+
+
+def _tracebacks(demo: Demo) -> dict[str, str]:
+    """By file, the end of the last traceback that any process wrote."""
+    found = {}
+    for log in demo.home.rglob("*.log"):
+        _, mark, told = log.read_text(errors="replace").rpartition("Traceback (most recent call last)")
+        if mark:
+            found[str(log.relative_to(demo.home))] = told[:4000]
+    return found
