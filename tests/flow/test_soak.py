@@ -24,6 +24,8 @@ WARM_UP = 60.0
 MAX_GROWTH = 30e6
 #: More open files of one process: a request that is being answered has a connection or two.
 MAX_FILES = 8
+#: A balancer has two for each link, and every agent may open one more in need, which it keeps.
+MAX_LINK_FILES = MAX_FILES + 2 * AGENTS
 #: A frozen or parted instance is seen by its polls; its agents need a tunnel or a heartbeat again, seconds.
 SEEN, HEALED = 30.0, 90.0
 
@@ -128,7 +130,8 @@ def _grown(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]]
     return {
         name: f"{(after[name][0] - rss) / 1e6:+.0f} MB, {after[name][1] - fds:+d} files"
         for name, (rss, fds) in before.items()
-        if after[name][0] - rss > MAX_GROWTH or after[name][1] - fds > MAX_FILES
+        if after[name][0] - rss > MAX_GROWTH
+        or after[name][1] - fds > (MAX_LINK_FILES if name.endswith("-balancer") else MAX_FILES)
     }
 
 
