@@ -25,7 +25,7 @@ endif
 # Tests keep their database beside no installation's.
 TEST_HOME = export REFLOAT_HOME="$$(mktemp -d)"; trap 'rm -rf "$$REFLOAT_HOME"' EXIT;
 
-.PHONY: help setup demo test test-slow check fix bench proto clean browser stubs-fresh
+.PHONY: help setup demo test test-slow check fix bench proto clean browser peers stubs-fresh
 
 help:  ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,7 +38,7 @@ demo: $(RUN)  ## Run the console and a fleet of its own to watch (FAULTS=1: with
 test: setup  ## Run the fast tests (10 minutes at most; ARGS="-k name" chooses)
 	@$(TEST_HOME) $(PY) -m pytest -m "not slow" $(ARGS)
 
-test-slow: setup  ## Run what would make `make test` too long (40 minutes at most)
+test-slow: setup peers  ## Run what would make `make test` too long (40 minutes at most)
 	@$(TEST_HOME) $(PY) -m pytest -m slow $(ARGS) || { code=$$?; [ $$code -eq 5 ] && echo "no slow tests yet" || exit $$code; }
 
 check: $(DEV) stubs-fresh  ## Look at everything a machine can judge; change nothing
@@ -57,7 +57,7 @@ check: $(DEV) stubs-fresh  ## Look at everything a machine can judge; change not
 fix: $(DEV)  ## Repair what a machine can repair
 	@$(BIN)/ruff check --fix-only --quiet . && $(BIN)/ruff format --quiet . && echo "formatted; now: make check"
 
-bench: $(DEV)  ## Measure (NAME=detect, classify, …; without NAME: the list)
+bench: $(DEV) $(if $(filter tunnel,$(NAME)),peers)  ## Measure (NAME=detect, classify, …; without NAME: the list)
 	@$(PY) -m tests.bench $(NAME) $(ARGS)
 
 proto: $(DEV)  ## Write the stubs in fleet/wire anew from proto/
@@ -86,6 +86,9 @@ clean:  ## Remove .venv and caches; var/ (your data) stays
 
 browser:
 	@bash tests/browser/chromium.sh
+
+peers:
+	@bash tests/fakes/peers.sh
 
 stubs-fresh: $(DEV)
 	@fresh="$$(mktemp -d)"; trap 'rm -rf "$$fresh"' EXIT; \

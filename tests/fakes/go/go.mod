@@ -1,0 +1,19 @@
+module refloat.dev/peers
+
+go 1.20
+
+require (
+	github.com/openconfig/grpctunnel v0.2.0
+	google.golang.org/grpc v1.51.0-dev
+)
+
+require (
+	github.com/cenkalti/backoff/v4 v4.1.1 // indirect
+	github.com/golang/protobuf v1.5.2 // indirect
+	github.com/openconfig/gnmi v0.10.0 // indirect
+	golang.org/x/net v0.7.0 // indirect
+	golang.org/x/sys v0.5.0 // indirect
+	golang.org/x/text v0.7.0 // indirect
+	google.golang.org/genproto v0.0.0-20221024183307-1bc688fe9f3e // indirect
+	google.golang.org/protobuf v1.33.0 // indirect
+)

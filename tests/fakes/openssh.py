@@ -1,0 +1,125 @@
+"""OpenSSH on this machine: an sshd with keys and configuration of its own, and `ssh -R` to it.
+
+Nothing of the machine's configuration is read: no user file, no system file, no agent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleet.processes import valkey
+from tests.fakes.programs import Peer, running
+
+#: sshd must be started by its absolute path, and is on few people's PATH.
+_SSHD = "/usr/sbin/sshd"
+
+
+def missing() -> str:
+    """Why OpenSSH is not there, as a sentence; empty when it is."""
+    absent = [name for name, found in (("ssh", shutil.which("ssh")), ("sshd", _there(_SSHD))) if not found]
+    if not absent:
+        return ""
+    return f"OPENSSH IS MISSING ({', '.join(absent)}): run `make peers` as root, or apt-get install openssh-server"
+
+
+def _there(path: str) -> bool:
+    return os.access(path, os.X_OK)
+
+
+@dataclass(frozen=True, slots=True)
+class Sshd:
+    """A server that lets us in by key, as whoever runs the tests."""
+
+    peer: Peer
+    port: int
+    identity: Path
+    known_hosts: Path
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return f"127.0.0.1:{self.port}"
+
+    def ssh(self, *words: str, proxy_command: str = "") -> list[str]:
+        """An ssh command line to it; the words are flags, then after the host a command: see `at`."""
+        options = {
+            "BatchMode": "yes",
+            "IdentityFile": str(self.identity),
+            "IdentitiesOnly": "yes",
+            "StrictHostKeyChecking": "yes",
+            "UserKnownHostsFile": str(self.known_hosts),
+            "HostKeyAlias": "peer",
+            "LogLevel": "INFO",
+        }
+        if proxy_command:
+            options["ProxyCommand"] = proxy_command
+        flags = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
+        return ["ssh", "-F", "none", *flags, "-p", str(self.port), *words]
+
+    @property
+    def host(self) -> str:
+        """The destination word."""
+        return f"{getpass.getuser()}@127.0.0.1"
+
+
+def _generate_key(path: Path) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
+
+
+@contextlib.contextmanager
+def sshd(folder: Path) -> Iterator[Sshd]:
+    """Run an sshd on a free port of 127.0.0.1."""
+    host_key, identity = folder / "host_key", folder / "identity"
+    _generate_key(host_key)
+    _generate_key(identity)
+    known_hosts = folder / "known_hosts"
+    known_hosts.write_text(f"peer {host_key.with_suffix('.pub').read_text()}")
+    shutil.copy(identity.with_suffix(".pub"), folder / "authorized_keys")
+    if os.geteuid() == 0:
+        # What the system's start script makes, and sshd insists on when it runs as root.
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    port = valkey.free_port()
+    config = folder / "sshd_config"
+    config.write_text(_config(folder, host_key, port))
+    argv = [_SSHD, "-D", "-e", "-f", str(config)]
+    with running("sshd", argv, folder) as peer:
+        peer.await_words("Server listening on")
+        yield Sshd(peer, port, identity, known_hosts)
+
+
+def _config(folder: Path, host_key: Path, port: int) -> str:
+    settings = {
+        "Port": port,
+        "ListenAddress": "127.0.0.1",
+        "HostKey": host_key,
+        "PidFile": "none",
+        "AuthorizedKeysFile": folder / "authorized_keys",
+        # The folder may lie below one that others may write to.
+        "StrictModes": "no",
+        "UsePAM": "no",
+        "PasswordAuthentication": "no",
+        "PermitRootLogin": "prohibit-password",
+        "MaxStartups": 200,
+        "PrintMotd": "no",
+    }
+    return "".join(f"{name} {value}\n" for name, value in settings.items())
+
+
+@contextlib.contextmanager
+def reverse_forward(
+    server: Sshd, folder: Path, target: str, flags: Sequence[str] = ()
+) -> Iterator[tuple[Peer, str]]:
+    """Run `ssh -R`: sshd listens where the yielded address says, and ssh dials `target` for each connection."""
+    argv = server.ssh(
+        "-N", "-o", "ExitOnForwardFailure=yes", *flags, "-R", f"127.0.0.1:0:{target}", server.host
+    )
+    with running("ssh-R", argv, folder) as peer:
+        port = peer.await_words(r"Allocated port (\d+) for remote forward").group(1)
+        yield peer, f"127.0.0.1:{port}"
