@@ -31,7 +31,14 @@ def _sentences() -> Iterator[None]:
         raise Failure(str(error)) from error
 
 
-@click.group(cls=LazyGroup, lazy={"up": "fleet.cli.up:up", "simulate": "fleet.cli.simulate:simulate"})
+@click.group(
+    cls=LazyGroup,
+    lazy={
+        "up": "fleet.cli.up:up",
+        "simulate": "fleet.cli.simulate:simulate",
+        "config": "fleet.cli.networking:config",
+    },
+)
 def fleet() -> None:
     """Run a local fleet, and inject faults into it.
 

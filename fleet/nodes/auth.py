@@ -14,8 +14,9 @@ import grpc.aio
 import uvloop
 from prometheus_client import Counter, Gauge
 
+from fleet.nodes import cluster_config, running
 from fleet.nodes import flags as node_flags
-from fleet.nodes import running
+from fleet.nodes.cluster_config import Beginning, ClusterConfigServicer
 from fleet.nodes.instance import LONGEST_ID, Instance, InstanceFlags, unavailable
 from fleet.protocol import announce, service_config
 from fleet.protocol.service_config import ServiceConfig, ServiceConfigError
@@ -177,10 +178,14 @@ class ServiceConfigServicer:
 class Auth:
     """An auth server."""
 
-    def __init__(self, flags: InstanceFlags, config: ServiceConfig) -> None:
+    def __init__(
+        self, flags: InstanceFlags, config: ServiceConfig, networking: Beginning | None = None
+    ) -> None:
         """Make it. Raises StartError."""
         self.instance = Instance("auth", flags)
+        self._networking = networking
         server = self.instance.server
+        ClusterConfigServicer(self.instance).add_to(server)
         fleet_pb2_grpc.add_HeartbeatServiceServicer_to_server(HeartbeatServicer(self.instance), server)
         fleet_pb2_grpc.add_AgentFeedServicer_to_server(AgentFeedServicer(self.instance), server)
         presence_pb2_grpc.add_PresenceServiceServicer_to_server(PresenceServicer(self.instance), server)
@@ -191,19 +196,27 @@ class Auth:
     async def start(self) -> None:
         """Start it. Raises StartError."""
         await self.instance.start()
+        try:
+            if self._networking is not None:
+                await self._networking.store(self.instance.backend)
+        except BackendUnavailable as error:
+            await self.instance.stop()
+            raise running.StartError(str(error)) from error
 
     async def stop(self) -> None:
         """Deregister and end it."""
         await self.instance.stop()
 
 
-async def serve(flags: InstanceFlags, environment: Mapping[str, str]) -> None:
+async def serve(
+    flags: InstanceFlags, environment: Mapping[str, str], networking: Beginning | None = None
+) -> None:
     """Run an auth until told to end. Raises StartError."""
     try:
         config = service_config.from_environment(environment)
     except ServiceConfigError as error:
         raise running.StartError(str(error)) from None
-    auth = Auth(flags, config)
+    auth = Auth(flags, config, networking)
     await auth.start()
     try:
         running.announce(**auth.instance.ready_facts())
@@ -214,12 +227,24 @@ async def serve(flags: InstanceFlags, environment: Mapping[str, str]) -> None:
 
 @click.command("auth")
 @node_flags.instance_options(ttl_variable=announce.AUTH_TTL_VARIABLE)
+@click.option(
+    "--networking-config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="YAML of the cluster's networking config; stored at every start, over what is there.",
+)
+@click.option(
+    "--bootstrap",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The same, stored only if the cluster has none yet.",
+)
 def command(
     id_: str | None,
     tls_cert: Path | None,
     tls_key: Path | None,
     tls_ca: Path | None,
     tls_server_name: str,
+    networking_config: Path | None,
+    bootstrap: Path | None,
     **given: Any,
 ) -> None:
     """Run an auth server.
@@ -227,9 +252,16 @@ def command(
     Clients' load balancing policy: TELEPORT_UNSTABLE_GRPC_CLIENT_LB_POLICY (RFD 226's wrapped JSON) or
     TELEPORT_UNSTABLE_GRPC_SERVICE_CONFIG (the bare JSON); default pick_first without health checks.
     """
+    if networking_config is not None and bootstrap is not None:
+        raise click.UsageError("--networking-config and --bootstrap exclude each other")
     flags = InstanceFlags(
         id=id_ or node_flags.host_id(given["cluster"], "auth", given["name"]),
         tls=node_flags.tls_files(tls_cert, tls_key, tls_ca, tls_server_name),
         **given,
     )
-    running.run(lambda: uvloop.run(serve(flags, os.environ)))
+
+    def work() -> None:
+        networking = cluster_config.beginning(networking_config, bootstrap)
+        uvloop.run(serve(flags, os.environ, networking))
+
+    running.run(work)

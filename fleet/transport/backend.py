@@ -32,6 +32,8 @@ _REMOVALS = 10_000
 MOST_AGENTS = 2_000
 
 Kind = Literal["auth", "proxy"]
+#: What must hold for a write: nothing, that nothing is stored, or that the stored revision is the one named.
+Condition = Literal["any", "absent", "is"]
 
 
 class BackendUnavailable(Exception):
@@ -74,6 +76,7 @@ class Backend:
         self._put_agent = register(backend_scripts.PUT_AGENT)
         self._delete_agent = register(backend_scripts.DELETE_AGENT)
         self._list_agents = register(backend_scripts.LIST_AGENTS)
+        self._put_singleton = register(backend_scripts.PUT_SINGLETON)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -145,6 +148,27 @@ class Backend:
                 agents=tuple(_entry(body, left) for body, left in zip(rest[::2], rest[1::2], strict=True)),
                 removed=tuple(name.decode() for name in removed),
             )
+
+    async def networking_config(self) -> types_pb2.ClusterNetworkingConfigV2 | None:
+        """The networking config of the cluster; None before anybody wrote one. Raises BackendUnavailable."""
+        with self._mapped():
+            async with asyncio.timeout(TIMEOUT):
+                body: Any = await self._redis.hget(self._key("networking-config"), "body")
+            return None if body is None else types_pb2.ClusterNetworkingConfigV2.FromString(body)
+
+    async def put_networking_config(
+        self, config: types_pb2.ClusterNetworkingConfigV2, condition: Condition = "any", revision: str = ""
+    ) -> bool:
+        """Write the networking config if the stored one meets the condition; return whether it did.
+
+        Raises BackendUnavailable.
+        """
+        written = await self._run(
+            self._put_singleton,
+            [self._key("networking-config")],
+            [config.SerializeToString(), config.metadata.revision, condition, revision],
+        )
+        return bool(written)
 
     def _key(self, *parts: str) -> str:
         return ":".join((self._space, *parts))

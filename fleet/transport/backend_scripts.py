@@ -97,3 +97,13 @@ for at = 1, math.min(#changed, 2 * limit), 2 do
 end
 return answer
 """
+
+#: KEYS: resource. ARGV: body, revision, condition (any, absent, is), the revision it must have.
+#: Write a singleton if the condition holds; 1 when it was written.
+PUT_SINGLETON = """
+local held = redis.call('HGET', KEYS[1], 'revision')
+if ARGV[3] == 'absent' and held then return 0 end
+if ARGV[3] == 'is' and held ~= ARGV[4] then return 0 end
+redis.call('HSET', KEYS[1], 'body', ARGV[1], 'revision', ARGV[2])
+return 1
+"""

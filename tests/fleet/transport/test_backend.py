@@ -227,3 +227,20 @@ def test_reset_in_flight_is_unavailable_on_uvloop_too(valkey_url: str, prefix: s
         await forward.stop()
 
     uvloop.run(scene())
+
+
+def networking(revision: str) -> types_pb2.ClusterNetworkingConfigV2:
+    return types_pb2.ClusterNetworkingConfigV2(metadata={"revision": revision})
+
+
+async def test_networking_config_by_condition(backend: Backend) -> None:
+    """Written only where nothing is, only over the revision named, or over everything."""
+    assert await backend.networking_config() is None
+    assert not await backend.put_networking_config(networking("1"), "is", "0")
+    assert await backend.put_networking_config(networking("1"), "absent")
+    assert not await backend.put_networking_config(networking("2"), "absent")
+    assert not await backend.put_networking_config(networking("2"), "is", "")
+    assert await backend.put_networking_config(networking("2"), "is", "1")
+    assert await backend.networking_config() == networking("2")
+    assert await backend.put_networking_config(networking("3"))
+    assert await backend.networking_config() == networking("3")

@@ -1,0 +1,114 @@
+"""Clients for writes to a node: the networking config of a cluster, through any of its auths.
+
+Works with our auths and with Teleport's: what it reads it sends back whole, with the fields it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from fleet.protocol.networking_config import Resource
+from fleet.transport import networking_config
+from fleet.transport.networking_config import Message
+from fleet.wire import clusterconfig_pb2, clusterconfig_pb2_grpc
+
+#: An auth answers within a second even without its backend.
+_WITHIN = 5.0
+
+
+class AdminError(Exception):
+    """A write that was not done; the sentence says why."""
+
+
+class Refused(AdminError):
+    """The auth will not take it; the sentence names the field."""
+
+
+class Conflict(AdminError):
+    """Somebody else wrote since it was read: read again, and see what they did."""
+
+
+class Unreachable(AdminError):
+    """The auth, or its backend, does not answer. The write may have happened."""
+
+
+class NotAllowed(AdminError):
+    """This certificate may not do that."""
+
+
+_ERRORS: dict[grpc.StatusCode, type[AdminError]] = {
+    grpc.StatusCode.INVALID_ARGUMENT: Refused,
+    grpc.StatusCode.UNIMPLEMENTED: Refused,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: Conflict,
+    grpc.StatusCode.FAILED_PRECONDITION: Conflict,
+    grpc.StatusCode.ABORTED: Conflict,
+    grpc.StatusCode.UNAVAILABLE: Unreachable,
+    grpc.StatusCode.DEADLINE_EXCEEDED: Unreachable,
+    grpc.StatusCode.PERMISSION_DENIED: NotAllowed,
+    grpc.StatusCode.UNAUTHENTICATED: NotAllowed,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A networking config as an auth holds it."""
+
+    resource: Resource
+    #: The whole message: keep it with what is derived from it, since an update is made of both.
+    raw: bytes
+
+    @classmethod
+    def of(cls, message: Message) -> Stored:
+        """Take a message."""
+        return cls(networking_config.read(message), message.SerializeToString())
+
+
+class NetworkingConfigAdmin:
+    """Reads and writes the networking config. Every call raises AdminError."""
+
+    def __init__(self, channel: grpc.aio.Channel, *, within: float = _WITHIN) -> None:
+        self._stub = clusterconfig_pb2_grpc.ClusterConfigServiceStub(channel)
+        self._within = within
+
+    async def get(self) -> Stored:
+        """What is stored."""
+        request = clusterconfig_pb2.GetClusterNetworkingConfigRequest()
+        return await self._call(self._stub.GetClusterNetworkingConfig(request, timeout=self._within))
+
+    async def update(self, stored: Stored, wanted: Resource) -> Stored:
+        """Change what was read into what is wanted. Raises Conflict when it is not what is stored any more."""
+        request = clusterconfig_pb2.UpdateClusterNetworkingConfigRequest(
+            cluster_network_config=_merged(stored, wanted)
+        )
+        return await self._call(self._stub.UpdateClusterNetworkingConfig(request, timeout=self._within))
+
+    async def upsert(self, stored: Stored, wanted: Resource) -> Stored:
+        """Write what is wanted over whatever is stored."""
+        request = clusterconfig_pb2.UpsertClusterNetworkingConfigRequest(
+            cluster_network_config=_merged(stored, wanted)
+        )
+        return await self._call(self._stub.UpsertClusterNetworkingConfig(request, timeout=self._within))
+
+    async def reset(self) -> Stored:
+        """Go back to the defaults. Raises Refused when the config comes from the auths' file."""
+        request = clusterconfig_pb2.ResetClusterNetworkingConfigRequest()
+        return await self._call(self._stub.ResetClusterNetworkingConfig(request, timeout=self._within))
+
+    async def _call(self, call: Awaitable[Any]) -> Stored:
+        try:
+            return Stored.of(await call)
+        except grpc.aio.AioRpcError as error:
+            kind = _ERRORS.get(error.code(), AdminError)
+            raise kind(error.details() or error.code().name) from None
+
+
+def _merged(stored: Stored, wanted: Resource) -> Message:
+    message = Message.FromString(stored.raw)
+    networking_config.write(wanted.config, message)
+    networking_config.write_metadata(wanted, message)
+    return message

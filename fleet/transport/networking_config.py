@@ -1,0 +1,108 @@
+"""ClusterNetworkingConfig between its message and its value. Only what differs is written: the rest of a message,
+fields nobody here knows among them, stays byte for byte."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fleet.protocol import durations, networking_yaml
+from fleet.protocol.networking_config import (
+    FIELDS,
+    ORIGIN_LABEL,
+    Field,
+    Kind,
+    NetworkingConfig,
+    Origin,
+    Resource,
+    Strategy,
+    with_defaults,
+)
+from fleet.wire import types_pb2
+
+Message = types_pb2.ClusterNetworkingConfigV2
+
+UNKNOWN_STRATEGY = "unknown"
+
+
+def read(message: Message) -> Resource:
+    """The value of a message."""
+    spec = message.spec
+    strategy = spec.tunnel_strategy.WhichOneof("strategy") or ""
+    if not strategy and spec.tunnel_strategy.ByteSize():
+        strategy = (
+            UNKNOWN_STRATEGY  # one of a newer Teleport: it must be neither read as none nor overwritten
+        )
+    plain: dict[str, Any] = {
+        field.name: _from_wire(field, getattr(spec, field.name))
+        for field in FIELDS
+        if not field.key.startswith("tunnel_strategy.")
+    }
+    config = NetworkingConfig(
+        tunnel_strategy=strategy,
+        agent_connection_count=spec.tunnel_strategy.proxy_peering.agent_connection_count,
+        **plain,
+    )
+    metadata = message.metadata
+    return Resource(config, dict(metadata.labels), metadata.revision, metadata.description)
+
+
+def write(config: NetworkingConfig, onto: Message) -> None:
+    """Set the fields in which a config differs from a message."""
+    before, spec = read(onto).config, onto.spec
+    for field in FIELDS:
+        if not field.key.startswith("tunnel_strategy.") and config.value(field) != before.value(field):
+            setattr(spec, field.name, _to_wire(field, config))
+    if config.tunnel_strategy != before.tunnel_strategy:
+        spec.ClearField("tunnel_strategy")
+        if config.tunnel_strategy == Strategy.PROXY_PEERING:
+            spec.tunnel_strategy.proxy_peering.SetInParent()
+        elif config.tunnel_strategy == Strategy.AGENT_MESH:
+            spec.tunnel_strategy.agent_mesh.SetInParent()
+    if spec.tunnel_strategy.HasField("proxy_peering"):
+        spec.tunnel_strategy.proxy_peering.agent_connection_count = config.agent_connection_count
+
+
+def write_metadata(resource: Resource, onto: Message) -> None:
+    """Set labels and description as a resource has them."""
+    metadata = onto.metadata
+    if dict(metadata.labels) != dict(resource.labels):
+        metadata.labels.clear()
+        metadata.labels.update(resource.labels)
+    if metadata.description != resource.description:
+        metadata.description = resource.description
+
+
+def stamp(message: Message, origin: Origin, revision: str) -> None:
+    """Make it ready to be stored: the fixed fields, defaults, where it came from and its revision."""
+    message.kind, message.version = networking_yaml.KIND, networking_yaml.VERSION
+    message.metadata.name = networking_yaml.NAME
+    message.metadata.labels[ORIGIN_LABEL] = origin
+    message.metadata.revision = revision
+    write(with_defaults(read(message).config), message)
+
+
+def defaults(revision: str) -> Message:
+    """What a cluster begins with."""
+    message = Message()
+    stamp(message, Origin.DEFAULTS, revision)
+    return message
+
+
+def _from_wire(field: Field, value: int | str | bool) -> float | int | str | bool:
+    if field.kind is Kind.DURATION:
+        return durations.from_nanoseconds(int(value))
+    if field.kind is Kind.CHOICE:
+        number = int(value)
+        return field.choices[number] if 0 <= number < len(field.choices) else str(number)
+    return value
+
+
+def _to_wire(field: Field, config: NetworkingConfig) -> int | str | bool:
+    value = config.value(field)
+    if field.kind is Kind.DURATION:
+        return durations.to_nanoseconds(float(value))
+    if field.kind is Kind.CHOICE:
+        word = str(value)
+        return field.choices.index(word) if word in field.choices else int(word)
+    assert not isinstance(value, float)
+    return value
