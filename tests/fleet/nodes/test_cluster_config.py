@@ -254,13 +254,14 @@ async def test_who_may_write(plane: Plane, tmp_path: Path, role: str, *, allowed
     ) as channel:
         stub = clusterconfig_pb2_grpc.ClusterConfigServiceStub(channel)
         read = await stub.GetClusterNetworkingConfig(GET)
-        for call in (
-            stub.UpdateClusterNetworkingConfig(update(read)),
-            stub.ResetClusterNetworkingConfig(RESET),
-        ):
+        calls = (
+            lambda: stub.UpdateClusterNetworkingConfig(update(read)),
+            lambda: stub.ResetClusterNetworkingConfig(RESET),
+        )
+        for call in calls:
             if allowed:
-                await call
+                await call()
             else:
-                code, why = await refusal(call)
+                code, why = await refusal(call())
                 assert code is grpc.StatusCode.PERMISSION_DENIED
                 assert role in why
