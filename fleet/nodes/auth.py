@@ -16,10 +16,14 @@ from prometheus_client import Counter, Gauge
 
 from fleet.nodes import cluster_config, running
 from fleet.nodes import flags as node_flags
+from fleet.nodes.addresses import Address
+from fleet.nodes.auth_site import DEFAULT_HTTP, AuthSite, HTTPFlags
 from fleet.nodes.cluster_config import Beginning, ClusterConfigServicer
 from fleet.nodes.instance import LONGEST_ID, Instance, InstanceFlags, unavailable
-from fleet.protocol import announce, service_config
+from fleet.protocol import announce, service_config, switches
 from fleet.protocol.service_config import ServiceConfig, ServiceConfigError
+from fleet.protocol.switches import SwitchError
+from fleet.transport import http_close
 from fleet.transport.backend import BackendUnavailable, Kind
 from fleet.transport.service_config import AUTH_ID_METADATA
 from fleet.wire import (
@@ -179,11 +183,16 @@ class Auth:
     """An auth server."""
 
     def __init__(
-        self, flags: InstanceFlags, config: ServiceConfig, networking: Beginning | None = None
+        self,
+        flags: InstanceFlags,
+        config: ServiceConfig,
+        networking: Beginning | None = None,
+        http: HTTPFlags = DEFAULT_HTTP,
     ) -> None:
         """Make it. Raises StartError."""
         self.instance = Instance("auth", flags)
         self._networking = networking
+        self._http = AuthSite(self.instance, http)
         server = self.instance.server
         ClusterConfigServicer(self.instance).add_to(server)
         fleet_pb2_grpc.add_HeartbeatServiceServicer_to_server(HeartbeatServicer(self.instance), server)
@@ -199,27 +208,42 @@ class Auth:
         try:
             if self._networking is not None:
                 await self._networking.store(self.instance.backend)
+            await self._http.start()
         except BackendUnavailable as error:
             await self.instance.stop()
             raise running.StartError(str(error)) from error
+        except running.StartError:
+            await self.instance.stop()
+            raise
+
+    @property
+    def http_address(self) -> str:
+        """Where the HTTP part of the auth API is served."""
+        return self._http.address
 
     async def stop(self) -> None:
         """Deregister and end it."""
+        await self.instance.leave()
+        await self._http.stop()
         await self.instance.stop()
 
 
 async def serve(
-    flags: InstanceFlags, environment: Mapping[str, str], networking: Beginning | None = None
+    flags: InstanceFlags,
+    environment: Mapping[str, str],
+    networking: Beginning | None = None,
+    http_listen: tuple[str, int] = DEFAULT_HTTP.listen,
 ) -> None:
     """Run an auth until told to end. Raises StartError."""
     try:
         config = service_config.from_environment(environment)
-    except ServiceConfigError as error:
+        close = switches.switch_from(environment, http_close.VARIABLE, default=False)
+    except (ServiceConfigError, SwitchError) as error:
         raise running.StartError(str(error)) from None
-    auth = Auth(flags, config, networking)
+    auth = Auth(flags, config, networking, HTTPFlags(http_listen, close_unhealthy=close))
     await auth.start()
     try:
-        running.announce(**auth.instance.ready_facts())
+        running.announce(**auth.instance.ready_facts(), http=auth.http_address)
         await running.until_told_to_end()
     finally:
         await auth.stop()
@@ -227,6 +251,13 @@ async def serve(
 
 @click.command("auth")
 @node_flags.instance_options(ttl_variable=announce.AUTH_TTL_VARIABLE)
+@click.option(
+    "--http-listen",
+    type=Address(),
+    default="127.0.0.1:0",
+    show_default=True,
+    help="HTTP port of the auth API; 0 is any.",
+)
 @click.option(
     "--networking-config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -245,12 +276,14 @@ def command(
     tls_server_name: str,
     networking_config: Path | None,
     bootstrap: Path | None,
+    http_listen: tuple[str, int],
     **given: Any,
 ) -> None:
     """Run an auth server.
 
     Clients' load balancing policy: TELEPORT_UNSTABLE_GRPC_CLIENT_LB_POLICY (RFD 226's wrapped JSON) or
     TELEPORT_UNSTABLE_GRPC_SERVICE_CONFIG (the bare JSON); default pick_first without health checks.
+    TELEPORT_UNSTABLE_HTTP_CLOSE_UNHEALTHY=true ends HTTP connections while the auth is unhealthy.
     """
     if networking_config is not None and bootstrap is not None:
         raise click.UsageError("--networking-config and --bootstrap exclude each other")
@@ -262,6 +295,6 @@ def command(
 
     def work() -> None:
         networking = cluster_config.beginning(networking_config, bootstrap)
-        uvloop.run(serve(flags, os.environ, networking))
+        uvloop.run(serve(flags, os.environ, networking, http_listen))
 
     running.run(work)

@@ -91,9 +91,10 @@ class Backend:
             [server.SerializeToString(), _milliseconds(ttl), name],
         )
 
-    async def delete_instance(self, kind: Kind, name: str) -> None:
-        """Delete the resource of an auth or a proxy. Raises BackendUnavailable."""
-        await self._run(self._delete_instance, [self._key(kind, name), self._key(f"{kind}s")], [name])
+    async def delete_instance(self, kind: Kind, name: str) -> bool:
+        """Delete the resource of an auth or a proxy; return whether there was one. Raises BackendUnavailable."""
+        keys = [self._key(kind, name), self._key(f"{kind}s")]
+        return bool(await self._run(self._delete_instance, keys, [name]))
 
     async def instances(self, kind: Kind) -> tuple[types_pb2.ServerV2, ...]:
         """Every unexpired auth or proxy, by name. Raises BackendUnavailable."""
@@ -148,6 +149,29 @@ class Backend:
                 agents=tuple(_entry(body, left) for body, left in zip(rest[::2], rest[1::2], strict=True)),
                 removed=tuple(name.decode() for name in removed),
             )
+
+    async def put_tunnel_connection(self, cluster: str, name: str, body: bytes, ttl: float) -> None:
+        """Write a tunnel connection of a leaf cluster, to expire in `ttl` seconds. Raises BackendUnavailable."""
+        member = f"{cluster}/{name}"
+        await self._run(
+            self._put_instance,
+            [self._key("tunnel-connection", member), self._key("tunnel-connections")],
+            [body, _milliseconds(ttl), member],
+        )
+
+    async def delete_tunnel_connection(self, cluster: str, name: str) -> bool:
+        """Delete a tunnel connection; return whether there was one. Raises BackendUnavailable."""
+        member = f"{cluster}/{name}"
+        keys = [self._key("tunnel-connection", member), self._key("tunnel-connections")]
+        return bool(await self._run(self._delete_instance, keys, [member]))
+
+    async def tunnel_connections(self) -> tuple[bytes, ...]:
+        """Every unexpired tunnel connection, by cluster and name. Raises BackendUnavailable."""
+        return tuple(
+            await self._run(
+                self._list_instances, [self._key("tunnel-connections")], [self._key("tunnel-connection", "")]
+            )
+        )
 
     async def networking_config(self) -> types_pb2.ClusterNetworkingConfigV2 | None:
         """The networking config of the cluster; None before anybody wrote one. Raises BackendUnavailable."""

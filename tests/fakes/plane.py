@@ -13,6 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from fleet.nodes import addresses, flags
 from fleet.nodes.agent import AgentFlags, AgentGroup
 from fleet.nodes.auth import Auth
+from fleet.nodes.auth_site import DEFAULT_HTTP, HTTPFlags
 from fleet.nodes.cluster_config import Beginning
 from fleet.nodes.forwards import Forward
 from fleet.nodes.instance import Instance, InstanceFlags
@@ -60,10 +61,11 @@ class Plane:
         name: str = "auth-1",
         config: ServiceConfig | None = None,
         networking: Beginning | None = None,
+        http: HTTPFlags = DEFAULT_HTTP,
         **more: Any,
     ) -> Auth:
         """A running auth."""
-        made = Auth(self.instance_flags("auth", name, **more), config or ServiceConfig(), networking)
+        made = Auth(self.instance_flags("auth", name, **more), config or ServiceConfig(), networking, http)
         await made.start()
         self._nodes.append(made)
         return made

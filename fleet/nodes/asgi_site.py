@@ -1,0 +1,106 @@
+"""Serve an ASGI application beside a node's work: uvicorn inside the node's own loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import AsyncIterator, Generator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import uvicorn
+from typing_extensions import override
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from fleet.nodes import addresses, running
+from fleet.transport.channels import TLSFiles
+from fleet.transport.http_close import App
+
+#: How long a client may keep an idle connection, seconds; longer than load balancers usually do.
+_KEEP_ALIVE = 120
+#: How long responses under way may take at the end, seconds.
+_GRACE = 1
+_BACKLOG = 512
+
+#: Where an application finds the role in the client's certificate; empty without one.
+ROLE_KEY = "refloat.role"
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    @override
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield  # the node listens to signals itself
+
+
+class _Protocol(HttpToolsProtocol):
+    """Tells the application who the client is, which uvicorn does not."""
+
+    @override
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        certificate = self.transport.get_extra_info("peercert") or {}
+        self.scope["state"][ROLE_KEY] = _role(certificate)
+
+
+def _role(certificate: dict[str, Any]) -> str:
+    for pairs in certificate.get("subject", ()):
+        for name, value in pairs:
+            if name == "organizationalUnitName":
+                return str(value)
+    return ""
+
+
+@asynccontextmanager
+async def serving(app: App, listen: tuple[str, int], tls: TLSFiles) -> AsyncIterator[str]:
+    """Serve an application and yield its host:port. Raises StartError when the port or the keys cannot be had."""
+    server = _Server(_config(app, tls))
+    async with contextlib.AsyncExitStack() as stack:
+        bound = await running.listening(listen, _bind(*listen))
+        stack.callback(bound.close)
+        task = asyncio.create_task(server.serve(sockets=[bound]), name="HTTP server")
+        try:
+            yield addresses.join(listen[0], bound.getsockname()[1])
+        finally:
+            server.should_exit = True
+            await asyncio.wait([task])
+
+
+def _config(app: App, tls: TLSFiles) -> uvicorn.Config:
+    config = uvicorn.Config(
+        app,
+        http=_Protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=_KEEP_ALIVE,
+        timeout_graceful_shutdown=_GRACE,
+        ssl_certfile=tls.certificate,
+        ssl_keyfile=tls.key,
+        ssl_ca_certs=str(tls.authority) if tls.authority else None,
+        ssl_cert_reqs=ssl.CERT_REQUIRED if tls.authority else ssl.CERT_NONE,
+    )
+    try:
+        config.load()
+    except (OSError, ValueError, ssl.SSLError) as error:
+        raise running.StartError(f"the keys of the HTTP port cannot be used: {error}") from error
+    return config
+
+
+async def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        # Listening from here on: who dials before the server runs waits and is not refused.
+        bound.listen(_BACKLOG)
+    except OSError:
+        bound.close()
+        raise
+    return bound

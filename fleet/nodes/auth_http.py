@@ -1,0 +1,291 @@
+"""The HTTP part of the auth API: proxies, auths and tunnel connections, with Teleport's paths and JSON.
+
+RFD 226, "Auth HTTP Clients", has the inventory; the web-login calls in it are not ours. docs/auth-http.md.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from google.protobuf import json_format
+from google.protobuf.timestamp_pb2 import Timestamp
+from prometheus_client import Counter
+
+from fleet.nodes.asgi_site import ROLE_KEY
+from fleet.nodes.instance import LONGEST_ID, Instance
+from fleet.protocol import announce, durations
+from fleet.transport.backend import BackendUnavailable, Kind
+from fleet.transport.http_close import Receive, Scope, Send
+from fleet.wire import types_pb2
+
+log = logging.getLogger(__name__)
+
+_KINDS: dict[Kind, str] = {"auth": "auth_server", "proxy": "proxy"}
+#: A server's resource of more bytes is a mistake.
+_LARGEST = 262_144
+#: A resource that lives longer than a day is one too.
+_LONGEST_TTL = 86_400.0
+_NAME = re.compile(r"[A-Za-z0-9._@-]+")
+#: Roles of certificates that only read.
+_NO_WRITERS = {"agent"}
+
+Document = dict[str, Any]
+
+
+class Answer(Exception):
+    """What is answered instead of what was asked for: a code and a sentence."""
+
+    def __init__(self, code: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    method: str
+    path: re.Pattern[str]
+    name: str
+    #: Takes the parts of the path and the body.
+    handler: Callable[..., Awaitable[Any]]
+
+
+class AuthHTTP:
+    """The ASGI application. Names of handlers are those of the RFD's inventory."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self._backend = instance.backend
+        self._requests = Counter(
+            "auth_http_requests",
+            "Requests to the HTTP part of the auth API",
+            ["call", "code"],
+            registry=instance.registry,
+        )
+        self._routes = [
+            _route("POST", "proxies", "UpsertProxy", self._upsert_proxy),
+            _route("GET", "proxies", "GetProxies", self._get_proxies),
+            _route("DELETE", "proxies", "DeleteAllProxies", self._delete_all_proxies),
+            _route("DELETE", "proxies/([^/]+)", "DeleteProxy", self._delete_proxy),
+            _route("POST", "authservers", "UpsertAuthServer", self._upsert_auth_server),
+            _route("GET", "authservers", "GetAuthServers", self._get_auth_servers),
+            _route("POST", "tunnelconnections", "UpsertTunnelConnection", self._upsert_connection),
+            _route("GET", "tunnelconnections", "GetAllTunnelConnections", self._get_connections),
+            _route("GET", "tunnelconnections/([^/]+)", "GetTunnelConnections", self._get_connections),
+            _route(
+                "DELETE",
+                "tunnelconnections/([^/]+)/([^/]+)",
+                "DeleteTunnelConnection",
+                self._delete_connection,
+            ),
+            _route(
+                "DELETE", "tunnelconnections/([^/]+)", "DeleteTunnelConnections", self._delete_connections
+            ),
+        ]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        assert scope["type"] == "http", "the server speaks nothing else and has no lifespan"
+        call, code, document = "", 200, None
+        try:
+            route, parts = self._find(scope)
+            call = route.name
+            if route.method != "GET" and scope["state"].get(ROLE_KEY) in _NO_WRITERS:
+                raise Answer(403, f"a certificate of role {scope['state'][ROLE_KEY]!r} may not do that")
+            body = [await _document(receive)] if route.method == "POST" else []
+            document = await route.handler(*parts, *body)
+        except Answer as answer:
+            code, document = answer.code, {"error": {"message": str(answer)}}
+        except BackendUnavailable as error:
+            code, document = 503, {"error": {"message": str(error)}}
+        except Exception:
+            log.exception("%s failed by a fault of ours", call)
+            code, document = 500, {"error": {"message": "internal error"}}
+        self._requests.labels(call or "unknown", code).inc()
+        text = json.dumps(document, separators=(",", ":")).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(text))]
+        await send({"type": "http.response.start", "status": code, "headers": headers})
+        await send({"type": "http.response.body", "body": text})
+
+    def _find(self, scope: Scope) -> tuple[_Route, tuple[str, ...]]:
+        path = scope["raw_path"].decode("latin-1")
+        known = False
+        for route in self._routes:
+            found = route.path.fullmatch(path)
+            if found is None:
+                continue
+            known = True
+            if route.method == scope["method"]:
+                return route, tuple(_name(unquote(part), "the path") for part in found.groups())
+        if known:
+            raise Answer(405, f"{scope['method']} is not served here")
+        raise Answer(404, f"nothing is served at {path[:200]!r}")
+
+    async def _upsert_proxy(self, body: Document) -> Document:
+        return await self._upsert("proxy", body)
+
+    async def _upsert_auth_server(self, body: Document) -> Document:
+        return await self._upsert("auth", body)
+
+    async def _upsert(self, kind: Kind, body: Document) -> Document:
+        server = _server(kind, body.get("server"))
+        now, ttl = time.time(), _ttl(body)
+        if ttl:
+            server.metadata.expires.FromNanoseconds(durations.to_nanoseconds(now + ttl))
+        lives = _lives(server.metadata.expires, now)
+        if not server.metadata.HasField("expires"):
+            server.metadata.expires.FromNanoseconds(durations.to_nanoseconds(now + lives))
+        with self._instance.writing("http"):
+            await self._backend.put_instance(kind, server, lives)
+        return _OK
+
+    async def _get_proxies(self) -> list[Document]:
+        return [_shown(server) for server in await self._backend.instances("proxy")]
+
+    async def _get_auth_servers(self) -> list[Document]:
+        return [_shown(server) for server in await self._backend.instances("auth")]
+
+    async def _delete_proxy(self, name: str) -> Document:
+        with self._instance.writing("http"):
+            if not await self._backend.delete_instance("proxy", name):
+                raise Answer(404, f"there is no proxy {name!r}")
+        return _OK
+
+    async def _delete_all_proxies(self) -> Document:
+        with self._instance.writing("http"):
+            for server in await self._backend.instances("proxy"):
+                await self._backend.delete_instance("proxy", server.metadata.name)
+        return _OK
+
+    async def _upsert_connection(self, body: Document) -> Document:
+        connection = body.get("tunnel_connection")
+        if not isinstance(connection, dict):
+            raise Answer(400, "tunnel_connection: is missing")
+        metadata, spec = connection.setdefault("metadata", {}), connection.setdefault("spec", {})
+        if not isinstance(metadata, dict) or not isinstance(spec, dict):
+            raise Answer(400, "metadata and spec of a tunnel connection are objects")
+        if connection.setdefault("kind", "tunnel_connection") != "tunnel_connection":
+            raise Answer(400, f"kind: {connection['kind']!r} is not 'tunnel_connection'")
+        if not connection.get("version"):
+            raise Answer(400, "version: is missing")
+        name = _name(metadata.get("name"), "metadata.name")
+        cluster = _name(spec.get("cluster_name"), "spec.cluster_name")
+        _name(spec.get("proxy_name"), "spec.proxy_name")
+        connection["sub_kind"] = cluster
+        now = time.time()
+        expires = _timestamp(metadata.get("expires"), "metadata.expires")
+        if not expires.seconds:
+            # Upstream: as long after its last heartbeat as a server's resource lives.
+            heard = _timestamp(spec.get("last_heartbeat"), "spec.last_heartbeat").ToNanoseconds() / 1e9
+            expires.FromNanoseconds(durations.to_nanoseconds((heard or now) + announce.DEFAULT_TTL))
+            metadata["expires"] = expires.ToJsonString()
+        body_bytes = json.dumps(connection, separators=(",", ":")).encode()
+        with self._instance.writing("http"):
+            await self._backend.put_tunnel_connection(cluster, name, body_bytes, _lives(expires, now))
+        return _OK
+
+    async def _get_connections(self, cluster: str = "") -> list[Document]:
+        found = [json.loads(body) for body in await self._backend.tunnel_connections()]
+        return [one for one in found if not cluster or one["spec"]["cluster_name"] == cluster]
+
+    async def _delete_connection(self, cluster: str, name: str) -> Document:
+        with self._instance.writing("http"):
+            if not await self._backend.delete_tunnel_connection(cluster, name):
+                raise Answer(404, f"there is no tunnel connection {name!r} of {cluster!r}")
+        return _OK
+
+    async def _delete_connections(self, cluster: str) -> Document:
+        for one in await self._get_connections(cluster):
+            with self._instance.writing("http"):
+                await self._backend.delete_tunnel_connection(cluster, one["metadata"]["name"])
+        return _OK
+
+
+_OK: Document = {"message": "ok"}
+
+
+def _route(method: str, path: str, name: str, handler: Callable[..., Awaitable[Any]]) -> _Route:
+    return _Route(method, re.compile(f"/v[0-9]+/{path}"), name, handler)
+
+
+async def _document(receive: Receive) -> Document:
+    body = b""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Answer(400, "the request ended too early")
+        body += message.get("body", b"")
+        if len(body) > _LARGEST:
+            raise Answer(413, f"more than {_LARGEST} bytes")
+        if not message.get("more_body"):
+            break
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Answer(400, f"the body is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise Answer(400, "the body is not a JSON object")
+    return found
+
+
+def _name(found: object, where: str) -> str:
+    if not isinstance(found, str) or len(found) > LONGEST_ID or not _NAME.fullmatch(found):
+        raise Answer(400, f"{where}: a name has 1 to {LONGEST_ID} letters, digits, or any of . _ @ -")
+    return found
+
+
+def _server(kind: Kind, found: object) -> types_pb2.ServerV2:
+    if not isinstance(found, dict):
+        raise Answer(400, "server: is missing")
+    try:
+        # Unknown keys are those of a newer Teleport.
+        server = json_format.ParseDict(found, types_pb2.ServerV2(), ignore_unknown_fields=True)
+    except (json_format.ParseError, RecursionError) as error:
+        raise Answer(400, f"server: {error}") from None
+    if server.kind not in ("", _KINDS[kind]):
+        raise Answer(400, f"server.kind: {server.kind!r} is not {_KINDS[kind]!r}")
+    server.kind, server.version = _KINDS[kind], "v2"
+    server.metadata.namespace = server.metadata.namespace or "default"
+    _name(server.metadata.name, "server.metadata.name")
+    return server
+
+
+def _shown(server: types_pb2.ServerV2) -> Document:
+    return json_format.MessageToDict(server, preserving_proto_field_name=True)
+
+
+def _ttl(body: Document) -> float:
+    """The TTL of a request, nanoseconds there, as seconds; 0 when it says none."""
+    ttl = body.get("ttl", 0)
+    if (
+        not isinstance(ttl, int)
+        or isinstance(ttl, bool)
+        or not 0 <= ttl <= _LONGEST_TTL * durations.NANOSECONDS
+    ):
+        raise Answer(400, f"ttl: is nanoseconds, up to a day: {ttl!r}")
+    return durations.from_nanoseconds(ttl)
+
+
+def _lives(expires: Timestamp, now: float) -> float:
+    """How long a resource still lives, seconds; the default when it does not say."""
+    if not expires.seconds:
+        return announce.DEFAULT_TTL
+    return min(max(expires.ToNanoseconds() / 1e9 - now, 0.001), _LONGEST_TTL)
+
+
+def _timestamp(found: object, where: str) -> Timestamp:
+    """A time of a document; 0 when it says none, also as Go writes that."""
+    at = Timestamp()
+    if found in (None, "", "0001-01-01T00:00:00Z"):
+        return at
+    try:
+        at.FromJsonString(str(found))
+    except ValueError as error:
+        raise Answer(400, f"{where}: {error}") from None
+    return at

@@ -1,0 +1,48 @@
+"""Connection: close on every response while a server is unhealthy, so that HTTP clients move to another one.
+
+RFD 226, "Auth HTTP Clients". An ASGI middleware: wrap any application in it. A keep-alive connection outlives the load
+balancer's decision to send nobody new; this ends it after the response that is under way, and no earlier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+#: Switches it on in an auth.
+VARIABLE = "TELEPORT_UNSTABLE_HTTP_CLOSE_UNHEALTHY"
+
+
+class CloseUnhealthy:
+    """Wraps an application; `healthy` is asked when a response begins."""
+
+    def __init__(
+        self, app: App, healthy: Callable[[], bool], closed: Callable[[], None] = lambda: None
+    ) -> None:
+        """`closed` is told of each connection that is ended so."""
+        self._app = app
+        self._healthy = healthy
+        self._closed = closed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        # HTTP/2 forbids the header, and its servers end connections by GOAWAY (RFC 9113, 8.2.2).
+        if scope["type"] != "http" or scope.get("http_version", "1.1") not in ("1.0", "1.1"):
+            await self._app(scope, receive, send)
+            return
+
+        async def closing(message: Message) -> None:
+            # 101 hands the connection over: it belongs to another protocol from then on.
+            if message["type"] == "http.response.start" and message["status"] >= 200 and not self._healthy():
+                kept = [pair for pair in message.get("headers", ()) if pair[0].lower() != b"connection"]
+                message = {**message, "headers": [*kept, (b"connection", b"close")]}
+                self._closed()
+            await send(message)
+
+        await self._app(scope, receive, closing)

@@ -1,0 +1,235 @@
+"""The HTTP part of the auth API: Teleport's paths and JSON, on a real auth."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from fleet.nodes.auth import Auth
+from fleet.nodes.forwards import Mode
+from fleet.transport import authority
+from fleet.transport.channels import TLSFiles
+from tests.fakes.plane import Plane, get
+
+SECOND = 1_000_000_000
+
+
+class Client:
+    """Asks one auth."""
+
+    def __init__(self, auth: Auth, session: aiohttp.ClientSession) -> None:
+        self.auth = auth
+        self.session = session
+
+    async def __call__(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        url = f"http://{self.auth.http_address}{path}"
+        async with self.session.request(method, url, data=data) as answer:
+            assert answer.headers["content-type"] == "application/json"
+            return answer.status, await answer.json()
+
+
+@pytest.fixture
+async def ask(plane: Plane) -> AsyncIterator[Client]:
+    """A client of a running auth."""
+    auth = await plane.auth()
+    async with aiohttp.ClientSession() as session:
+        yield Client(auth, session)
+
+
+def proxy(name: str, **metadata: Any) -> dict[str, Any]:
+    """A proxy as Teleport writes it, with a key nobody here knows."""
+    return {
+        "kind": "proxy",
+        "version": "v2",
+        "metadata": {"name": name, "labels": {"a": "b"}, **metadata},
+        "spec": {"addr": "127.0.0.1:3080", "hostname": name, "version": "18.0.0", "rotation": {"state": ""}},
+    }
+
+
+def connection(cluster: str, name: str, **metadata: Any) -> dict[str, Any]:
+    """A tunnel connection as Teleport writes it."""
+    return {
+        "kind": "tunnel_connection",
+        "version": "v2",
+        "metadata": {"name": name, **metadata},
+        "spec": {"cluster_name": cluster, "proxy_name": "p", "last_heartbeat": now_text(), "type": "proxy"},
+    }
+
+
+def now_text(later: float = 0.0) -> str:
+    return (datetime.now(UTC) + timedelta(seconds=later)).isoformat().replace("+00:00", "Z")
+
+
+def ttl_of(document: dict[str, Any]) -> float:
+    expires = datetime.fromisoformat(document["metadata"]["expires"])
+    return (expires - datetime.now(UTC)).total_seconds()
+
+
+async def names(ask: Client, path: str) -> list[str]:
+    code, found = await ask("GET", path)
+    assert code == 200
+    return sorted(one["metadata"]["name"] for one in found)
+
+
+async def test_upsert_and_get_proxies(plane: Plane, ask: Client) -> None:
+    """What UpsertProxy wrote GetProxies lists, on another auth too, in Teleport's JSON, with its expiry."""
+    assert await ask("POST", "/v2/proxies", {"server": proxy("p-1"), "ttl": 60 * SECOND}) == (
+        200,
+        {"message": "ok"},
+    )
+    assert (await ask("POST", "/v1/proxies", {"server": proxy("p-2", expires=now_text(30))}))[0] == 200
+    assert (await ask("POST", "/v2/proxies", {"server": proxy("p-3")}))[0] == 200
+    ask.auth = await plane.auth("auth-2")
+    code, found = await ask("GET", "/v2/proxies")
+    assert code == 200
+    first, second, third = sorted(found, key=lambda one: str(one["metadata"]["name"]))
+    assert first["spec"] == {"addr": "127.0.0.1:3080", "hostname": "p-1", "version": "18.0.0"}
+    assert (first["kind"], first["version"], first["metadata"]["labels"]) == ("proxy", "v2", {"a": "b"})
+    assert first["metadata"]["namespace"] == "default"
+    assert 50 < ttl_of(first) <= 60
+    assert 20 < ttl_of(second) <= 30
+    assert 590 < ttl_of(third) <= 600
+
+
+async def test_running_instances_are_listed(plane: Plane, ask: Client) -> None:
+    """GetAuthServers and GetProxies show the same presence as gRPC does."""
+    running = await plane.proxy()
+    assert await names(ask, "/v2/proxies") == [running.instance.flags.id]
+    assert await names(ask, "/v2/authservers") == [ask.auth.instance.flags.id]
+    server = {"metadata": {"name": "a-9"}, "spec": {"addr": "127.0.0.1:3025"}}
+    assert (await ask("POST", "/v2/authservers", {"server": server, "ttl": SECOND * 9}))[0] == 200
+    assert "a-9" in await names(ask, "/v2/authservers")
+
+
+async def test_delete_proxies(ask: Client) -> None:
+    """One by name, NotFound the second time; then all."""
+    for name in ("p-1", "p-2", "p-3"):
+        await ask("POST", "/v2/proxies", {"server": proxy(name)})
+    assert await ask("DELETE", "/v2/proxies/p-1") == (200, {"message": "ok"})
+    code, said = await ask("DELETE", "/v2/proxies/p-1")
+    assert (code, said) == (404, {"error": {"message": "there is no proxy 'p-1'"}})
+    assert await names(ask, "/v2/proxies") == ["p-2", "p-3"]
+    assert await ask("DELETE", "/v2/proxies") == (200, {"message": "ok"})
+    assert await names(ask, "/v2/proxies") == []
+
+
+async def test_tunnel_connections(ask: Client) -> None:
+    """Upsert, of one cluster, of all, delete one, delete a cluster's; documents come back as they were."""
+    for cluster, name in (("leaf", "c-1"), ("leaf", "c-2"), ("other", "c-3")):
+        body = {"tunnel_connection": connection(cluster, name, extra="kept")}
+        assert await ask("POST", "/v2/tunnelconnections", body) == (200, {"message": "ok"})
+    assert await names(ask, "/v2/tunnelconnections") == ["c-1", "c-2", "c-3"]
+    assert await names(ask, "/v2/tunnelconnections/leaf") == ["c-1", "c-2"]
+    (other,) = (await ask("GET", "/v2/tunnelconnections/other"))[1]
+    assert (other["sub_kind"], other["spec"]["type"], other["metadata"]["extra"]) == (
+        "other",
+        "proxy",
+        "kept",
+    )
+    assert 590 < ttl_of(other) <= 600
+    assert await ask("DELETE", "/v2/tunnelconnections/leaf/c-1") == (200, {"message": "ok"})
+    assert (await ask("DELETE", "/v2/tunnelconnections/leaf/c-1"))[0] == 404
+    assert await names(ask, "/v2/tunnelconnections/leaf") == ["c-2"]
+    assert await ask("DELETE", "/v2/tunnelconnections/leaf") == (200, {"message": "ok"})
+    assert await names(ask, "/v2/tunnelconnections") == ["c-3"]
+
+
+async def test_tunnel_connection_that_expired(ask: Client) -> None:
+    """One whose time is over is not listed."""
+    body = {"tunnel_connection": connection("leaf", "c-1", expires=now_text(-5))}
+    assert (await ask("POST", "/v2/tunnelconnections", body))[0] == 200
+    assert await names(ask, "/v2/tunnelconnections") == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "code", "said"),
+    [
+        ("POST", "/v2/proxies", b"{", 400, "not JSON"),
+        ("POST", "/v2/proxies", b"[]", 400, "not a JSON object"),
+        ("POST", "/v2/proxies", b"[" * 100_000, 400, ""),
+        ("POST", "/v2/proxies", b" " * 300_000, 413, "262144 bytes"),
+        ("POST", "/v2/proxies", {}, 400, "server: is missing"),
+        ("POST", "/v2/proxies", {"server": {"kind": "node"}}, 400, "server.kind: 'node'"),
+        ("POST", "/v2/proxies", {"server": {"spec": {"addr": 5}}}, 400, "server: "),
+        ("POST", "/v2/proxies", {"server": {}}, 400, "server.metadata.name"),
+        ("POST", "/v2/proxies", {"server": proxy("a/b")}, 400, "server.metadata.name"),
+        ("POST", "/v2/proxies", {"server": proxy("a" * 129)}, 400, "server.metadata.name"),
+        ("POST", "/v2/proxies", {"server": proxy("p"), "ttl": "1m"}, 400, "ttl: "),
+        ("POST", "/v2/proxies", {"server": proxy("p"), "ttl": -1}, 400, "ttl: "),
+        ("POST", "/v2/proxies", {"server": proxy("p"), "ttl": 1 << 62}, 400, "ttl: "),
+        ("POST", "/v2/tunnelconnections", {}, 400, "tunnel_connection: is missing"),
+        ("POST", "/v2/tunnelconnections", {"tunnel_connection": {"metadata": 5}}, 400, "are objects"),
+        ("POST", "/v2/tunnelconnections", {"tunnel_connection": {"kind": "x"}}, 400, "kind: "),
+        ("POST", "/v2/tunnelconnections", {"tunnel_connection": {}}, 400, "version: is missing"),
+        ("POST", "/v2/tunnelconnections", {"tunnel_connection": connection("", "n")}, 400, "cluster_name"),
+        (
+            "POST",
+            "/v2/tunnelconnections",
+            {"tunnel_connection": connection("c", "n", expires="soon")},
+            400,
+            "metadata.expires",
+        ),
+        ("GET", "/v2/tunnelconnections/a%2Fb", None, 400, "the path"),
+        ("GET", "/v2/nodes", None, 404, "nothing is served"),
+        ("GET", "/proxies", None, 404, "nothing is served"),
+        ("PUT", "/v2/proxies", b"", 405, "PUT is not served here"),
+    ],
+)
+async def test_requests_that_are_wrong(
+    ask: Client, method: str, path: str, body: Any, code: int, said: str
+) -> None:
+    """A code and a sentence in Teleport's shape, nothing stored, and the auth goes on."""
+    found, answer = await ask(method, path, body)
+    assert found == code
+    assert said in answer["error"]["message"]
+    assert await names(ask, "/v2/proxies") == []
+    assert await names(ask, "/v2/tunnelconnections") == []
+
+
+async def test_requests_are_counted(ask: Client) -> None:
+    """By call and code."""
+    await ask("GET", "/v2/proxies")
+    await ask("GET", "/nothing")
+    lines = (await get(ask.auth.instance, "/metrics"))[1].splitlines()
+    assert 'auth_http_requests_total{call="GetProxies",code="200"} 1.0' in lines
+    assert 'auth_http_requests_total{call="unknown",code="404"} 1.0' in lines
+
+
+async def test_backend_lost(plane: Plane) -> None:
+    """503 with a sentence."""
+    link, url = await plane.backend_forward()
+    auth = await plane.auth(backend=url, ttl=600.0)
+    await link.change(mode=Mode.CUT)
+    async with aiohttp.ClientSession() as session:
+        for method, path, body in (
+            ("GET", "/v2/proxies", None),
+            ("POST", "/v2/proxies", {"server": proxy("p")}),
+            ("DELETE", "/v2/tunnelconnections/leaf", None),
+        ):
+            code, said = await Client(auth, session)(method, path, body)
+            assert (code, "the backend at" in said["error"]["message"]) == (503, True)
+
+
+@pytest.mark.parametrize(("role", "code"), [("agent", 403), ("proxy", 200)])
+async def test_who_may_write(plane: Plane, tmp_path: Path, role: str, code: int) -> None:
+    """With mutual TLS an agent reads and does not write."""
+    ca = authority.ensure_authority(tmp_path, now=datetime.now(UTC))
+    own = authority.issue(ca, "auth-1", role="auth", now=datetime.now(UTC))
+    theirs = authority.issue(ca, "somebody", role=role, now=datetime.now(UTC))
+    auth = await plane.auth(tls=TLSFiles(own.certificate, own.key, own.ca))
+    showing = ssl.create_default_context(cafile=str(own.ca))
+    showing.load_cert_chain(theirs.certificate, theirs.key)
+    url = f"https://{auth.http_address}/v2/proxies"
+    async with aiohttp.ClientSession() as session:
+        async with session.get(url, ssl=showing) as answer:
+            assert answer.status == 200
+        async with session.post(url, ssl=showing, json={"server": proxy("p")}) as answer:
+            assert answer.status == code
