@@ -50,7 +50,7 @@ def proxy(name: str, **metadata: Any) -> dict[str, Any]:
         "kind": "proxy",
         "version": "v2",
         "metadata": {"name": name, "labels": {"a": "b"}, **metadata},
-        "spec": {"addr": "127.0.0.1:3080", "hostname": name, "version": "18.0.0", "rotation": {"state": ""}},
+        "spec": {"addr": "10.0.0.8:3080", "hostname": name, "version": "18.0.0", "rotation": {"state": ""}},
     }
 
 
@@ -91,7 +91,7 @@ async def test_upsert_and_get_proxies(plane: Plane, ask: Client) -> None:
     code, found = await ask("GET", "/v2/proxies")
     assert code == 200
     first, second, third = sorted(found, key=lambda one: str(one["metadata"]["name"]))
-    assert first["spec"] == {"addr": "127.0.0.1:3080", "hostname": "p-1", "version": "18.0.0"}
+    assert first["spec"] == {"addr": "10.0.0.8:3080", "hostname": "p-1", "version": "18.0.0"}
     assert (first["kind"], first["version"], first["metadata"]["labels"]) == ("proxy", "v2", {"a": "b"})
     assert first["metadata"]["namespace"] == "default"
     assert 50 < ttl_of(first) <= 60
@@ -104,7 +104,7 @@ async def test_running_instances_are_listed(plane: Plane, ask: Client) -> None:
     running = await plane.proxy()
     assert await names(ask, "/v2/proxies") == [running.instance.flags.id]
     assert await names(ask, "/v2/authservers") == [ask.auth.instance.flags.id]
-    server = {"metadata": {"name": "a-9"}, "spec": {"addr": "127.0.0.1:3025"}}
+    server = {"metadata": {"name": "a-9"}, "spec": {"addr": "10.0.0.9:3025"}}
     assert (await ask("POST", "/v2/authservers", {"server": server, "ttl": SECOND * 9}))[0] == 200
     assert "a-9" in await names(ask, "/v2/authservers")
 
