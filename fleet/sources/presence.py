@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import grpc.aio
@@ -12,7 +12,8 @@ from fleet.domain.evidence import Mode
 from fleet.domain.instances import InstanceKind
 from fleet.protocol import durations
 from fleet.protocol.discovery import GENERATION_LABEL, GROUP_ID_LABEL
-from fleet.sources import SourceFailed, asking
+from fleet.sources import asking
+from fleet.sources.changes import Changes, follow
 from fleet.wire import fleet_pb2, fleet_pb2_grpc, presence_pb2, presence_pb2_grpc, types_pb2
 
 _MODES = {"pick_first": Mode.PICK_FIRST, "reconnect": Mode.RECONNECT}
@@ -41,17 +42,10 @@ class ListedAgent(NamedTuple):
     ttl_seen: float
 
 
-@dataclass(slots=True)
-class AgentChanges:
-    """What the auth said. `complete` is False when there is more than the time allowed."""
+class AgentChanges(Changes[ListedAgent]):
+    """What the auth said of agents; None for one whose resource was deleted."""
 
-    epoch: str
-    revision: int
-    #: A full list began: forget what you had.
-    full: bool = False
-    complete: bool = False
-    #: agent id -> its entry, or None when its resource was deleted.
-    agents: dict[str, ListedAgent | None] = field(default_factory=dict)
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,32 +78,20 @@ async def ask_agents(
     """
     stub = fleet_pb2_grpc.AgentFeedStub(channel)
     changes = AgentChanges(epoch, revision)
-    while not changes.complete:
-        seconds = left()
-        if seconds <= 0 and changes.agents:
-            return changes
+
+    def ask(seconds: float) -> Awaitable[fleet_pb2.ListAgentsResponse]:
         request = fleet_pb2.ListAgentsRequest(
             epoch=changes.epoch, since_revision=changes.revision, limit=PAGE
         )
-        try:
-            with asking():
-                answer = await stub.ListAgents(request, timeout=max(seconds, 0.001))
-        except SourceFailed:
-            if changes.agents:
-                return changes
-            raise
-        take(changes, answer, clock())
+        return stub.ListAgents(request, timeout=seconds)
+
+    def add(page: fleet_pb2.ListAgentsResponse) -> None:
+        now = clock()
+        changes.agents.update(dict.fromkeys(page.removed))
+        changes.agents.update((entry.agent.agent_id, listed_agent(entry, now)) for entry in page.agents)
+
+    await follow(changes, ask, add, left=left)
     return changes
-
-
-def take(changes: AgentChanges, answer: fleet_pb2.ListAgentsResponse, now: float) -> None:
-    """Add a page."""
-    if answer.full:
-        changes.full = True
-        changes.agents.clear()
-    changes.epoch, changes.revision, changes.complete = answer.epoch, answer.revision, not answer.more
-    changes.agents.update(dict.fromkeys(answer.removed))
-    changes.agents.update((entry.agent.agent_id, listed_agent(entry, now)) for entry in answer.agents)
 
 
 def listed_agent(entry: fleet_pb2.AgentEntry, now: float) -> ListedAgent:

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
 
 import grpc.aio
 
-from fleet.sources import SourceFailed, asking
+from fleet.sources.changes import Changes, follow
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
 #: Entries in one answer.
 PAGE = 5000
 
 
-@dataclass(slots=True)
-class TunnelChanges:
-    """What a proxy said. `complete` is False when there is more than the time allowed."""
+class TunnelChanges(Changes[tuple[str, float]]):
+    """What a proxy said: (name of the agent, when its tunnel was opened), or None when it has none any more."""
 
-    epoch: str
-    revision: int
-    #: A full list began: forget what you had.
-    full: bool = False
-    complete: bool = False
-    #: agent id -> (name, when its tunnel was opened), or None when it has none any more.
-    agents: dict[str, tuple[str, float] | None] = field(default_factory=dict)
+    __slots__ = ()
 
 
 async def ask_tunnels(
@@ -41,31 +33,19 @@ async def ask_tunnels(
     """
     stub = fleet_pb2_grpc.TunnelFeedStub(channel)
     changes = TunnelChanges(epoch, revision)
-    while not changes.complete:
-        seconds = left()
-        if seconds <= 0 and changes.agents:
-            return changes
+
+    def ask(seconds: float) -> Awaitable[fleet_pb2.ListTunnelsResponse]:
         request = fleet_pb2.ListTunnelsRequest(
             epoch=changes.epoch, since_revision=changes.revision, limit=PAGE
         )
-        try:
-            with asking():
-                answer = await stub.ListTunnels(request, timeout=max(seconds, 0.001))
-        except SourceFailed:
-            if changes.agents:
-                return changes
-            raise
-        take(changes, answer, clock())
+        return stub.ListTunnels(request, timeout=seconds)
+
+    def add(page: fleet_pb2.ListTunnelsResponse) -> None:
+        now = clock()
+        changes.agents.update(dict.fromkeys(page.closed))
+        changes.agents.update(
+            (tunnel.agent_id, (tunnel.agent_name, now - tunnel.open_for_ms / 1000)) for tunnel in page.tunnels
+        )
+
+    await follow(changes, ask, add, left=left)
     return changes
-
-
-def take(changes: TunnelChanges, answer: fleet_pb2.ListTunnelsResponse, now: float) -> None:
-    """Add a page."""
-    if answer.full:
-        changes.full = True
-        changes.agents.clear()
-    changes.epoch, changes.revision, changes.complete = answer.epoch, answer.revision, not answer.more
-    for agent in answer.closed:
-        changes.agents[agent] = None
-    for tunnel in answer.tunnels:
-        changes.agents[tunnel.agent_id] = (tunnel.agent_name, now - tunnel.open_for_ms / 1000)
