@@ -177,7 +177,7 @@ def agent_page(explanation: Explanation, now: float) -> dict[str, Any]:
     by_id = {view.facts.id: view for view in explanation.instances.values()}
     return {
         "agent": agent_row(explanation.view, by_id, now),
-        "tunnels": _tunnels(explanation.evidence, explanation.instances),
+        "tunnels": _tunnels(explanation, now),
         "evidence": evidence_words(explanation.evidence, explanation.instances),
     }
 
@@ -268,16 +268,17 @@ def _card(view: InstanceView, now: float) -> InstanceCard:
     )
 
 
-def _tunnels(evidence: AgentEvidence, instances: Mapping[int, InstanceView]) -> tuple[AgentTunnel, ...]:
+def _tunnels(explanation: Explanation, now: float) -> tuple[AgentTunnel, ...]:
+    instances, opened_at = explanation.instances, explanation.opened_at
     return tuple(
         AgentTunnel(
             proxy=instances[index].facts.name,
             slug=instances[index].state.slug,
             label=instances[index].state.slug,
             why=instances[index].sentence,
-            opened=None,
-            opened_ms=None,
+            opened=moment(opened_at.get(index)),
+            opened_ms=age_ms(opened_at.get(index), now),
         )
-        for index in evidence.tunnels
+        for index in explanation.evidence.tunnels
         if index in instances
     )

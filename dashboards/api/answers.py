@@ -7,7 +7,7 @@ from typing import Any
 
 from dashboards.api import schemas
 from dashboards.presenters import moment
-from fleet.domain.evidence import AgentEvidence, Heartbeat
+from fleet.domain.evidence import Heartbeat
 from fleet.domain.verdicts import State
 from fleet.domain.views import AgentView, Explanation, InstanceView, Summary
 
@@ -78,7 +78,7 @@ def explanation(cluster: str, found: Explanation) -> schemas.AgentAnswer:
     return schemas.AgentAnswer(
         **_agent_fields(found.view, by_id),
         cluster=cluster,
-        evidence=_evidence(found.evidence, found.instances),
+        evidence=_evidence(found),
         instances=[instance(known) for known in found.instances.values()],
     )
 
@@ -119,10 +119,17 @@ def _ref(index: int | None, instances: Mapping[int, InstanceView]) -> schemas.In
     return next(iter(_refs([] if index is None else [index], instances)), None)
 
 
-def _evidence(found: AgentEvidence, instances: Mapping[int, InstanceView]) -> schemas.EvidenceItem:
+def _tunnel(index: int, found: Explanation) -> schemas.TunnelItem:
+    facts = found.instances[index].facts
+    opened_at = moment(found.opened_at.get(index))
+    return schemas.TunnelItem(id=facts.id, name=facts.name, opened_at=opened_at)
+
+
+def _evidence(explanation: Explanation) -> schemas.EvidenceItem:
+    found, instances = explanation.evidence, explanation.instances
     return schemas.EvidenceItem(
         heartbeat=None if found.heartbeat is None else _heartbeat(found.heartbeat, instances),
-        tunnels=_refs(found.tunnels, instances),
+        tunnels=[_tunnel(index, explanation) for index in found.tunnels if index in instances],
         last_proxies=_refs(found.last_proxies, instances),
         last_auth=_ref(found.last_auth, instances),
         retired=found.retired,

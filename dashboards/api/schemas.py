@@ -125,11 +125,18 @@ class HeartbeatItem(Schema):
     tracked: int
 
 
+class TunnelItem(InstanceRef):
+    """A proxy that reports a tunnel of an agent."""
+
+    #: By the proxy's word; null when it has just gone.
+    opened_at: datetime | None
+
+
 class EvidenceItem(Schema):
     """Everything seen of an agent."""
 
     heartbeat: HeartbeatItem | None
-    tunnels: list[InstanceRef]
+    tunnels: list[TunnelItem]
     last_proxies: list[InstanceRef]
     last_auth: InstanceRef | None
     retired: bool

@@ -6,7 +6,7 @@ Times are seconds since the epoch, ages are seconds.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -122,6 +122,8 @@ class Explanation:
     evidence: AgentEvidence
     #: The instances that the evidence names, by index.
     instances: Mapping[int, InstanceView]
+    #: When each tunnel was opened, by instance index of the proxy; one that has gone meanwhile is not in it.
+    opened_at: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,15 @@ however many pollers are dead. `now` is passed in; nothing here looks at a clock
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar, cast
 
 import numpy as np
 from redis import Redis
 
 from fleet.classify import FleetFrame, prepare
-from fleet.domain.columns import MEMORY, NO_INSTANCE, VERDICT
+from fleet.domain.columns import MEMORY, NO_INSTANCE, TUNNEL, VERDICT
 from fleet.domain.evidence import Timing
 from fleet.domain.verdicts import State
 from fleet.domain.views import (
@@ -143,7 +144,22 @@ class Reader:
         index = self._rosters.read(keys.epoch, keys.agents).index.get(agent_id)
         if index is None or index >= len(table.ids) or table.ids[index] != agent_id:
             return None
-        return explanation_of(table, index, self._frame(table))
+        found = explanation_of(table, index, self._frame(table))
+        return replace(found, opened_at=self._opened(keys, index, found.evidence.tunnels))
+
+    def _opened(self, keys: Keys, agent: int, proxies: Sequence[int]) -> dict[int, float]:
+        """When an agent's tunnels were opened. Tables leave that out: it is asked for one agent at a time."""
+        if not proxies:
+            return {}
+        with reaching():
+            blobs = cast("list[bytes | None]", self._redis.hmget(keys.tunnels, [str(at) for at in proxies]))
+        found = {}
+        for proxy, blob in zip(proxies, blobs, strict=True):
+            rows = np.frombuffer(blob or b"", TUNNEL)
+            mine = rows["opened_at"][rows["agent"] == agent]
+            if len(mine):
+                found[proxy] = float(mine[0])
+        return found
 
     def _build(self, cluster: str, now: float) -> tuple[FleetTable, FleetFrame]:
         try:

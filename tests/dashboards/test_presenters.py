@@ -75,5 +75,5 @@ def test_agent_page_names_instances() -> None:
     assert page["agent"].proxies == ("proxy-2",)
     assert page["agent"].cause == "proxy-1"
     assert page["agent"].auth_slug == "ok"
-    assert [tunnel.proxy for tunnel in page["tunnels"]] == ["proxy-2"]
+    assert [(tunnel.proxy, tunnel.opened_ms) for tunnel in page["tunnels"]] == [("proxy-2", 60_000)]
     assert ("Reconnect mode", "reconnect") in page["evidence"]

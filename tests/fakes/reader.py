@@ -204,6 +204,7 @@ class FakeReader:
                 had_tunnel=True,
             ),
             instances=self._instances(now),
+            opened_at={index % 2 + 2: now - 60},
         )
 
     def _reach(self) -> None:

@@ -113,7 +113,9 @@ def test_agent_is_explained(client: Client, bearer: dict[str, str], fake_reader:
     assert found["state"] == "stranded"
     assert found["reason"] == "no-tunnel"
     assert found["evidence"]["heartbeat"]["mode"] == "reconnect"
-    assert found["evidence"]["tunnels"] == [{"id": "proxy-id-1", "name": "proxy-1"}]
+    (tunnel,) = found["evidence"]["tunnels"]
+    assert (tunnel["id"], tunnel["name"]) == ("proxy-id-1", "proxy-1")
+    assert timezone.now() - datetime.fromisoformat(tunnel["opened_at"]) >= timedelta(seconds=60)
     assert len(found["instances"]) == 4
     assert "no agent nobody" in _get(client, "agents/nobody", bearer, 404)["detail"]
 

@@ -154,6 +154,7 @@ def test_agent_and_its_explanation(writer: Writer, reader: Reader) -> None:
     found = reader.explain("default", "agent-2-id", AS_OF + 1)
     assert found is not None
     assert found.evidence.tunnels == (3,)
+    assert found.opened_at == {3: AS_OF - 60}
     assert set(found.instances) == {0, 3}
     # The round said stranded, the evidence since says otherwise: the next round decides, not the page.
     assert found.view.state is State.STRANDED
