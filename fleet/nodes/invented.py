@@ -310,6 +310,7 @@ class Fleet:
                 self.beating[agent] = False
 
     def _heal(self, instance: Instance, now: float) -> None:
+        revived = self._agents_of(instance) if instance.killed else []
         instance.frozen = instance.killed = instance.unhealthy = instance.expiring = False
         instance.due_at = now
         back = [agent for agent, name in self._taken.items() if name == instance.name]
@@ -318,16 +319,17 @@ class Fleet:
             if not self.beating[agent]:
                 self.beating[agent] = True
                 self.due_at[agent] = now
-        if instance.kind is InstanceKind.PROXY:
-            self._reopen({*back, *self._agents_of(instance)}, now)
+        tunnels = {(agent, instance.index) for agent in revived}
+        tunnels.update((agent, index) for agent in back for index in self._proxies_of(agent))
+        self._reopen(tunnels, now)
 
-    def _reopen(self, agents: Iterable[int], now: float) -> None:
-        for agent in sorted(agents):
-            for index in self._proxies_of(agent):
-                # Drawn in any case: what is open differs between processes by the moment, fate must not.
-                at = now + self._fate.uniform(0, _SPREAD)
-                if not self._has(agent, index):
-                    self._open_later(agent, index, at)
+    def _reopen(self, tunnels: Iterable[tuple[int, int]], now: float) -> None:
+        """Open those (agent, proxy) that are not open."""
+        for agent, index in sorted(tunnels):
+            # Drawn in any case: what is open differs between processes by the moment, fate must not.
+            at = now + self._fate.uniform(0, _SPREAD)
+            if not self._has(agent, index):
+                self._open_later(agent, index, at)
 
     def _proxies_of(self, agent: int) -> list[int]:
         indices: list[int] = self.places[agent].tolist()

@@ -135,6 +135,19 @@ def test_proxy_killed_and_healed_begins_anew() -> None:
     assert set(_agents(proxy)) == agents
 
 
+def test_proxies_killed_together_and_healed_in_turn() -> None:
+    """Each gets back its own agents when it is healed, also those who wait for the other too."""
+    fleet = _fleet()
+    before = [set(_agents(proxy)) for proxy in fleet.proxies]
+    fleet.apply(parse_fault("kill proxy-[12]"), _START)
+    fleet.apply(parse_fault("heal proxy-1"), _START + 10)
+    _pass(fleet, 10, 3)
+    assert [set(_agents(proxy)) for proxy in fleet.proxies] == [before[0], set(), before[2], before[3]]
+    fleet.apply(parse_fault("heal all"), _START + 20)
+    _pass(fleet, 20, 3)
+    assert [set(_agents(proxy)) for proxy in fleet.proxies] == before
+
+
 def test_proxy_killed_with_reconnect_after_spreads_its_agents() -> None:
     """When agents find another proxy, all tunnels are back after one and a half times that."""
     fleet = _fleet(Shape(agents=200, proxies=4, reconnect_after=10.0))
