@@ -5,8 +5,9 @@ All writes are idempotent, so a result is settled at least once and nothing is l
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TypeVar
 
 import numpy as np
@@ -116,7 +117,7 @@ def _save_agents(writer: Writer, cluster: str, rounds: Sequence[Owed], saved: _N
     indices = np.unique(np.concatenate([owed.remembered for owed in rounds]))
     memory = writer.memory(cluster)
     known = min(len(memory), len(saved.ids))
-    rows = [_agent(cluster, int(index), memory[index], saved) for index in indices if index < known]
+    rows = (_agent(cluster, int(index), memory[index], saved) for index in indices if index < known)
     for chunk in _chunks(rows):
         Agent.objects.bulk_create(
             chunk,
@@ -144,7 +145,7 @@ def _agent(cluster: str, index: int, row: np.void, saved: _Names) -> Agent:
 
 
 def _save_transitions(cluster: str, rounds: Sequence[Owed], saved: _Names) -> None:
-    rows = [
+    rows = (
         Transition(
             cluster_id=cluster,
             agent=saved.ids[agent],
@@ -159,13 +160,16 @@ def _save_transitions(cluster: str, rounds: Sequence[Owed], saved: _Names) -> No
         for owed in rounds
         for agent, cause, old, new, packed in owed.transitions.tolist()
         if agent < len(saved.ids)
-    ]
+    )
     for chunk in _chunks(rows):
         Transition.objects.bulk_create(chunk, ignore_conflicts=True)
 
 
-def _chunks(rows: Sequence[T]) -> Iterator[Sequence[T]]:
-    return (rows[start : start + _CHUNK] for start in range(0, len(rows), _CHUNK))
+def _chunks(rows: Iterable[T]) -> Iterator[list[T]]:
+    """Rows by the statement, made when their turn comes: 100,000 changes as model objects are 45 MB at least."""
+    left = iter(rows)
+    while chunk := list(islice(left, _CHUNK)):
+        yield chunk
 
 
 def _moment(at: float) -> datetime:
