@@ -6,7 +6,6 @@ from the same seed, and is given the same faults in the same order, so they agre
 
 from __future__ import annotations
 
-import heapq
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -214,9 +213,13 @@ class Fleet:
         self.revision += agents.size
 
     def _open_due(self, now: float) -> None:
-        while self._opening and self._opening[0][0] <= now:
-            at, proxy, agent = heapq.heappop(self._opening)
-            if not self.proxies[proxy].killed and agent not in self._taken and proxy in self.places[agent]:
+        # One sort for all: popping 100,000 off a heap, when a hundred proxies are healed, takes ten times as long.
+        due = sorted(entry for entry in self._opening if entry[0] <= now)
+        if not due:
+            return
+        self._opening = [entry for entry in self._opening if entry[0] > now]
+        for at, proxy, agent in due:
+            if not self.proxies[proxy].killed and agent not in self._taken and proxy in self._proxies_of(agent):
                 self._open(agent, proxy, at)
 
     def _churn(self, now: float) -> None:
@@ -241,7 +244,7 @@ class Fleet:
         return self.proxies[proxy].tunnels.get(self.ids[agent]) is not None
 
     def _open_later(self, agent: int, proxy: int, at: float) -> None:
-        heapq.heappush(self._opening, (at, proxy, agent))
+        self._opening.append((at, proxy, agent))
 
     # Things are done to it.
 
