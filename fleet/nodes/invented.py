@@ -219,7 +219,11 @@ class Fleet:
             return
         self._opening = [entry for entry in self._opening if entry[0] > now]
         for at, proxy, agent in due:
-            if not self.proxies[proxy].killed and agent not in self._taken and proxy in self._proxies_of(agent):
+            if (
+                not self.proxies[proxy].killed
+                and agent not in self._taken
+                and proxy in self._proxies_of(agent)
+            ):
                 self._open(agent, proxy, at)
 
     def _churn(self, now: float) -> None:
