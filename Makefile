@@ -22,9 +22,6 @@ RUN := $(VENV)/bin/python
 DEV := $(VENV)/bin/python
 endif
 
-# Tests keep their database beside no installation's.
-TEST_HOME = export REFLOAT_HOME="$$(mktemp -d)"; trap 'rm -rf "$$REFLOAT_HOME"' EXIT;
-
 .PHONY: help setup demo test test-slow check fix bench proto clean browser peers stubs-fresh
 
 help:  ## Show this list
@@ -36,10 +33,10 @@ demo: $(RUN)  ## Run the console and a fleet of its own to watch (FAULTS=1: with
 	@exec $(PY) manage.py demo $(if $(FAULTS),--faults) $(if $(TLS),--tls) $(ARGS)
 
 test: setup  ## Run the fast tests (10 minutes at most; ARGS="-k name" chooses)
-	@$(TEST_HOME) $(PY) -m pytest -m "not slow" $(ARGS)
+	@$(PY) -m pytest -m "not slow" $(ARGS)
 
 test-slow: setup peers  ## Run what would make `make test` too long (40 minutes at most)
-	@$(TEST_HOME) $(PY) -m pytest -m slow $(ARGS) || { code=$$?; [ $$code -eq 5 ] && echo "no slow tests yet" || exit $$code; }
+	@$(PY) -m pytest -m slow $(ARGS) || { code=$$?; [ $$code -eq 5 ] && echo "no slow tests yet" || exit $$code; }
 
 check: $(DEV) stubs-fresh  ## Look at everything a machine can judge; change nothing
 	@export DJANGO_SETTINGS_MODULE=dashboards.config.settings REFLOAT_HOME="$$(mktemp -d)"; \

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-# Before Django reads its settings: no test touches an installation's state.
-os.environ["REFLOAT_HOME"] = tempfile.mkdtemp(prefix="refloat-test-")
+# Before Django reads its settings: no test touches an installation's state. So the settings are named here, and not
+# in pyproject.toml: from there pytest-django would have read them before this file.
+_HOME = tempfile.mkdtemp(prefix="refloat-test-")
+os.environ["REFLOAT_HOME"] = _HOME
+os.environ["DJANGO_SETTINGS_MODULE"] = "dashboards.config.settings"
 os.environ.setdefault("REFLOAT_PREFIX", f"test-{secrets.token_hex(4)}")
 
+import django
 import pytest
 
+django.setup()
+
 from fleet.processes import valkey
+
+
+def pytest_unconfigure() -> None:
+    """Leave nothing behind."""
+    shutil.rmtree(_HOME, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

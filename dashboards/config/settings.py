@@ -94,6 +94,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "allauth.account.middleware.AccountMiddleware",
+    "dashboards.middleware.api_problems",
 ]
 ROOT_URLCONF = "dashboards.urls"
 ASGI_APPLICATION = "dashboards.config.asgi.application"

@@ -1,0 +1,42 @@
+"""What every answer passes on its way out."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from asgiref.sync import iscoroutinefunction
+from django.http import HttpRequest, HttpResponseBase, JsonResponse
+from django.utils.decorators import sync_and_async_middleware
+
+Sync = Callable[[HttpRequest], HttpResponseBase]
+Async = Callable[[HttpRequest], Awaitable[HttpResponseBase]]
+
+
+@sync_and_async_middleware
+def api_problems(get_response: Any) -> Sync | Async:
+    """Answer a wrong method below /api/ with a sentence in JSON, as the API answers all that is wrong.
+
+    The API's own handlers are not asked: ninja refuses a method before it knows whose route it is.
+    """
+    if iscoroutinefunction(get_response):
+        answer_later = cast("Async", get_response)
+
+        async def later(request: HttpRequest) -> HttpResponseBase:
+            return _with_words(request, await answer_later(request))
+
+        return later
+    answer = cast("Sync", get_response)
+
+    def now(request: HttpRequest) -> HttpResponseBase:
+        return _with_words(request, answer(request))
+
+    return now
+
+
+def _with_words(request: HttpRequest, answer: HttpResponseBase) -> HttpResponseBase:
+    if answer.status_code != 405 or not request.path.startswith("/api/"):
+        return answer
+    allowed = answer.headers.get("Allow", "")
+    sentence = f"{request.method} is not allowed at this address, only {allowed}."
+    return JsonResponse({"detail": sentence}, status=405, headers={"Allow": allowed})
