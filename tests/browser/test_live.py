@@ -154,9 +154,12 @@ async def test_stale_data_looks_stale(visiting: Visiting) -> None:
     await expect(page.locator('[data-count="stranded"]')).to_have_text("0")
     await expect(page.locator('[data-count="retired"]')).to_have_text("1")
     assert "grayscale" in await page.locator(".live").first.evaluate("part => getComputedStyle(part).filter")
+    beat = page.locator(".beat-text").first
+    await expect(beat).to_have_text(re.compile(r"^last heartbeat seen .* ago$"))
     await visit.fleet.recover()
     await expect(page.locator("#banner")).to_be_hidden()
     await expect(page.locator('[data-count="stranded"]')).to_have_text("1")
+    await expect(beat).to_contain_text("expires after")
 
 
 async def test_a_closed_socket_comes_back(visiting: Visiting) -> None:

@@ -123,15 +123,22 @@ function adoptBeats() {
   for (const beat of document.querySelectorAll("[data-heartbeat-ms]")) beat.zero = now - Number(beat.dataset.heartbeatMs);
 }
 
-/** Heartbeat age against the TTL: late from nine tenths on, for heartbeats come after half of it. */
+/**
+ * Heartbeat age against the TTL: late from nine tenths on, for heartbeats come after half of it.
+ * Of what we no longer see, it says only when we last did.
+ */
 function paintBeats() {
   const now = performance.now();
   for (const beat of document.querySelectorAll("[data-heartbeat-ms]")) {
     const ttl = Number(beat.dataset.ttlMs);
     const age = now - beat.zero;
-    beat.toggleAttribute("data-late", age > 0.9 * ttl);
+    const unseen = live.distrust !== null || beat.closest("[data-state]").dataset.state === "unknown";
+    beat.toggleAttribute("data-unseen", unseen);
+    beat.toggleAttribute("data-late", !unseen && age > 0.9 * ttl);
     beat.querySelector(".beat-fill").setAttribute("width", String(Math.min(100, (100 * age) / ttl)));
-    beat.querySelector(".beat-text").textContent = `heartbeat ${formatAge(age)} ago, expires after ${formatAge(ttl)}`;
+    beat.querySelector(".beat-text").textContent = unseen
+      ? `last heartbeat seen ${formatAge(age)} ago`
+      : `heartbeat ${formatAge(age)} ago, expires after ${formatAge(ttl)}`;
   }
 }
 
