@@ -83,7 +83,8 @@ async def ask_agents(
         request = fleet_pb2.ListAgentsRequest(
             epoch=changes.epoch, since_revision=changes.revision, limit=PAGE
         )
-        return stub.ListAgents(request, timeout=seconds)
+        answer: Awaitable[fleet_pb2.ListAgentsResponse] = stub.ListAgents(request, timeout=seconds)
+        return answer
 
     def add(page: fleet_pb2.ListAgentsResponse) -> None:
         now = clock()

@@ -38,7 +38,8 @@ async def ask_tunnels(
         request = fleet_pb2.ListTunnelsRequest(
             epoch=changes.epoch, since_revision=changes.revision, limit=PAGE
         )
-        return stub.ListTunnels(request, timeout=seconds)
+        answer: Awaitable[fleet_pb2.ListTunnelsResponse] = stub.ListTunnels(request, timeout=seconds)
+        return answer
 
     def add(page: fleet_pb2.ListTunnelsResponse) -> None:
         now = clock()
