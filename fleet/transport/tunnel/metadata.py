@@ -1,0 +1,82 @@
+"""What peers of our own tell each other in metadata; others neither send it nor mind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from fleet.protocol.tunnel import TunnelError, Wire
+from fleet.protocol.tunnel_server import Peer
+
+#: Which version of the wire a client speaks; servers of one version refuse the other by it.
+_VERSION = "x-grpctunnel-version"
+_FEATURES = "x-refloat-features"
+_HALF_CLOSE = "half-close"
+_NAME = "x-refloat-name"
+_GENERATION = "x-refloat-generation"
+#: The server's word for a Register stream. Its Tunnel streams carry it, and are found though they ride elsewhere.
+_CONNECTION = "x-refloat-connection"
+
+Metadata = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """What a client's Register stream says of it."""
+
+    #: None when it did not say.
+    wire: Wire | None
+    half_close: bool
+    name: str
+    generation: int
+
+    def peer(self, identity: str) -> Peer:
+        """The peer this makes, with the identity its certificate proves."""
+        return Peer(identity, self.name, self.generation)
+
+
+def greet(wire: Wire, name: str, generation: int) -> Metadata:
+    """Metadata of a client's Register."""
+    named = ((_NAME, name), (_GENERATION, str(generation))) if name else ()
+    return ((_VERSION, wire.value), (_FEATURES, _HALF_CLOSE), *named)
+
+
+def read_greeting(metadata: Iterable[tuple[str, str | bytes]]) -> Greeting:
+    """Read a client's. Raises TunnelError."""
+    given = _texts(metadata)
+    version, generation = given.get(_VERSION), given.get(_GENERATION, "0")
+    if version is not None and version not in {wire.value for wire in Wire}:
+        raise TunnelError(f"{_VERSION} {version!r} is no version: 0.1 or 0.2")
+    if not (generation.isascii() and generation.isdigit() and len(generation) < 20):
+        raise TunnelError(f"{_GENERATION} is no whole number")
+    wire = None if version is None else Wire(version)
+    return Greeting(wire, _can_half_close(given), given.get(_NAME, ""), int(generation))
+
+
+def answer(token: str) -> Metadata:
+    """Metadata of a server's answer to Register."""
+    return ((_FEATURES, _HALF_CLOSE), (_CONNECTION, token))
+
+
+def read_answer(metadata: Iterable[tuple[str, str | bytes]]) -> tuple[bool, str]:
+    """Whether the server can half-close, and its token; empty when it is not one of ours."""
+    given = _texts(metadata)
+    return _can_half_close(given), given.get(_CONNECTION, "")
+
+
+def of_stream(token: str) -> Metadata:
+    """Metadata of a client's Tunnel stream."""
+    return ((_CONNECTION, token),) if token else ()
+
+
+def token_of(metadata: Iterable[tuple[str, str | bytes]]) -> str:
+    """The token of a Tunnel stream; empty when it has none."""
+    return _texts(metadata).get(_CONNECTION, "")
+
+
+def _can_half_close(given: Mapping[str, str]) -> bool:
+    return _HALF_CLOSE in given.get(_FEATURES, "").split(",")
+
+
+def _texts(metadata: Iterable[tuple[str, str | bytes]]) -> dict[str, str]:
+    return {key: value for key, value in metadata if isinstance(value, str)}

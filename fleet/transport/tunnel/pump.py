@@ -1,0 +1,263 @@
+"""Carry a TCP connection over a tunnel's session, both ways, with bounded buffers.
+
+What TCP sends is read into one buffer that all connections of the process share and leaves it as a ready message, so an
+idle session holds no buffer at all. Each direction has at most one message on its way and one waiting; then TCP is not
+read. A session whose reader is slow stops its own sender and nobody else's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import cast
+
+from typing_extensions import override
+
+from fleet.protocol.tunnel import TunnelError
+from fleet.transport.tunnel import codec
+from fleet.transport.tunnel.stream import CHUNK, TunnelAborted, TunnelStream
+
+log = logging.getLogger(__name__)
+
+#: What one read takes from TCP, which becomes one message.
+_ROOM = bytearray(codec.HEADER_ROOM + CHUNK)
+_VIEW = memoryview(_ROOM)
+_TAKE = _VIEW[codec.HEADER_ROOM :]
+#: Unsent bytes above which the tunnel is not read.
+_UNSENT = 1024 * 1024
+#: Messages read from TCP while one is on its way; more would only sit in memory.
+_READ_AHEAD = 2
+#: An idle session's other end may take so long to agree that it is over, seconds.
+_AGREE_WITHIN = 5.0
+_LINGER_RESET = struct.pack("ii", 1, 0)
+
+
+class Closing(Enum):
+    """What the end of our TCP connection's sending makes of a session whose peer cannot half-close."""
+
+    #: Say so at once. The other end learns of it; what it would still answer is lost.
+    CLOSE = "close"
+    #: Say nothing until the other end is finished. Answers arrive; who waits for our end waits.
+    DEFER = "defer"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How sessions end."""
+
+    closing: Closing = Closing.CLOSE
+    #: A session without a byte either way for so long is closed (the seed's "going idle"), seconds; None is never.
+    idle: float | None = None
+
+
+class Wire(asyncio.BufferedProtocol):
+    """The TCP end. Bytes that come before a session is there wait, one buffer full of them."""
+
+    def __init__(self, made: Callable[[Wire], None] | None = None) -> None:
+        self._made = made
+        self.transport: asyncio.Transport | None = None
+        #: Read, and not yet taken by the tunnel.
+        self._waiting: deque[bytes] = deque()
+        self._paused = False
+        self._eof = False
+        #: Why it is gone; None while it is there.
+        self.lost: Exception | None = None
+        self._reader: asyncio.Future[None] | None = None
+        self._writer: asyncio.Future[None] | None = None
+        self._full = False
+        loop = asyncio.get_running_loop()
+        self._now = loop.time
+        #: Done when the connection is no more.
+        self.gone: asyncio.Future[None] = loop.create_future()
+        #: When a byte last passed, by the loop's clock.
+        self.moved_at = loop.time()
+
+    # -- asyncio's side --------------------------------------------------------------------------
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(high=_UNSENT)
+        if self._made is not None:
+            self._made(self)
+
+    @override
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return _TAKE
+
+    @override
+    def buffer_updated(self, nbytes: int) -> None:
+        head = codec.header(nbytes)
+        start = codec.HEADER_ROOM - len(head)
+        _VIEW[start : codec.HEADER_ROOM] = head
+        self._waiting.append(bytes(_VIEW[start : codec.HEADER_ROOM + nbytes]))
+        if len(self._waiting) >= _READ_AHEAD and not self._paused:
+            assert self.transport is not None
+            self._paused = True
+            self.transport.pause_reading()
+        self._wake_reader()
+
+    @override
+    def eof_received(self) -> bool:
+        self._eof = True
+        self._wake_reader()
+        return True  # half open, as TCP is
+
+    @override
+    def pause_writing(self) -> None:
+        self._full = True
+
+    @override
+    def resume_writing(self) -> None:
+        self._full = False
+        self._wake_writer()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = exc or ConnectionResetError("the TCP connection is closed")
+        self._full = False
+        if not self.gone.done():
+            self.gone.set_result(None)
+        self._wake_reader()
+        self._wake_writer()
+
+    # -- the pump's side -------------------------------------------------------------------------
+
+    async def read(self) -> bytes | None:
+        """The next message, ready to be sent; None at the end of stream. Raises OSError."""
+        while not self._waiting:
+            if self._eof:
+                return None
+            if self.lost is not None:
+                raise ConnectionResetError(str(self.lost))
+            self._reader = asyncio.get_running_loop().create_future()
+            try:
+                await self._reader
+            finally:
+                self._reader = None
+        self.moved_at = self._now()
+        message = self._waiting.popleft()
+        if self._paused and self.lost is None:
+            assert self.transport is not None
+            self._paused = False
+            self.transport.resume_reading()
+        return message
+
+    async def write(self, payload: memoryview) -> None:
+        """Send, and wait while too much is unsent. Raises OSError."""
+        assert self.transport is not None
+        if self.lost is not None:
+            raise ConnectionResetError(str(self.lost))
+        self.transport.write(payload)
+        self.moved_at = self._now()
+        while self._full:
+            self._writer = asyncio.get_running_loop().create_future()
+            try:
+                await self._writer
+            finally:
+                self._writer = None
+
+    def write_eof(self) -> None:
+        """Nothing more comes from the tunnel."""
+        if self.transport is not None and not self.transport.is_closing():
+            with contextlib.suppress(OSError):  # gone already
+                self.transport.write_eof()
+
+    def close(self) -> None:
+        """Close after what is unsent."""
+        if self.transport is not None:
+            self.transport.close()
+
+    def reset(self) -> None:
+        """Close with a reset, so that who is connected does not take the end for a good one."""
+        if self.transport is None or self.transport.is_closing():
+            return
+        with contextlib.suppress(OSError):
+            self.transport.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_RESET
+            )
+        self.transport.abort()
+
+    def _wake_reader(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+    def _wake_writer(self) -> None:
+        if self._writer is not None and not self._writer.done():
+            self._writer.set_result(None)
+
+
+async def connect(host: str, port: int, within: float) -> Wire:
+    """Make a TCP connection. Raises OSError, TimeoutError among them."""
+    async with asyncio.timeout(within):
+        _, wire = await asyncio.get_running_loop().create_connection(Wire, host, port)
+    return wire
+
+
+async def pump(wire: Wire, stream: TunnelStream, policy: Policy | None = None) -> None:
+    """Carry both directions until both have ended. Raises TunnelAborted when one ended badly."""
+    policy = policy or Policy()
+    outward = asyncio.create_task(_outward(wire, stream, policy))
+    inward = asyncio.create_task(_inward(wire, stream))
+    try:
+        await _carry(outward, inward, wire, stream, policy)
+    except (OSError, TunnelError) as error:
+        stream.abort(str(error))
+        wire.reset()
+        raise TunnelAborted(str(error)) from None
+    except asyncio.CancelledError:
+        stream.abort("this end was stopped")
+        wire.reset()
+        raise
+    finally:
+        for task in (outward, inward):
+            task.cancel()
+        await asyncio.gather(outward, inward, return_exceptions=True)
+    wire.close()
+    await stream.close()
+
+
+async def _carry(
+    outward: asyncio.Task[None], inward: asyncio.Task[None], wire: Wire, stream: TunnelStream, policy: Policy
+) -> None:
+    loop = asyncio.get_running_loop()
+    while not (inward.done() and (outward.done() or not stream.half_close)):
+        waiting = [future for future in (outward, inward, wire.gone) if not future.done()]
+        left = None if policy.idle is None else wire.moved_at + policy.idle - loop.time()
+        if left is not None and left <= 0:
+            await _end_idle(inward, wire, stream)
+            return
+        await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        for task in (outward, inward):
+            if task.done():
+                task.result()
+        if wire.lost is not None and not inward.done():
+            raise ConnectionResetError(str(wire.lost))
+
+
+async def _end_idle(inward: asyncio.Task[None], wire: Wire, stream: TunnelStream) -> None:
+    await stream.write_eof()
+    await asyncio.wait((inward,), timeout=_AGREE_WITHIN)
+    if not inward.done():
+        raise TunnelAborted("the session was idle, and its other end did not agree to end it")
+    wire.write_eof()
+
+
+async def _outward(wire: Wire, stream: TunnelStream, policy: Policy) -> None:
+    while (message := await wire.read()) is not None:
+        await stream.send(message)
+    if stream.half_close or policy.closing is Closing.CLOSE:
+        await stream.write_eof()
+
+
+async def _inward(wire: Wire, stream: TunnelStream) -> None:
+    while len(payload := await stream.receive()):
+        await wire.write(payload)
+    wire.write_eof()

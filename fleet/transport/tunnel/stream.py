@@ -1,0 +1,234 @@
+"""One session of a tunnel: a byte stream over a Tunnel call, with the two ways to end it.
+
+Between peers of our own, `close` ends the sender's direction and the other goes on, as in TCP. With others it ends
+both: what they would receive after it they drop. An end that nobody said is an abort, and both ends are told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import grpc
+import grpc.aio
+from typing_extensions import override
+
+from fleet.protocol.tunnel import Target, TunnelError
+from fleet.transport.tunnel import codec
+
+#: Bytes in one message of ours: large ones cost least a byte, and every peer takes 256 KiB (4 MiB is gRPC's limit).
+CHUNK = 256 * 1024
+#: After both ends are finished the server ends the call; a client waits so long for it, seconds.
+_END_WITHIN = 5.0
+
+
+class TunnelAborted(TunnelError):
+    """The session ended without the other end having said so; what came before it may not be all."""
+
+
+class TunnelStream:
+    """A session, whichever end has it. One reads and one writes at a time."""
+
+    def __init__(self, target: Target, tag: int, *, half_close: bool) -> None:
+        self.target = target
+        self.tag = tag
+        #: The other end goes on sending after we said that we are finished, and takes what we send after it did.
+        self.half_close = half_close
+        #: The other end is finished, and said so.
+        self.remote_finished = False
+        #: We are finished, and said so.
+        self.finished = False
+        self.ended = asyncio.Event()
+        #: Why it was aborted here; empty when it was not.
+        self.why = ""
+        self._rest = memoryview(b"")
+        self._reading: asyncio.Task[memoryview] | None = None
+        self._writing = asyncio.Lock()
+
+    # -- the bare call, without any care: pumps use these, each from one task of its own ------------
+
+    async def receive(self) -> memoryview:
+        """The next payload, of any size; empty at the end. Raises TunnelAborted."""
+        while not self.remote_finished:
+            payload, finished = codec.read_data(await self._receive())
+            if finished:
+                self.remote_finished = True
+            if len(payload):
+                return payload
+        return memoryview(b"")
+
+    async def send(self, message: bytes) -> None:
+        """Send a whole message. Raises TunnelAborted."""
+        raise NotImplementedError
+
+    async def _receive(self) -> bytes:
+        raise NotImplementedError
+
+    async def _finish(self) -> None:
+        """Both directions have ended."""
+        raise NotImplementedError
+
+    # -- the byte stream -------------------------------------------------------------------------
+
+    async def read(self, limit: int = -1) -> bytes:
+        """Read what is there, `limit` bytes at most; empty at the end. Raises TunnelAborted."""
+        if not self._rest:
+            self._rest = await self._next()
+        taken = self._rest if limit < 0 else self._rest[:limit]
+        self._rest = self._rest[len(taken) :]
+        return bytes(taken)
+
+    async def _next(self) -> memoryview:
+        # The read below must not be cancelled: that would end the whole call. So it has a task of its own.
+        if self.ended.is_set():
+            raise TunnelAborted(self.why or "the session is closed")
+        if self._reading is None:
+            self._reading = asyncio.create_task(self.receive())
+        ended = asyncio.create_task(self.ended.wait())
+        try:
+            await asyncio.wait((self._reading, ended), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended.cancel()
+        if not self._reading.done():
+            self._reading.add_done_callback(_forget)
+            raise TunnelAborted(self.why or "the session is closed")
+        reading, self._reading = self._reading, None
+        return reading.result()
+
+    async def write(self, data: bytes | memoryview) -> None:
+        """Send, and wait until gRPC took it. Raises TunnelAborted; TunnelError once `write_eof` was called."""
+        view = memoryview(data)
+        async with self._writing:
+            for start in range(0, len(view), CHUNK):
+                if self.finished:
+                    raise TunnelError("this end is finished already")
+                await self.send(codec.data_message(view[start : start + CHUNK]))
+
+    async def write_eof(self) -> None:
+        """Say that nothing more comes from here; with a peer of other make this ends its sending, too."""
+        async with self._writing:
+            if not self.finished:
+                self.finished = True
+                await self._say_finished()
+
+    async def close(self) -> None:
+        """End both directions in an orderly way."""
+        with contextlib.suppress(TunnelError):
+            await self.write_eof()
+        self.ended.set()
+        await self._finish()
+
+    def abort(self, why: str) -> None:
+        """End both directions at once, and tell the other end that it is not the orderly way."""
+        raise NotImplementedError
+
+    async def _say_finished(self) -> None:
+        await self.send(codec.CLOSE)
+
+
+class ClientStream(TunnelStream):
+    """A session as the client has it: it opens the call, and the server ends it."""
+
+    def __init__(self, call: Any, target: Target, tag: int, *, half_close: bool) -> None:
+        super().__init__(target, tag, half_close=half_close)
+        self._call = call
+
+    @override
+    async def send(self, message: bytes) -> None:
+        try:
+            await self._call.write(message)
+        except grpc.aio.AioRpcError as error:
+            raise TunnelAborted(error.details() or error.code().name) from None
+        except asyncio.InvalidStateError:
+            raise TunnelAborted(await self._why_over()) from None
+
+    @override
+    async def _receive(self) -> bytes:
+        try:
+            raw = await self._call.read()
+        except grpc.aio.AioRpcError as error:
+            raise TunnelAborted(error.details() or error.code().name) from None
+        if raw is grpc.aio.EOF:
+            # Trailers that say OK are an end as good as a close: a server's close may lose the race against them.
+            self.remote_finished = True
+            return b""
+        assert isinstance(raw, bytes)
+        return raw
+
+    @override
+    async def _say_finished(self) -> None:
+        await super()._say_finished()
+        if self.half_close:
+            await self._call.done_writing()
+
+    @override
+    async def _finish(self) -> None:
+        """Wait for the server to end the call, as it must; one that does not is cancelled."""
+        if not self._call.done():
+            with contextlib.suppress(asyncio.InvalidStateError):
+                await self._call.done_writing()
+            waiting = asyncio.ensure_future(self._call.code())
+            await asyncio.wait((waiting,), timeout=_END_WITHIN)
+            self._call.cancel()
+            await waiting
+
+    @override
+    def abort(self, why: str) -> None:
+        self.why = self.why or why
+        self.ended.set()
+        self._call.cancel()
+
+    async def _why_over(self) -> str:
+        details = await self._call.details()
+        return str(details or (await self._call.code()).name)
+
+
+class ServerStream(TunnelStream):
+    """A session as the server has it: the call lasts until `over` is told."""
+
+    def __init__(
+        self, context: grpc.aio.ServicerContext[Any, Any], target: Target, tag: int, *, half_close: bool
+    ) -> None:
+        super().__init__(target, tag, half_close=half_close)
+        self._context = context
+        self._over = asyncio.Event()
+
+    @override
+    async def send(self, message: bytes) -> None:
+        try:
+            await self._context.write(message)
+        except (grpc.aio.BaseError, asyncio.InvalidStateError):
+            raise TunnelAborted(self.why or "the client went away") from None
+
+    @override
+    async def _receive(self) -> bytes:
+        try:
+            raw = await self._context.read()
+        except (grpc.aio.BaseError, asyncio.InvalidStateError):
+            raise TunnelAborted(self.why or "the client went away") from None
+        if raw is grpc.aio.EOF:
+            # A client that was killed looks like one that is finished, but for the close it did not send.
+            raise TunnelAborted(self.why or "the client went away")
+        assert isinstance(raw, bytes)
+        return raw
+
+    @override
+    async def _finish(self) -> None:
+        self._over.set()
+
+    @override
+    def abort(self, why: str) -> None:
+        if not self._over.is_set():
+            self.why = why
+        self.ended.set()
+        self._over.set()
+
+    async def over(self) -> None:
+        """Wait until the call may end."""
+        await self._over.wait()
+
+
+def _forget(task: asyncio.Task[memoryview]) -> None:
+    if not task.cancelled():
+        task.exception()  # it was nobody's any more
