@@ -30,8 +30,8 @@ from fleet.protocol.tunnel import (
 class Peer:
     """Who is at the other end of a Register stream."""
 
-    #: From its certificate; empty when it showed none.
-    identity: str = ""
+    #: The names its certificate proves; empty when it showed none.
+    identity: tuple[str, ...] = ()
     #: What a peer of our own calls itself, and the how-many-eth connection this is; others say nothing.
     name: str = ""
     generation: int = 0
@@ -260,7 +260,7 @@ class ServerState:
         if self._local is not None and target in self._local:
             return f"target {target} is one of this server's own"
         if not self._may_claim(connection.peer, target):
-            who = connection.peer.identity or "a client without a certificate"
+            who = " or ".join(connection.peer.identity) or "a client without a certificate"
             return f"target {target} may not be claimed by {who}"
         if owner is connection:
             return f"target {target} is registered already by this client"

@@ -30,8 +30,8 @@ class Greeting:
     name: str
     generation: int
 
-    def peer(self, identity: str) -> Peer:
-        """The peer this makes, with the identity its certificate proves."""
+    def peer(self, identity: tuple[str, ...]) -> Peer:
+        """The peer this makes, with the names its certificate proves."""
         return Peer(identity, self.name, self.generation)
 
 

@@ -88,11 +88,12 @@ class TunnelServer:
         may_claim: Callable[[Peer, Target], bool] | None = None,
         limits: Limits | None = None,
         on_target: Callable[[Target, bool], None] | None = None,
+        on_client: Callable[[Connection, bool], None] | None = None,
     ) -> None:
         """Make one.
 
         `handler` serves sessions that clients ask for, of `local` targets or, without those, of any. `bridge` connects
-        clients with each other's targets. `on_target` hears of targets that come (True) and go.
+        clients with each other's targets. `on_target` and `on_client` hear of those that come (True) and go.
         """
         self.wire = wire
         self._limits = limits or Limits()
@@ -106,6 +107,7 @@ class TunnelServer:
         )
         self._handler = handler
         self._on_target = on_target
+        self._on_client = on_client
         self._registered: dict[Connection, _Registered] = {}
         self._tokens: dict[str, _Registered] = {}
         self._waiters: dict[Request, asyncio.Future[TunnelStream]] = {}
@@ -115,9 +117,15 @@ class TunnelServer:
         """Registered targets and whose they are."""
         return {target: owner.peer for target, owner in self._state.targets().items()}
 
-    def sessions(self) -> int:
-        """Sessions that are open."""
-        return sum(len(registered.streams) for registered in self._registered.values())
+    def owner(self, target: Target) -> Connection | None:
+        """The client that registered a target."""
+        return self._state.owner(target)
+
+    def end_client(self, connection: Connection, why: str) -> None:
+        """End a client's Register stream; its open sessions live on. Nothing when it is gone."""
+        registered = self._registered.get(connection)
+        if registered is not None:
+            registered.end(why)
 
     async def open_session(self, target: Target, *, to: Connection | None = None) -> TunnelStream:
         """Ask for a session to a target and return its stream. Raises TunnelError, in set-up time at the latest."""
@@ -147,6 +155,7 @@ class TunnelServer:
         self._registered[connection] = registered
         self._tokens[registered.token] = registered
         reader = asyncio.create_task(self._read(registered, context), name="tunnel register")
+        self._tell(connection, True)
         try:
             await context.send_initial_metadata(metadata.answer(registered.token))
             self._do(effects)
@@ -180,6 +189,11 @@ class TunnelServer:
             taken.discard()
         registered.taken.clear()
         self._do(self._state.disconnect(registered.connection))
+        self._tell(registered.connection, False)
+
+    def _tell(self, connection: Connection, there: bool) -> None:
+        if self._on_client is not None:
+            self._on_client(connection, there)
 
     # -- Tunnel ----------------------------------------------------------------------------------
 
@@ -347,7 +361,6 @@ def _key(context: Context) -> Hashable:
     return context.peer()
 
 
-def _identity(context: Context) -> str:
-    """What the client's certificate proves: its first alternative name, else its common name."""
-    names = context.peer_identities()
-    return next(iter(names)).decode(errors="replace") if names else ""
+def _identity(context: Context) -> tuple[str, ...]:
+    """What the client's certificate proves: its alternative names, else its common name."""
+    return tuple(name.decode(errors="replace") for name in context.peer_identities() or ())

@@ -1,0 +1,68 @@
+"""A TCP port whose connections become sessions of a tunnel."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Self
+
+from fleet.protocol.tunnel import TunnelError
+from fleet.transport.tunnel.pump import Policy, Wire, pump
+from fleet.transport.tunnel.stream import TunnelStream
+
+log = logging.getLogger(__name__)
+
+
+class Listener:
+    """Listens, asks `open_session` for each connection, and carries its bytes."""
+
+    def __init__(
+        self, open_session: Callable[[], Awaitable[TunnelStream]], policy: Policy | None = None
+    ) -> None:
+        self._open_session = open_session
+        self._policy = policy or Policy()
+        self._server: asyncio.Server | None = None
+        self._sessions: set[asyncio.Task[None]] = set()
+
+    async def start(self, host: str, port: int) -> Self:
+        """Listen. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: Wire(self._made), host, port, backlog=1024)
+        return self
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        assert self._server is not None, "start it first"
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def stop(self) -> None:
+        """Listen no more, and abort what is open."""
+        if self._server is not None:
+            self._server.close()
+        for task in list(self._sessions):
+            task.cancel()
+        if self._sessions:
+            await asyncio.wait(self._sessions)
+
+    def _made(self, wire: Wire) -> None:
+        task = asyncio.create_task(self._carry(wire), name="tunnelled connection")
+        self._sessions.add(task)
+        task.add_done_callback(self._sessions.discard)
+
+    async def _carry(self, wire: Wire) -> None:
+        try:
+            stream = await self._open_session()
+        except TunnelError as error:
+            log.warning("no session for a connection: %s", error)
+            wire.reset()
+            return
+        except asyncio.CancelledError:
+            wire.reset()
+            raise
+        try:
+            await pump(wire, stream, self._policy)
+        except TunnelError as error:
+            log.info("a session to %s was aborted: %s", stream.target, error)
