@@ -100,9 +100,10 @@ def open_channel(
     dead_peer: DeadPeer | None = None,
     *,
     own_connection: bool = True,
+    more: Sequence[tuple[str, int | str]] = (),
 ) -> grpc.aio.Channel:
-    """Open a channel, with TLS when files are given. Raises TLSError."""
-    options = channel_options(dead_peer, own_connection=own_connection)
+    """Open a channel, with TLS when files are given and with `more` options. Raises TLSError."""
+    options = [*channel_options(dead_peer, own_connection=own_connection), *more]
     if tls is None or not tls.enabled:
         return grpc.aio.insecure_channel(target, options=options)
     if tls.server_name:

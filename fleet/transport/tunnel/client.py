@@ -93,9 +93,14 @@ class TunnelClient:
             self._run = None
             run.finish()
 
+    @property
+    def refused(self) -> dict[Target, str]:
+        """Targets that the server does not want, and why."""
+        return {} if self._run is None else dict(self._run.refused)
+
     async def wait_until_up(self) -> None:
-        """Wait until the server said something, or the client stopped."""
-        if self._run is not None:
+        """Wait until it is connected and the server answered for every target, or it stopped."""
+        while self._run is not None and not self._run.up.is_set():
             await self._run.up.wait()
 
     async def open_session(self, target: Target) -> TunnelStream:
@@ -128,6 +133,14 @@ class TunnelClient:
         if self._run is not None and self._run.call is not None:
             self._run.call.cancel()
 
+    async def drained(self) -> None:
+        """Wait until no session is open or being set up."""
+        while self._sessions or self.streams:
+            if self._sessions:
+                await asyncio.wait(self._sessions)
+            for stream in list(self.streams):
+                await stream.gone()
+
     async def close(self) -> None:
         """End the Register stream and abort every session."""
         self.stop()
@@ -142,17 +155,18 @@ class TunnelClient:
 
     async def _register(self, run: _Run, targets: Iterable[Target], subscribe: Iterable[str]) -> None:
         call = run.call = self._open_register(metadata=self._greeting)
-        writer = asyncio.create_task(_write(call, run.outgoing), name="tunnel register")
+        writer = asyncio.create_task(_write(call, run), name="tunnel register")
         try:
             # Nothing is awaited first: servers send their headers with their first message.
+            targets = tuple(targets)
+            run.unanswered.update(targets)
             self._do(run, run.state.start(targets, subscribe))
             while isinstance(raw := await call.read(), bytes):
                 if not run.greeted:
                     run.greeted = True
                     run.half_close, run.token = metadata.read_answer(await call.initial_metadata() or ())
                 self._do(run, run.state.receive(codec.decode(self._wire, raw), time.monotonic()))
-                if run.state.ready:
-                    run.up.set()
+                run.check()
         except grpc.aio.AioRpcError as error:
             raise RegisterEnded(error.details() or error.code().name) from None
         except asyncio.CancelledError:
@@ -203,9 +217,13 @@ class TunnelClient:
         self._set_timer(run)
 
     def _answered(self, run: _Run, effect: Registered | NotRegistered) -> None:
+        run.unanswered.discard(effect.target)
         waiters = run.changes.pop(effect.target, [])
         if isinstance(effect, NotRegistered):
             log.warning("target %s refused: %s", effect.target, effect.error)
+            run.refused[effect.target] = effect.error
+        else:
+            run.refused.pop(effect.target, None)
         for waiter in waiters:
             if waiter.done():
                 continue
@@ -292,11 +310,19 @@ class _Run:
         self.outgoing: asyncio.Queue[bytes] = asyncio.Queue()
         self.waiters: dict[int, asyncio.Future[ClientStream]] = {}
         self.changes: dict[Target, list[asyncio.Future[None]]] = {}
+        self.unanswered: set[Target] = set()
+        self.refused: dict[Target, str] = {}
+        self.connected = False
         self.up = asyncio.Event()
         self.greeted = False
         self.half_close = False
         self.token = ""
         self.timer: asyncio.TimerHandle | None = None
+
+    def check(self) -> None:
+        """Whether it is up now."""
+        if self.connected and self.state.ready and not self.unanswered:
+            self.up.set()
 
     def fail(self, tag: int, error: str) -> None:
         """Tell who waits for a session."""
@@ -319,11 +345,14 @@ class _Run:
         self.up.set()
 
 
-async def _write(call: Any, outgoing: asyncio.Queue[bytes]) -> None:
+async def _write(call: Any, run: _Run) -> None:
     # A broken stream is noticed by who reads.
     with contextlib.suppress(grpc.aio.BaseError, grpc.aio.AioRpcError, asyncio.InvalidStateError):
+        await call.wait_for_connection()
+        run.connected = True
+        run.check()
         while True:
-            await call.write(await outgoing.get())
+            await call.write(await run.outgoing.get())
 
 
 async def _serve(taken: Taken, stream: ClientStream) -> None:

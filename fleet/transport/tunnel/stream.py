@@ -179,6 +179,10 @@ class ClientStream(TunnelStream):
         self.ended.set()
         self._call.cancel()
 
+    async def gone(self) -> None:
+        """Wait until the call is over."""
+        await self._call.code()
+
     async def _why_over(self) -> str:
         details = await self._call.details()
         return str(details or (await self._call.code()).name)

@@ -1,0 +1,259 @@
+"""Keep a tunnel client registered: redial with backoff, and move to a new connection before the old one is dropped.
+
+A server that shuts down, or whose connections may only become so old, says GOAWAY: the streams that are open live on,
+and new ones would go to a new connection where no tag of ours is known. So at its first sign, the channel's leaving
+READY, a second client registers on a channel of its own; the old one serves its sessions to their end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import grpc
+import grpc.aio
+
+from fleet.protocol.backoff import Backoff
+from fleet.protocol.tunnel import Target, TunnelError, Wire
+from fleet.transport.tunnel.client import TunnelClient
+from fleet.transport.tunnel.handlers import Handler
+from fleet.transport.tunnel.stream import TunnelStream
+
+log = logging.getLogger(__name__)
+
+#: Every gRPC server answers this, if only that it does not know the method.
+_PROBE = "/grpc.health.v1.Health/Check"
+#: Register of a lost connection ends within this of the channel's leaving READY, seconds.
+_LOST_WITHIN = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """How a link is kept. Seconds."""
+
+    backoff: Backoff = field(default_factory=Backoff)
+    #: From dialling to all targets' answers.
+    up_within: float = 20.0
+    #: A call on the connection this often: stock Go servers forbid HTTP/2 pings more often than every 5 minutes, and
+    #: an answer, even a refusal, proves more. None leaves it to HTTP/2 pings of the channel.
+    probe_every: float | None = 10.0
+    probe_within: float = 10.0
+    #: Sessions of a connection that was left may go on for so long; None is to their own end.
+    drain_within: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TunnelSpec:
+    """What a link's client is, on whichever connection."""
+
+    wire: Wire = Wire.V0_2
+    targets: tuple[Target, ...] = ()
+    #: Types of others' targets to hear of; empty text stands for all.
+    subscribe: tuple[str, ...] = ()
+    handler: Handler | None = None
+    #: By this a server of ours knows a client that comes back.
+    name: str = ""
+    on_news: Callable[[Target, bool], None] | None = None
+
+    def client(self, channel: grpc.aio.Channel) -> TunnelClient:
+        """Make the client of one connection."""
+        # Of two connections of ours the younger one is right, whatever became of our process between them.
+        generation = time.time_ns()
+        return TunnelClient(
+            channel,
+            self.wire,
+            handler=self.handler,
+            name=self.name,
+            generation=generation,
+            on_news=self.on_news,
+        )
+
+
+class Link:
+    """A tunnel client that is always registered, or on its way to be."""
+
+    def __init__(
+        self,
+        open_channel: Callable[[], grpc.aio.Channel],
+        spec: TunnelSpec,
+        *,
+        keeping: Keeping | None = None,
+        on_up: Callable[[bool, str], None] | None = None,
+    ) -> None:
+        """Make one. `on_up` hears when it is registered (True) and when it is not (False), with the reason."""
+        self._open_channel = open_channel
+        self._spec = spec
+        self._keeping = keeping or Keeping()
+        self._on_up = on_up or (lambda up, why: None)
+        self._current: _Attempt | None = None
+        self._up = asyncio.Event()
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Stay registered, for ever."""
+        failures = 0
+        try:
+            while True:
+                attempt = await self._dial()
+                began = time.monotonic()
+                if attempt.up:
+                    await self._hold(attempt)
+                    if attempt.moved:
+                        failures = 0
+                        continue  # before break: the next one is dialled while this one still serves
+                failures = self._keeping.backoff.failures(
+                    failures, time.monotonic() - began if attempt.up else 0.0
+                )
+                await asyncio.sleep(self._keeping.backoff.wait(failures, random.random()))
+        finally:
+            await self._end()
+
+    async def open_session(self, target: Target, *, within: float | None = None) -> TunnelStream:
+        """Ask for a session, once registered. Raises TunnelError; TimeoutError when that takes longer than `within`."""
+        async with asyncio.timeout(within):
+            await self._up.wait()
+        assert self._current is not None, "it is up"
+        return await self._current.client.open_session(target)
+
+    async def _dial(self) -> _Attempt:
+        attempt = _Attempt(self._spec, self._open_channel())
+        why = await attempt.come_up(self._keeping.up_within)
+        if why:
+            self._retire(attempt)
+            if self._current is None or not self._current.client.is_up:
+                self._lose(f"cannot register: {why}")
+            return attempt
+        old, self._current = self._current, attempt
+        if old is not None:
+            self._retire(old, attempt)
+        self._up.set()
+        self._on_up(True, "")
+        return attempt
+
+    async def _hold(self, attempt: _Attempt) -> None:
+        """Wait for its end, or for the first sign that it is to be left."""
+        attempt.moved = await attempt.wait_for_end(self._keeping)
+        if attempt.moved:
+            log.info("the server lets go of this connection: registering on a new one")
+            return
+        self._lose(attempt.why)
+
+    def _lose(self, why: str) -> None:
+        if self._current is not None:
+            self._retire(self._current)
+        self._current = None
+        self._up.clear()
+        self._on_up(False, why)
+
+    def _retire(self, old: _Attempt, new: _Attempt | None = None) -> None:
+        task = asyncio.create_task(self._leave(old, new), name="tunnel that is left")
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    async def _leave(self, old: _Attempt, new: _Attempt | None) -> None:
+        try:
+            if new is not None:
+                await _move(old.client, new.client)
+            old.client.stop()
+            async with asyncio.timeout(self._keeping.drain_within):
+                await old.client.drained()
+        except TimeoutError:
+            log.warning("%d sessions of a connection that was left are cut", len(old.client.streams))
+        finally:
+            await old.close()
+
+    async def _end(self) -> None:
+        tasks = list(self._leaving)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        if self._current is not None:
+            await self._current.close()
+
+
+class _Attempt:
+    """One connection and its client."""
+
+    def __init__(self, spec: TunnelSpec, channel: grpc.aio.Channel) -> None:
+        self.channel = channel
+        self.client = spec.client(channel)
+        self._run = asyncio.create_task(self.client.run(spec.targets, spec.subscribe), name="tunnel client")
+        self.up = False
+        self.moved = False
+        self.why = ""
+
+    async def come_up(self, within: float) -> str:
+        """Wait until it is registered; the reason when it does not get there."""
+        await asyncio.sleep(0)  # let the client begin
+        waiting = asyncio.create_task(self.client.wait_until_up())
+        await asyncio.wait((waiting, self._run), timeout=within, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if self._run.done():
+            return self._reason()
+        self.up = self.client.is_up
+        return "" if self.up else f"no answer within {within:g} s"
+
+    async def wait_for_end(self, keeping: Keeping) -> bool:
+        """Wait; whether its connection is to be left while Register still lives."""
+        leaving = asyncio.create_task(_wait_for_goaway(self.channel))
+        probing = asyncio.create_task(_probe(self.channel, keeping))
+        try:
+            await asyncio.wait((leaving, probing, self._run), return_when=asyncio.FIRST_COMPLETED)
+            if leaving.done() and not probing.done():
+                # A connection that is lost leaves READY too: then Register ends at once.
+                await asyncio.wait((self._run,), timeout=_LOST_WITHIN)
+            if not self._run.done() and probing.done():
+                self.why = probing.result()
+                return False
+            if self._run.done():
+                self.why = self._reason()
+                return False
+            return True
+        finally:
+            for task in (leaving, probing):
+                task.cancel()
+
+    async def close(self) -> None:
+        """End it and everything on it."""
+        await self.client.close()
+        await self.channel.close()
+        self._run.cancel()
+        await asyncio.wait((self._run,))
+
+    def _reason(self) -> str:
+        if self._run.cancelled():
+            return "it was stopped"
+        return str(self._run.exception() or "the server ended it")
+
+
+async def _wait_for_goaway(channel: grpc.aio.Channel) -> None:
+    while (state := channel.get_state()) is not grpc.ChannelConnectivity.READY:
+        await channel.wait_for_state_change(state)
+    await channel.wait_for_state_change(grpc.ChannelConnectivity.READY)
+
+
+async def _probe(channel: grpc.aio.Channel, keeping: Keeping) -> str:
+    """Ask again and again; return what is wrong once there is no answer."""
+    if keeping.probe_every is None:
+        await asyncio.Event().wait()
+    check: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(_PROBE)
+    while True:
+        await asyncio.sleep(keeping.probe_every or 0)
+        call = check(b"", timeout=keeping.probe_within)
+        if await call.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+            return f"the server did not answer within {keeping.probe_within:g} s"
+
+
+async def _move(old: TunnelClient, new: TunnelClient) -> None:
+    """Give the new client what the server refused it because the old one still had it; not a server of ours."""
+    for target in new.refused:
+        try:
+            await old.remove_target(target)
+            await new.add_target(target)
+        except TunnelError as error:
+            log.warning("target %s did not move to the new connection: %s", target, error)

@@ -1,0 +1,146 @@
+"""A link stays registered: over lost connections, old connections, stale registrations and frozen servers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc.aio
+
+from fleet.nodes.forwards import Forward, Mode
+from fleet.protocol.backoff import Backoff
+from fleet.protocol.tunnel import Target, Wire
+from fleet.transport import channels
+from fleet.transport.tunnel.handlers import Serve, Taken
+from fleet.transport.tunnel.link import Keeping, Link, TunnelSpec
+from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
+from fleet.transport.tunnel.stream import TunnelStream
+from tests.fakes.waiting import eventually
+
+ECHO = Target("echo", "TEST")
+SOON = Keeping(backoff=Backoff(first=0.02, most=0.1), up_within=5.0, probe_every=None)
+
+
+@dataclass
+class Seen:
+    """What a link told."""
+
+    ups: list[bool] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+    def hear(self, up: bool, why: str) -> None:
+        self.ups.append(up)
+        if why:
+            self.reasons.append(why)
+
+
+async def echo(stream: TunnelStream) -> None:
+    while data := await stream.read():
+        await stream.write(data)
+
+
+async def take(target: Target) -> Taken:
+    del target
+    return Serve(echo)
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    port: int = 0, options: list[tuple[str, Any]] | None = None
+) -> AsyncIterator[tuple[TunnelServer, int]]:
+    tunnel = TunnelServer(Wire.V0_2)
+    server = grpc.aio.server(options=[*channels.server_options(), *(options or [])])
+    serve_tunnels(server, tunnel)
+    port = server.add_insecure_port(f"127.0.0.1:{port}")
+    await server.start()
+    try:
+        yield tunnel, port
+    finally:
+        await server.stop(0)
+
+
+@contextlib.asynccontextmanager
+async def linked(
+    port: int, keeping: Keeping = SOON, name: str = "host-1"
+) -> AsyncIterator[tuple[Link, Seen]]:
+    seen = Seen()
+    spec = TunnelSpec(targets=(ECHO,), handler=take, name=name)
+    link = Link(lambda: channels.open_channel(f"127.0.0.1:{port}"), spec, keeping=keeping, on_up=seen.hear)
+    running = asyncio.create_task(link.run())
+    try:
+        yield link, seen
+    finally:
+        running.cancel()
+        await asyncio.wait((running,))
+
+
+async def test_link_registers_again_after_its_server_was_gone() -> None:
+    """A server that ends and comes back on its port has the target again, and sessions work."""
+    async with contextlib.AsyncExitStack() as stack:
+        async with serving() as (tunnel, port):
+            _, seen = await stack.enter_async_context(linked(port))
+            await eventually(lambda: ECHO in tunnel.targets())
+        await eventually(lambda: len(seen.reasons) >= 2)
+        tunnel, _ = await stack.enter_async_context(serving(port))
+        await eventually(lambda: ECHO in tunnel.targets())
+        stream = await tunnel.open_session(ECHO)
+        await stream.write(b"again")
+        assert await stream.read() == b"again"
+        await stream.close()
+        assert seen.ups[0] is True
+        assert seen.ups[-1] is True
+        assert False in seen.ups
+
+
+async def test_link_moves_before_an_old_connection_is_dropped() -> None:
+    """With a greatest connection age, registrations never lapse and a session opened before the move goes on."""
+    age = [("grpc.max_connection_age_ms", 700), ("grpc.max_connection_age_grace_ms", 60_000)]
+    async with serving(options=age) as (tunnel, port), linked(port) as (_, seen):
+        await eventually(lambda: ECHO in tunnel.targets())
+        owner = tunnel.owner(ECHO)
+        old = await tunnel.open_session(ECHO)
+        lapses = 0
+        while (now := tunnel.owner(ECHO)) is owner or now is None:
+            lapses += now is None
+            await asyncio.sleep(0.005)
+        await old.write(b"still here")
+        assert await old.read() == b"still here"
+        new = await tunnel.open_session(ECHO)
+        await new.write(b"and there")
+        assert await new.read() == b"and there"
+        await asyncio.gather(old.close(), new.close())
+    assert lapses == 0
+    assert False not in seen.ups
+
+
+async def test_link_moves_its_target_where_the_server_does_not_know_it_again() -> None:
+    """A server that refuses the second registration gets it once the first is taken back, as with Go's."""
+    age = [("grpc.max_connection_age_ms", 500), ("grpc.max_connection_age_grace_ms", 60_000)]
+    async with serving(options=age) as (tunnel, port), linked(port, name="") as (_, seen):
+        await eventually(lambda: ECHO in tunnel.targets())
+        owner = tunnel.owner(ECHO)
+        await eventually(lambda: tunnel.owner(ECHO) not in (owner, None))
+        stream = await tunnel.open_session(ECHO)
+        await stream.close()
+    assert False not in seen.ups
+
+
+async def test_link_with_a_frozen_server_is_ended_by_its_probe() -> None:
+    """A server that takes bytes and answers nothing is left after the probe's time."""
+    keeping = Keeping(backoff=SOON.backoff, probe_every=0.05, probe_within=0.2)
+    async with serving() as (tunnel, port):
+        forward = Forward("server", ("127.0.0.1", 0), ("127.0.0.1", port))
+        await forward.start()
+        try:
+            async with linked(forward.listen[1], keeping) as (_, seen):
+                await eventually(lambda: ECHO in tunnel.targets())
+                await forward.change(mode=Mode.HOLD)
+                await eventually(lambda: False in seen.ups)
+                await forward.change(mode=Mode.PASS)
+                await eventually(lambda: seen.ups[-1] is True)
+        finally:
+            await forward.stop()
+    assert any("did not answer within 0.2 s" in reason for reason in seen.reasons)
