@@ -17,8 +17,9 @@ from typing_extensions import override
 from fleet.protocol.tunnel import Target, TunnelError
 from fleet.transport.tunnel import codec
 
-#: Bytes in one message of ours: large ones cost least a byte, and every peer takes 256 KiB (4 MiB is gRPC's limit).
-CHUNK = 256 * 1024
+#: Bytes in one message of ours, at most: large ones cost least a byte, a quarter less than of 256 KiB. Every peer takes
+#: this much: gRPC's limit is 4 MiB unless raised.
+CHUNK = 1024 * 1024
 #: After both ends are finished the server ends the call; a client waits so long for it, seconds.
 _END_WITHIN = 5.0
 
