@@ -6,7 +6,7 @@ is refused ends the client: who asked is told. Pure: `now` is seconds of a monot
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -101,9 +101,11 @@ class ClientState:
         self._limits = limits or Limits()
         self._tags = Tags(-1)
         self._targets: set[Target] = set()
-        self._asked: dict[int, Target] = {}
-        self._asking: dict[int, Target] = {}
-        self._deadlines: deque[tuple[float, int]] = deque()
+        #: Changes that the server did not answer yet; it does so in their order.
+        self._unanswered: Counter[Target] = Counter()
+        self._asked: dict[int, Session] = {}
+        self._asking: dict[int, Session] = {}
+        self._deadlines: deque[tuple[float, Session]] = deque()
         #: Version 0.1: whether the server serves sessions; None until it said so.
         self.server_has_handler: bool | None = None
 
@@ -127,6 +129,7 @@ class ClientState:
         if target in self._targets:
             raise TunnelError(f"target {target} is registered already")
         self._targets.add(target)
+        self._unanswered[target] += 1
         return [Send(Registration(Op.ADD, target))]
 
     def remove(self, target: Target) -> list[Effect]:
@@ -135,6 +138,7 @@ class ClientState:
         if target not in self._targets:
             raise TunnelError(f"target {target} is not registered")
         self._targets.discard(target)
+        self._unanswered[target] += 1
         return [Send(Registration(Op.REMOVE, target))]
 
     def _demand_targets(self) -> None:
@@ -163,11 +167,13 @@ class ClientState:
 
     def _hear_registration(self, message: Registration) -> list[Effect]:
         target = message.target
-        if message.error:
-            self._targets.discard(target)
-            return [NotRegistered(target, message.error)]
-        if message.accept:
-            return [Registered(target)]
+        if message.error or message.accept:
+            self._unanswered[target] -= 1
+            if self._unanswered[target] <= 0:
+                del self._unanswered[target]
+                if message.error:
+                    self._targets.discard(target)
+            return [NotRegistered(target, message.error) if message.error else Registered(target)]
         if message.op is Op.UNKNOWN or target in self._targets:
             return []
         return [News(message.op, target)]
@@ -182,10 +188,10 @@ class ClientState:
             raise TunnelError("the server has no handler")
         if len(self._asked) >= self._limits.pending:
             raise TunnelError("too many sessions are being set up")
-        tag = self._tags.take()
-        self._asked[tag] = target
-        self._deadlines.append((now + self._limits.set_up_within, tag))
-        return tag, [Send(Session(tag, target))]
+        session = Session(self._tags.take(), target)
+        self._asked[session.tag] = session
+        self._deadlines.append((now + self._limits.set_up_within, session))
+        return session.tag, [Send(session)]
 
     def abandon(self, tag: int) -> None:
         """Whoever asked wants it no more. Servers are not told: an error for a tag they let go blocks some for ever."""
@@ -193,12 +199,12 @@ class ClientState:
 
     def answer(self, tag: int, error: str | None) -> list[Effect]:
         """The handler takes the server's session, or refuses it."""
-        target = self._asking.pop(tag, None)
-        if target is None:
+        session = self._asking.pop(tag, None)
+        if session is None:
             return []
         if error is not None:
-            return [Send(Session(tag, target, error=error))]
-        return [OpenStream(tag, target)]
+            return [Send(Session(tag, session.target, error=error))]
+        return [OpenStream(tag, session.target)]
 
     def broke(self, tag: int, target: Target, error: str) -> list[Effect]:
         """The stream that was to carry the server's session could not be opened: it is told at once."""
@@ -206,10 +212,7 @@ class ClientState:
 
     def wake_at(self) -> float | None:
         """When `expire` has something to do."""
-        while (
-            self._deadlines
-            and self._deadlines[0][1] not in (self._asked, self._asking)[self._deadlines[0][1] > 0]
-        ):
+        while self._deadlines and not self._is_pending(self._deadlines[0][1]):
             self._deadlines.popleft()
         return self._deadlines[0][0] if self._deadlines else None
 
@@ -217,7 +220,7 @@ class ClientState:
         """Give up set-ups whose time is over."""
         effects: list[Effect] = []
         while (at := self.wake_at()) is not None and at <= now:
-            _, tag = self._deadlines.popleft()
+            tag = self._deadlines.popleft()[1].tag
             if tag < 0:
                 self.abandon(tag)
                 effects.append(Failed(tag, "the server did not answer in time"))
@@ -242,8 +245,8 @@ class ClientState:
         error = self._why_not(message)
         if error:
             return [Send(Session(tag, target, error=error))]
-        self._asking[tag] = target
-        self._deadlines.append((now + self._limits.set_up_within, tag))
+        self._asking[tag] = message
+        self._deadlines.append((now + self._limits.set_up_within, message))
         return [AskHandler(tag, target)]
 
     def _why_not(self, message: Session) -> str:
@@ -260,12 +263,16 @@ class ClientState:
         return ""
 
     def _hear_answer(self, message: Session) -> list[Effect]:
-        target = self._asked.get(message.tag)
-        if target is None:
+        asked = self._asked.get(message.tag)
+        if asked is None:
             return []  # late: its caller is gone
         if not (message.accept or message.error):
             return []  # neither yes nor no
         del self._asked[message.tag]
         if message.error:
             return [Failed(message.tag, message.error)]
-        return [OpenStream(message.tag, target)]
+        return [OpenStream(message.tag, asked.target)]
+
+    def _is_pending(self, session: Session) -> bool:
+        # By itself: a server may use a tag again, and then another deadline is the tag's.
+        return (self._asking if session.tag > 0 else self._asked).get(session.tag) is session

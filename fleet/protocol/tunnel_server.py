@@ -71,10 +71,19 @@ class Connection:
     tags: Tags = field(default_factory=lambda: Tags(1))
     #: We asked it, by our tag.
     asked: dict[int, Request] = field(default_factory=dict)
-    #: It asked us, by its tag: whether its stream may come.
-    asking: dict[int, tuple[Target, bool]] = field(default_factory=dict)
+    #: It asked us, by its tag.
+    asking: dict[int, Asking] = field(default_factory=dict)
     #: Streams that are open, by tag.
     live: set[int] = field(default_factory=set)
+
+
+@dataclass(eq=False, slots=True)
+class Asking:
+    """A session that a client wants."""
+
+    target: Target
+    #: Its stream may come.
+    accepted: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -160,7 +169,7 @@ class ServerState:
         self._connections: dict[Hashable, Connection] = {}
         self._owners: dict[Target, Connection] = {}
         # All set-ups have the same time, so they end in the order in which they began.
-        self._deadlines: deque[tuple[float, Connection, int]] = deque()
+        self._deadlines: deque[tuple[float, Connection, int, Request | Asking]] = deque()
 
     # -- connections -----------------------------------------------------------------------------
 
@@ -219,12 +228,11 @@ class ServerState:
         known = connection.asking.get(tag)
         if known is None or self._connections.get(connection.key) is not connection:
             return []
-        target, _ = known
         if error is not None:
             del connection.asking[tag]
-            return [Send(connection, Session(tag, target, error=error))]
-        connection.asking[tag] = (target, True)
-        return [Send(connection, Session(tag, target, accept=True))]
+            return [Send(connection, Session(tag, known.target, error=error))]
+        known.accepted = True
+        return [Send(connection, Session(tag, known.target, accept=True))]
 
     def _hear_capabilities(self, connection: Connection, message: Message) -> list[Effect]:
         if not isinstance(message, Capabilities):
@@ -313,10 +321,14 @@ class ServerState:
             if len(connection.asked) >= self._limits.pending:
                 request.errors.append("too many sessions are being set up with this client")
                 continue
-            tag = connection.tags.take()
+            try:
+                tag = connection.tags.take()
+            except TunnelError as error:
+                request.errors.append(str(error))
+                continue
             request.waiting[connection] = tag
             connection.asked[tag] = request
-            self._deadlines.append((now + self._limits.set_up_within, connection, tag))
+            self._deadlines.append((now + self._limits.set_up_within, connection, tag, request))
             effects.append(Send(connection, Session(tag, target, accept=True)))
         if not request.waiting:
             raise TunnelError("; ".join(request.errors))
@@ -336,12 +348,12 @@ class ServerState:
             self.abandon(request)  # the first one wins
             connection.live.add(tag)
             return request
-        target, accepted = connection.asking.get(tag, (None, False))
-        if target is None or not accepted:
+        asking = connection.asking.get(tag)
+        if asking is None or not asking.accepted:
             raise TunnelError(f"no session on this connection waits for tag {tag}")
         del connection.asking[tag]
         connection.live.add(tag)
-        return target
+        return asking.target
 
     def detach(self, connection: Connection, tag: int) -> None:
         """Its stream is over."""
@@ -357,18 +369,19 @@ class ServerState:
         """Give up set-ups whose time is over: each only costs its caller."""
         effects: list[Effect] = []
         while (at := self.wake_at()) is not None and at <= now:
-            _, connection, tag = self._deadlines.popleft()
+            _, connection, tag, _ = self._deadlines.popleft()
             if tag > 0:
                 effects += self._refuse(connection, tag, "the client did not open the stream in time")
             else:
-                target, _ = connection.asking.pop(tag)
+                target = connection.asking.pop(tag).target
                 effects.append(
                     Send(connection, Session(tag, target, error="the session was not set up in time"))
                 )
         return effects
 
-    def _is_pending(self, connection: Connection, tag: int) -> bool:
-        return tag in (connection.asked if tag > 0 else connection.asking)
+    def _is_pending(self, connection: Connection, tag: int, wanted: Request | Asking) -> bool:
+        # By what it was for: a client may use a tag again, and then another deadline is the tag's.
+        return (connection.asked if tag > 0 else connection.asking).get(tag) is wanted
 
     def _candidates(self, target: Target, to: Connection | None) -> Iterable[Connection]:
         if to is not None:
@@ -398,8 +411,8 @@ class ServerState:
             bridge = self._admit(connection, tag, target)
         except TunnelError as error:
             return [Send(connection, Session(tag, target, error=str(error)))]
-        connection.asking[tag] = (target, False)
-        self._deadlines.append((now + self._limits.set_up_within, connection, tag))
+        asking = connection.asking[tag] = Asking(target)
+        self._deadlines.append((now + self._limits.set_up_within, connection, tag, asking))
         return [AskHandler(connection, tag, target, bridge)]
 
     def _admit(self, connection: Connection, tag: int, target: Target) -> bool:
