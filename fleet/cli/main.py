@@ -17,12 +17,13 @@ from fleet.cli.lazy import LazyGroup
         "agent": "fleet.cli.console:agent",
         "instances": "fleet.cli.console:instances",
         "watch": "fleet.cli.watch:watch",
+        "tunnel": "fleet.cli.tunnel:tunnel",
     },
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, prog_name="refloat")
 def main() -> None:
-    """Run local fleets, inject faults into them, and ask a console what it sees."""
+    """Run local fleets, inject faults into them, ask a console what it sees, and carry TCP over gRPC."""
 
 
 if __name__ == "__main__":

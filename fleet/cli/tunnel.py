@@ -1,0 +1,210 @@
+"""`refloat tunnel`: TCP over gRPC without a fleet. docs/tunnel.md."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import click
+import uvloop
+
+from fleet.cli.answers import Failure
+from fleet.nodes import running, tunnel_client, tunnel_server
+from fleet.nodes.addresses import Address
+from fleet.nodes.flags import TTL, tls_files, tls_options
+from fleet.nodes.tunnel_client import ClientPlan
+from fleet.nodes.tunnel_server import ServerPlan
+from fleet.nodes.tunnel_words import CLAIM, FORWARD, SERVICE, TARGET, Claim, Forward, Service
+from fleet.protocol.tunnel import Target, TunnelError, Wire
+from fleet.transport.channels import DeadPeer, TLSError
+from fleet.transport.tunnel.pump import Closing, Policy
+from fleet.transport.tunnel.stream import TunnelAborted
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_WIRES = click.Choice([wire.value for wire in Wire])
+
+
+class _Ended(Failure):
+    """It began, and did not end well."""
+
+    exit_code = 1
+
+
+def _run(work: Coroutine[None, None, None]) -> None:
+    """Do it; what the person can mend is one line and exit code 2, a session or tunnel that broke is 1."""
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    running.raise_file_limit()
+    try:
+        uvloop.run(work)
+    except TunnelAborted as error:
+        raise _Ended(f"the session was aborted: {error}") from error
+    except (running.StartError, TLSError, TunnelError) as error:
+        raise Failure(str(error)) from error
+
+
+def _policy_options(command: F) -> F:
+    for option in (
+        click.option(
+            "--idle", type=TTL(), help="Close a session that carried nothing for so long; default: never."
+        ),
+        click.option(
+            "--on-end",
+            type=click.Choice([closing.value for closing in Closing]),
+            default=Closing.CLOSE.value,
+            show_default=True,
+            help="When our TCP end has sent everything, and the peer of the tunnel cannot half-close: close the "
+            "session at once, or defer that until the other end is finished.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _client_options(command: F) -> F:
+    command = tls_options(_policy_options(command))
+    for option in (
+        click.option(
+            "--ping-timeout", type=TTL(), default="20s", show_default=True, help="For the answer to a ping."
+        ),
+        click.option(
+            "--ping-after",
+            type=TTL(),
+            default="6m",
+            show_default=True,
+            help="Silence after which the server is pinged. Servers of ours take any; stock Go servers end "
+            "connections that ping more often than every 5 minutes.",
+        ),
+        click.option(
+            "--name", default="", help="What a server of ours knows this client by when it comes back."
+        ),
+        click.option(
+            "--wire", type=_WIRES, default=Wire.V0_2.value, show_default=True, help="Version of the wire."
+        ),
+        click.option("--server", type=Address(), required=True, help="Where the tunnel's server listens."),
+    ):
+        command = option(command)
+    return command
+
+
+def _client_plan(
+    server: tuple[str, int],
+    wire: str,
+    on_end: str,
+    idle: float | None,
+    ping_after: float,
+    ping_timeout: float,
+    name: str,
+    **tls: Any,
+) -> ClientPlan:
+    dead_peer = DeadPeer(ping_after, ping_timeout)
+    return ClientPlan(server, Wire(wire), tls_files(**tls), Policy(Closing(on_end), idle), dead_peer, name)
+
+
+@click.group()
+def tunnel() -> None:
+    """Carry TCP over gRPC: serve a tunnel, register targets behind NAT, dial them."""
+
+
+@tunnel.command()
+@click.option(
+    "--listen", type=Address(), default="127.0.0.1:0", show_default=True, help="gRPC port; 0 is any."
+)
+@click.option(
+    "--forward",
+    "forwards",
+    type=FORWARD,
+    multiple=True,
+    help="A local port whose connections become sessions to a registered target; repeat.",
+)
+@click.option(
+    "--service",
+    "services",
+    type=SERVICE,
+    multiple=True,
+    help="A target of this server's own, for clients that ask for sessions; repeat.",
+)
+@click.option(
+    "--bridge/--no-bridge", default=True, show_default=True, help="Connect clients with others' targets."
+)
+@click.option(
+    "--claim",
+    "claims",
+    type=CLAIM,
+    multiple=True,
+    help="Who has this identity in its certificate may register targets that match; repeat. Default: anybody any.",
+)
+@click.option(
+    "--wire",
+    "wires",
+    type=_WIRES,
+    multiple=True,
+    default=[Wire.V0_2.value],
+    show_default=True,
+    help="Version of the wire; repeat for both. The first is for clients that do not say which they speak.",
+)
+@_policy_options
+@tls_options
+def serve(
+    listen: tuple[str, int],
+    forwards: tuple[Forward, ...],
+    services: tuple[Service, ...],
+    bridge: bool,
+    claims: tuple[Claim, ...],
+    wires: tuple[str, ...],
+    on_end: str,
+    idle: float | None,
+    **tls: Any,
+) -> None:
+    """Run a tunnel's server until Ctrl-C: clients register with it, local ports lead to their targets."""
+    policy = Policy(Closing(on_end), idle)
+    spoken = [Wire(wire) for wire in dict.fromkeys(wires)]
+    plan = ServerPlan(listen, spoken, tls_files(**tls), forwards, services, claims, bridge, policy)
+    if claims and plan.tls.authority is None:
+        raise click.UsageError("--claim needs --tls-ca: without certificates nobody proves who it is")
+    _run(tunnel_server.serve(plan))
+
+
+@tunnel.command()
+@click.option(
+    "--target",
+    "services",
+    type=SERVICE,
+    multiple=True,
+    required=True,
+    help="A target and its TCP service; repeat.",
+)
+@_client_options
+def register(services: tuple[Service, ...], **flags: Any) -> None:
+    """Register targets with a server until Ctrl-C, and connect each session to the target's service."""
+    _run(tunnel_client.register(_client_plan(**flags), services))
+
+
+@tunnel.command()
+@click.argument("target", type=TARGET, required=False)
+@click.option(
+    "--forward",
+    "forwards",
+    type=FORWARD,
+    multiple=True,
+    help="A local port whose connections become sessions to a target; repeat.",
+)
+@_client_options
+def dial(target: Target | None, forwards: tuple[Forward, ...], **flags: Any) -> None:
+    """Ask a server for sessions: one to TARGET on standard input and output, or one per connection to a local port.
+
+    As a ProxyCommand: ssh -o ProxyCommand='refloat tunnel dial --server HOST:PORT router-7:SSH' router-7
+    """
+    if (target is None) == (not forwards):
+        raise click.UsageError("name either one TARGET or a --forward")
+    plan = _client_plan(**flags)
+    if target is None:
+        _run(tunnel_client.forward(plan, forwards))
+    else:
+        with contextlib.suppress(KeyboardInterrupt):
+            _run(tunnel_client.carry_stdio(plan, target))

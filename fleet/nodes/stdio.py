@@ -1,0 +1,59 @@
+"""Standard input and output as one end of a pump: what `ssh -o ProxyCommand` gives to a program.
+
+Files, pipes and terminals are read and written by threads, because an event loop cannot wait for all of them; between
+them and the loop is a socket pair, so that to the pump it is a TCP connection like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import threading
+
+from fleet.transport.tunnel.pump import Wire
+
+_BLOCK = 256 * 1024
+
+
+class Stdio:
+    """The two threads, and the pump's end."""
+
+    def __init__(self, wire: Wire, writer: threading.Thread) -> None:
+        self.wire = wire
+        self._writer = writer
+
+    async def written(self) -> None:
+        """Wait until everything that came from the pump stands on standard output."""
+        await asyncio.to_thread(self._writer.join)
+
+
+async def open_stdio(source: int = 0, sink: int = 1) -> Stdio:
+    """Begin to carry. The descriptors are read and written until their ends, and never closed."""
+    ours, theirs = socket.socketpair()
+    writer = threading.Thread(target=_write, args=(theirs, sink), daemon=True)
+    # A daemon, because nothing can wake it from a terminal on which nobody types.
+    threading.Thread(target=_read, args=(source, theirs), daemon=True).start()
+    writer.start()
+    ours.setblocking(False)
+    _, wire = await asyncio.get_running_loop().create_connection(Wire, sock=ours)
+    return Stdio(wire, writer)
+
+
+def _read(source: int, sock: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while part := os.read(source, _BLOCK):
+            sock.sendall(part)
+        sock.shutdown(socket.SHUT_WR)
+
+
+def _write(sock: socket.socket, sink: int) -> None:
+    with contextlib.suppress(OSError):
+        while part := sock.recv(_BLOCK):
+            view = memoryview(part)
+            while view:
+                view = view[os.write(sink, view) :]
+    # Nobody reads us any more, or nothing more comes: either way the pump's end must know.
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RD)
