@@ -1,0 +1,266 @@
+"""Our tunnel with the real peers: every mix of our programs and those of openconfig/grpctunnel, and OpenSSH through it.
+
+Theirs are the unmodified programs of the Go module, built by `make peers`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import random
+import shlex
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fleet.transport.authority import KeyPair
+from tests.bench._tunnel_variants import make_keys
+from tests.fakes import go_tunnel, openssh, our_tunnel
+from tests.fakes.openssh import Sshd
+from tests.fakes.programs import skip_without
+from tests.fakes.waiting import eventually_sync
+from tests.flow.transfers import Service, connect, service, transfer
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+_NAME, _KIND = "router-7", "SSH"
+_TARGET = f"{_NAME}:{_KIND}"
+_MIB = 1024 * 1024
+_SECURITY = ("plain", "tls", "mtls")
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """Whose program plays which part."""
+
+    server: str
+    target: str
+    client: str
+    security: str
+
+    def __str__(self) -> str:
+        return f"{self.server}-server, {self.target}-target, {self.client}-client, {self.security}"
+
+
+def _mixes() -> list[Mix]:
+    """All but those without us; their client cannot do TLS without a certificate of its own."""
+    return [
+        mix
+        for server in ("our", "go")
+        for target in ("our", "go")
+        for client in ("our", "go")
+        for security in _SECURITY
+        if (mix := Mix(server, target, client, security)) and "our" in (server, target, client)
+        if not (client == "go" and security == "tls")
+    ]
+
+
+class Ground:
+    """Starts the parts of a mix."""
+
+    def __init__(self, folder: Path, stack: contextlib.ExitStack, security: str) -> None:
+        self._folder = folder
+        self._stack = stack
+        self._mutual = security == "mtls"
+        self._keys: KeyPair | None = None if security == "plain" else make_keys(folder / "keys")
+
+    def start(self, whose_server: str, whose_target: str, service: str) -> str:
+        """Start a server and a target that leads to `service`; return where the server listens."""
+        if whose_server == "our":
+            ours = our_tunnel.serve(self._folder, tls=self._keys, mutual=self._mutual)
+            started = self._stack.enter_context(ours)
+            self.target(whose_target, started.address, service)
+            if whose_target == "go":
+                started.peer.await_words(rf"target {_NAME}.* came")
+            return started.address
+        theirs = go_tunnel.server(self._folder, tls=self._keys, mutual=self._mutual)
+        server = self._stack.enter_context(theirs)
+        self.target(whose_target, server.address, service)
+        server.await_target(_NAME, _KIND)
+        return server.address
+
+    def target(self, whose: str, server: str, service: str) -> None:
+        """Start a target."""
+        if whose == "our":
+            flags = ("--target", f"{_TARGET}={service}")
+            ours = our_tunnel.register(self._folder, server, *flags, tls=self._keys, mutual=self._mutual)
+            self._stack.enter_context(ours)
+        else:
+            dials = {(_NAME, _KIND): service}
+            theirs = go_tunnel.target(self._folder, server, dials, tls=self._keys, mutual=self._mutual)
+            self._stack.enter_context(theirs)
+
+    def client_argv(self, whose: str, server: str) -> list[str]:
+        """How one session on standard input and output is asked for."""
+        if whose == "our":
+            return our_tunnel.dial_argv(server, _TARGET, tls=self._keys, mutual=self._mutual)
+        return go_tunnel.client_argv(server, _NAME, _KIND, tls=self._keys)
+
+    def forward(self, server: str) -> str:
+        """Start our client with a local port, and return where."""
+        flags = ("--forward", f"127.0.0.1:0={_TARGET}")
+        dialler = our_tunnel.dial(self._folder, server, *flags, tls=self._keys, mutual=self._mutual)
+        return self._stack.enter_context(dialler).forwards[_TARGET]
+
+    def serving_forward(self) -> our_tunnel.Ours:
+        """Start our server with a local port."""
+        flags = ("--forward", f"127.0.0.1:0={_TARGET}")
+        return self._stack.enter_context(
+            our_tunnel.serve(self._folder, *flags, tls=self._keys, mutual=self._mutual)
+        )
+
+
+@pytest.fixture
+def go_peers() -> None:
+    """The Go programs; loud without them."""
+    skip_without(go_tunnel.missing())
+
+
+@pytest.fixture
+def stack() -> Iterator[contextlib.ExitStack]:
+    """Ends everything a test began."""
+    with contextlib.ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def checked(stack: contextlib.ExitStack) -> Service:
+    """The service that checks what it gets."""
+    return stack.enter_context(service())
+
+
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    """A real sshd; loud without one."""
+    skip_without(openssh.missing())
+    with openssh.sshd(tmp_path_factory.mktemp("sshd")) as running:
+        yield running
+
+
+def _session(sshd: Sshd, proxy_command: list[str]) -> None:
+    """Log in through `proxy_command`, send 8 MiB into a command there and read what it makes of them."""
+    sent = random.Random(7).randbytes(8 * _MIB)
+    proxy = shlex.join(proxy_command)
+    argv = sshd.ssh(sshd.host, "sha256sum; echo stderr >&2; exit 7", proxy_command=proxy)
+    done = subprocess.run(
+        argv, input=sent, capture_output=True, timeout=120, check=False, env=our_tunnel.environment()
+    )
+    assert done.stdout.split()[:1] == [hashlib.sha256(sent).hexdigest().encode()], done.stderr.decode()
+    assert done.returncode == 7
+
+
+@pytest.mark.parametrize("mix", _mixes(), ids=str)
+def test_ssh_session_through_every_mix(
+    go_peers: None, sshd: Sshd, mix: Mix, tmp_path: Path, stack: contextlib.ExitStack
+) -> None:
+    """A real login: its command gets all we send, and its output and exit code come back."""
+    ground = Ground(tmp_path, stack, mix.security)
+    server = ground.start(mix.server, mix.target, sshd.address)
+    _session(sshd, ground.client_argv(mix.client, server))
+
+
+@pytest.mark.parametrize("security", _SECURITY)
+def test_large_transfer_from_our_server_to_their_target(
+    go_peers: None, checked: Service, security: str, tmp_path: Path, stack: contextlib.ExitStack
+) -> None:
+    """256 MiB each way through a local port of our server, every byte right, and both ends see the end."""
+    ground = Ground(tmp_path, stack, security)
+    server = ground.serving_forward()
+    ground.target("go", server.address, checked.address)
+    server.peer.await_words(rf"target {_NAME}.* came")
+    _transfer_and_end(checked, server.forwards[_TARGET], 256 * _MIB)
+
+
+@pytest.mark.parametrize("security", _SECURITY)
+@pytest.mark.parametrize("target", ["our", "go"])
+def test_large_transfer_through_their_server(
+    go_peers: None, checked: Service, target: str, security: str, tmp_path: Path, stack: contextlib.ExitStack
+) -> None:
+    """256 MiB each way from a local port of our client, bridged by their server."""
+    ground = Ground(tmp_path, stack, security)
+    server = ground.start("go", target, checked.address)
+    _transfer_and_end(checked, ground.forward(server), 256 * _MIB)
+
+
+def _transfer_and_end(checked: Service, address: str, size: int) -> None:
+    with connect(address) as sock:
+        transfer(sock, size)
+        sock.shutdown(socket.SHUT_WR)
+        assert sock.recv(1) == b"", "the session ends with its user"
+    eventually_sync(lambda: checked.open == 0)
+    assert checked.ended == 1
+
+
+def test_many_sessions_at_once_with_their_target(
+    go_peers: None, checked: Service, tmp_path: Path, stack: contextlib.ExitStack
+) -> None:
+    """Forty connections open together, each gets its own bytes; afterwards nothing is left open at the service."""
+    ground = Ground(tmp_path, stack, "plain")
+    server = ground.serving_forward()
+    ground.target("go", server.address, checked.address)
+    server.peer.await_words(rf"target {_NAME}.* came")
+    socks = [connect(server.forwards[_TARGET]) for _ in range(40)]
+    for turn, sock in enumerate(socks):
+        transfer(sock, 1000 + turn)
+    for sock in socks:
+        sock.close()
+    eventually_sync(lambda: checked.open == 0)
+
+
+def test_killed_target_of_theirs_is_an_abort_to_its_user(
+    go_peers: None, checked: Service, tmp_path: Path, stack: contextlib.ExitStack
+) -> None:
+    """A Go target gets SIGKILL: the user's connection is reset, never ended in an orderly way."""
+    ground = Ground(tmp_path, stack, "plain")
+    server = ground.serving_forward()
+    theirs = go_tunnel.target(tmp_path, server.address, {(_NAME, _KIND): checked.address})
+    peer = stack.enter_context(theirs)
+    server.peer.await_words(rf"target {_NAME}.* came")
+    with connect(server.forwards[_TARGET]) as sock:
+        transfer(sock, _MIB)
+        peer.process.send_signal(signal.SIGKILL)
+        with pytest.raises(ConnectionResetError):
+            sock.recv(1)
+    server.peer.await_words(rf"target {_NAME}.* is gone")
+
+
+def test_killed_server_of_theirs_is_an_abort_to_our_user(
+    go_peers: None, checked: Service, tmp_path: Path, stack: contextlib.ExitStack
+) -> None:
+    """A Go server gets SIGKILL: connections through it are reset at both ends of our tunnel."""
+    ground = Ground(tmp_path, stack, "plain")
+    server = stack.enter_context(go_tunnel.server(tmp_path))
+    ground.target("our", server.address, checked.address)
+    server.await_target(_NAME, _KIND)
+    with connect(ground.forward(server.address)) as sock:
+        transfer(sock, _MIB)
+        server.peer.process.send_signal(signal.SIGKILL)
+        with pytest.raises(ConnectionResetError):
+            sock.recv(1)
+    eventually_sync(lambda: checked.open == 0)
+    assert checked.ended == 0
+
+
+def test_unknown_target_is_refused_by_their_server_in_one_line(
+    go_peers: None, tmp_path: Path, stack: contextlib.ExitStack
+) -> None:
+    """Our client says what the Go server says, and exits with 2."""
+    server = stack.enter_context(go_tunnel.server(tmp_path))
+    argv = our_tunnel.dial_argv(server.address, "nobody:SSH")
+    done = subprocess.run(
+        argv,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=our_tunnel.environment(),
+    )
+    assert done.returncode == 2
+    assert 'no target "nobody" of type "SSH" registered' in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,124 @@
+"""A TCP service that checks what it gets and sends what can be checked, and the user of it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import random
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+
+_SIZE = struct.Struct("!Q")
+_BLOCK = 1 << 20
+_PATIENCE = 120.0
+
+
+def _blocks(size: int, seed: int) -> Iterator[bytes]:
+    """`size` bytes that only this seed makes, cheaply: one random block, each time begun elsewhere."""
+    block = random.Random(seed).randbytes(_BLOCK)
+    for turn in itertools.count():
+        if size <= 0:
+            return
+        start = turn * 4099 % _BLOCK
+        part = (block[start:] + block[:start])[: min(size, _BLOCK)]
+        yield part
+        size -= len(part)
+
+
+def digest(size: int, seed: int) -> bytes:
+    """Of those bytes."""
+    found = hashlib.sha256()
+    for part in _blocks(size, seed):
+        found.update(part)
+    return found.digest()
+
+
+def _exactly(sock: socket.socket, size: int) -> bytes:
+    got = bytearray()
+    while len(got) < size:
+        part = sock.recv(size - len(got))
+        if not part:
+            raise ConnectionError(f"ended after {len(got)} of {size} bytes")
+        got += part
+    return bytes(got)
+
+
+def _hashed(sock: socket.socket, size: int) -> bytes:
+    found = hashlib.sha256()
+    while size:
+        part = sock.recv(min(size, _BLOCK))
+        if not part:
+            raise ConnectionError(f"ended with {size} bytes to come")
+        found.update(part)
+        size -= len(part)
+    return found.digest()
+
+
+class Service:
+    """Takes a size and so many bytes, answers with their digest, and sends as many of its own."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        #: Connections that ended orderly, by the user's end of stream.
+        self.ended = 0
+        self.open = 0
+        self._lock = threading.Lock()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                sock, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
+
+    def _serve(self, sock: socket.socket) -> None:
+        with self._lock:
+            self.open += 1
+        try:
+            with sock:
+                sock.settimeout(_PATIENCE)
+                while head := sock.recv(_SIZE.size, socket.MSG_WAITALL):
+                    (size,) = _SIZE.unpack(head)
+                    sock.sendall(_hashed(sock, size))
+                    for part in _blocks(size, seed=2):
+                        sock.sendall(part)
+                with self._lock:
+                    self.ended += 1
+        except (OSError, struct.error):
+            return
+        finally:
+            with self._lock:
+                self.open -= 1
+
+    def stop(self) -> None:
+        """Listen no more."""
+        self._listener.close()
+
+
+@contextlib.contextmanager
+def service() -> Iterator[Service]:
+    """Run one."""
+    running = Service()
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+def connect(address: str) -> socket.socket:
+    """A connection to host:port."""
+    host, _, port = address.rpartition(":")
+    return socket.create_connection((host, int(port)), timeout=_PATIENCE)
+
+
+def transfer(sock: socket.socket, size: int) -> None:
+    """Send `size` bytes and take as many; what either end got must be what the other sent."""
+    sock.sendall(_SIZE.pack(size))
+    for part in _blocks(size, seed=1):
+        sock.sendall(part)
+    assert _exactly(sock, 32) == digest(size, seed=1), "the service got other bytes"
+    assert _hashed(sock, size) == digest(size, seed=2), "we got other bytes"
