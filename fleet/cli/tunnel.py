@@ -20,6 +20,7 @@ from fleet.nodes.tunnel_server import ServerPlan
 from fleet.nodes.tunnel_words import CLAIM, FORWARD, SERVICE, TARGET, Claim, Forward, Service
 from fleet.protocol.tunnel import Target, TunnelError, Wire
 from fleet.transport.channels import DeadPeer, TLSError
+from fleet.transport.tunnel.link import Keeping
 from fleet.transport.tunnel.pump import Closing, Policy
 from fleet.transport.tunnel.stream import TunnelAborted
 
@@ -51,6 +52,16 @@ def _run(work: Coroutine[None, None, None]) -> None:
 def _policy_options(command: F) -> F:
     for option in (
         click.option(
+            "--ping-timeout", type=TTL(), default="10s", show_default=True, help="For the answer to that."
+        ),
+        click.option(
+            "--ping-every",
+            type=TTL(),
+            default="10s",
+            show_default=True,
+            help="How often the other end is asked whether it is there.",
+        ),
+        click.option(
             "--idle", type=TTL(), help="Close a session that carried nothing for so long; default: never."
         ),
         click.option(
@@ -70,17 +81,6 @@ def _client_options(command: F) -> F:
     command = tls_options(_policy_options(command))
     for option in (
         click.option(
-            "--ping-timeout", type=TTL(), default="20s", show_default=True, help="For the answer to a ping."
-        ),
-        click.option(
-            "--ping-after",
-            type=TTL(),
-            default="6m",
-            show_default=True,
-            help="Silence after which the server is pinged. Servers of ours take any; stock Go servers end "
-            "connections that ping more often than every 5 minutes.",
-        ),
-        click.option(
             "--name", default="", help="What a server of ours knows this client by when it comes back."
         ),
         click.option(
@@ -97,13 +97,13 @@ def _client_plan(
     wire: str,
     on_end: str,
     idle: float | None,
-    ping_after: float,
+    ping_every: float,
     ping_timeout: float,
     name: str,
     **tls: Any,
 ) -> ClientPlan:
-    dead_peer = DeadPeer(ping_after, ping_timeout)
-    return ClientPlan(server, Wire(wire), tls_files(**tls), Policy(Closing(on_end), idle), dead_peer, name)
+    keeping = Keeping(probe_every=ping_every, probe_within=ping_timeout)
+    return ClientPlan(server, Wire(wire), tls_files(**tls), Policy(Closing(on_end), idle), keeping, name)
 
 
 @click.group()
@@ -159,12 +159,15 @@ def serve(
     wires: tuple[str, ...],
     on_end: str,
     idle: float | None,
+    ping_every: float,
+    ping_timeout: float,
     **tls: Any,
 ) -> None:
     """Run a tunnel's server until Ctrl-C: clients register with it, local ports lead to their targets."""
     policy = Policy(Closing(on_end), idle)
+    dead_peer = DeadPeer(ping_every, ping_timeout)
     spoken = [Wire(wire) for wire in dict.fromkeys(wires)]
-    plan = ServerPlan(listen, spoken, tls_files(**tls), forwards, services, claims, bridge, policy)
+    plan = ServerPlan(listen, spoken, tls_files(**tls), forwards, services, claims, bridge, policy, dead_peer)
     if claims and plan.tls.authority is None:
         raise click.UsageError("--claim needs --tls-ca: without certificates nobody proves who it is")
     _run(tunnel_server.serve(plan))

@@ -34,7 +34,7 @@ async def open_stdio(source: int = 0, sink: int = 1) -> Stdio:
     ours, theirs = socket.socketpair()
     writer = threading.Thread(target=_write, args=(theirs, sink), daemon=True)
     # A daemon, because nothing can wake it from a terminal on which nobody types.
-    threading.Thread(target=_read, args=(source, theirs), daemon=True).start()
+    threading.Thread(target=_read, args=(source, theirs.dup()), daemon=True).start()
     writer.start()
     ours.setblocking(False)
     _, wire = await asyncio.get_running_loop().create_connection(Wire, sock=ours)
@@ -42,18 +42,19 @@ async def open_stdio(source: int = 0, sink: int = 1) -> Stdio:
 
 
 def _read(source: int, sock: socket.socket) -> None:
-    with contextlib.suppress(OSError):
+    with sock, contextlib.suppress(OSError):
         while part := os.read(source, _BLOCK):
             sock.sendall(part)
         sock.shutdown(socket.SHUT_WR)
 
 
 def _write(sock: socket.socket, sink: int) -> None:
-    with contextlib.suppress(OSError):
-        while part := sock.recv(_BLOCK):
-            view = memoryview(part)
-            while view:
-                view = view[os.write(sink, view) :]
-    # Nobody reads us any more, or nothing more comes: either way the pump's end must know.
-    with contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_RD)
+    with sock:
+        with contextlib.suppress(OSError):
+            while part := sock.recv(_BLOCK):
+                view = memoryview(part)
+                while view:
+                    view = view[os.write(sink, view) :]
+        # Whoever read us may be gone: the pump's end must know, though the reader's thread still holds the socket.
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RD)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+
+import grpc.aio
 
 from fleet.nodes import addresses, running
 from fleet.nodes.stdio import open_stdio
@@ -12,12 +15,15 @@ from fleet.nodes.tunnel_server import dialling
 from fleet.nodes.tunnel_words import Forward, Service, spell_target
 from fleet.protocol.tunnel import Target, TunnelError, Wire
 from fleet.transport import channels
-from fleet.transport.channels import DeadPeer, TLSFiles
+from fleet.transport.channels import TLSFiles
+from fleet.transport.tunnel import options
 from fleet.transport.tunnel.client import TunnelClient
-from fleet.transport.tunnel.handlers import Handler
+from fleet.transport.tunnel.link import Keeping, Link, TunnelSpec
 from fleet.transport.tunnel.listener import Listener
 from fleet.transport.tunnel.pump import Policy, pump
 from fleet.transport.tunnel.stream import TunnelStream
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,94 +31,110 @@ class ClientPlan:
     """What `refloat tunnel register` and `dial` are told in common."""
 
     server: tuple[str, int]
-    wire: Wire
-    tls: TLSFiles
-    policy: Policy
-    dead_peer: DeadPeer
+    wire: Wire = Wire.V0_2
+    tls: TLSFiles = field(default_factory=TLSFiles)
+    policy: Policy = field(default_factory=Policy)
+    keeping: Keeping = field(default_factory=Keeping)
     name: str = ""
+
+    def open_channel(self) -> grpc.aio.Channel:
+        """A connection of its own to the server. Raises TLSError."""
+        target = channels.target_of([self.server])
+        return channels.open_channel(target, self.tls, more=options.channel_options())
 
 
 async def register(plan: ClientPlan, services: Sequence[Service]) -> None:
-    """Register and serve until SIGTERM or SIGINT. Raises TLSError, TunnelError."""
+    """Stay registered and serve until SIGTERM or SIGINT. Raises TLSError."""
     by_target = {service.target: service.to for service in services}
-    targets = [] if plan.wire is Wire.V0_1 else list(by_target)
-    handler = dialling(by_target, plan.wire, plan.policy)
+    spec = TunnelSpec(
+        wire=plan.wire,
+        # Version 0.1 has no targets: its servers ask every client.
+        targets=() if plan.wire is Wire.V0_1 else tuple(by_target),
+        handler=dialling(by_target, plan.wire, plan.policy),
+        name=plan.name,
+    )
+    up = asyncio.Event()
 
-    async def work(client: TunnelClient) -> None:
-        await client.wait_until_up()
+    async def work() -> None:
+        await up.wait()
         running.announce(role="tunnel-target", targets=[spell_target(target) for target in by_target])
         await running.until_told_to_end()
 
-    await _run_for(work, plan, handler, targets)
+    await _beside(_link(plan, spec, up).run(), work())
 
 
 async def forward(plan: ClientPlan, forwards: Sequence[Forward]) -> None:
-    """Listen on local ports whose connections become sessions, until SIGTERM or SIGINT.
+    """Listen on local ports whose connections become sessions, until SIGTERM or SIGINT. Raises StartError, TLSError."""
+    up = asyncio.Event()
+    link = _link(plan, TunnelSpec(wire=plan.wire, name=plan.name), up)
 
-    Raises StartError, TLSError, TunnelError.
-    """
-
-    async def work(client: TunnelClient) -> None:
-        await _until_asking_is_allowed(plan, client)
-        listeners = [await _listen(client, wanted, plan.policy) for wanted in forwards]
+    async def work() -> None:
+        listeners = [await _listen(link, wanted, plan) for wanted in forwards]
         ports = {
             spell_target(wanted.target): addresses.join(wanted.listen[0], listener.port)
             for wanted, listener in zip(forwards, listeners, strict=True)
         }
+        await up.wait()
         running.announce(role="tunnel-dialler", forwards=ports)
         await running.until_told_to_end()
         for listener in listeners:
             await listener.stop()
 
-    await _run_for(work, plan)
+    await _beside(link.run(), work())
+
+
+def _link(plan: ClientPlan, spec: TunnelSpec, up: asyncio.Event) -> Link:
+    def on_up(is_up: bool, why: str) -> None:
+        if is_up:
+            up.set()
+        log.info("the tunnel is up" if is_up else f"the tunnel is down: {why}")
+
+    return Link(plan.open_channel, spec, keeping=plan.keeping, on_up=on_up)
+
+
+async def _listen(link: Link, wanted: Forward, plan: ClientPlan) -> Listener:
+    async def open_session() -> TunnelStream:
+        try:
+            return await link.open_session(wanted.target, within=plan.keeping.up_within)
+        except TimeoutError:
+            raise TunnelError("the tunnel is down") from None
+
+    listener = Listener(open_session, plan.policy)
+    return await running.listening(wanted.listen, listener.start(*wanted.listen))
 
 
 async def carry_stdio(plan: ClientPlan, target: Target) -> None:
     """Carry standard input and output over one session to its end. Raises TLSError, TunnelError."""
+    async with plan.open_channel() as channel:
+        client = TunnelClient(channel, plan.wire, name=plan.name)
 
-    async def work(client: TunnelClient) -> None:
-        await _until_asking_is_allowed(plan, client)
-        stream = await client.open_session(target)
-        stdio = await open_stdio()
-        await pump(stdio.wire, stream, plan.policy)
-        await stdio.written()
+        async def work() -> None:
+            if plan.wire is Wire.V0_1:
+                # In version 0.2 a server may say nothing until it is asked for something.
+                await client.wait_until_up()
+            stream = await client.open_session(target)
+            stdio = await open_stdio()
+            await pump(stdio.wire, stream, plan.policy)
+            await stdio.written()
 
-    await _run_for(work, plan)
-
-
-async def _until_asking_is_allowed(plan: ClientPlan, client: TunnelClient) -> None:
-    # In version 0.2 a server may say nothing until it is asked for something.
-    if plan.wire is Wire.V0_1:
-        await client.wait_until_up()
-
-
-async def _listen(client: TunnelClient, wanted: Forward, policy: Policy) -> Listener:
-    async def open_session() -> TunnelStream:
-        return await client.open_session(wanted.target)
-
-    return await running.listening(wanted.listen, Listener(open_session, policy).start(*wanted.listen))
-
-
-async def _run_for(
-    work: Callable[[TunnelClient], Coroutine[None, None, None]],
-    plan: ClientPlan,
-    handler: Handler | None = None,
-    targets: Sequence[Target] = (),
-) -> None:
-    """Run a client until `work` with it is done. Raises what the client ended with, if it ended first."""
-    async with channels.open_channel(channels.target_of([plan.server]), plan.tls, plan.dead_peer) as channel:
-        client = TunnelClient(channel, plan.wire, handler=handler, name=plan.name)
-        registered = asyncio.create_task(client.run(targets))
-        await asyncio.sleep(0)  # it begins, so that sessions may be asked for
-        doing = asyncio.create_task(work(client))
         try:
-            await asyncio.wait((registered, doing), return_when=asyncio.FIRST_COMPLETED)
-            if registered.done() and not (doing.done() and doing.exception() is None):
-                registered.result()
-                raise TunnelError("the server ended the tunnel")
-            doing.result()
+            await _beside(client.run(), work())
         finally:
             await client.close()
-            for task in (registered, doing):
-                task.cancel()
-            await asyncio.gather(registered, doing, return_exceptions=True)
+
+
+async def _beside(carrier: Coroutine[None, None, None], work: Coroutine[None, None, None]) -> None:
+    """Do `work` while `carrier` runs. Raises what either raised, or TunnelError when the carrier ended first."""
+    carrying = asyncio.create_task(carrier)
+    await asyncio.sleep(0)  # it begins, so that it may be asked for sessions
+    working = asyncio.create_task(work)
+    try:
+        await asyncio.wait((carrying, working), return_when=asyncio.FIRST_COMPLETED)
+        if carrying.done() and not (working.done() and working.exception() is None):
+            carrying.result()
+            raise TunnelError("the server ended the tunnel")
+        working.result()
+    finally:
+        for task in (carrying, working):
+            task.cancel()
+        await asyncio.gather(carrying, working, return_exceptions=True)

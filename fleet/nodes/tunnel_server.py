@@ -13,8 +13,8 @@ from fleet.nodes.running import StartError
 from fleet.nodes.tunnel_words import Claim, Forward, Service, claims_rule, spell_target
 from fleet.protocol.tunnel import Target, TunnelError, Wire
 from fleet.transport import channels
-from fleet.transport.channels import TLSFiles
-from fleet.transport.tunnel import handlers
+from fleet.transport.channels import DeadPeer, TLSFiles
+from fleet.transport.tunnel import handlers, options
 from fleet.transport.tunnel.handlers import Handler, Taken
 from fleet.transport.tunnel.listener import Listener
 from fleet.transport.tunnel.pump import Policy
@@ -37,12 +37,13 @@ class ServerPlan:
     claims: Sequence[Claim]
     bridge: bool
     policy: Policy
+    dead_peer: DeadPeer
 
 
 async def serve(plan: ServerPlan) -> None:
     """Serve until SIGTERM or SIGINT. Raises StartError, TLSError."""
     tunnels = [_tunnel(plan, wire) for wire in plan.wires]
-    server = grpc.aio.server(options=channels.server_options())
+    server = grpc.aio.server(options=[*channels.server_options(), *options.server_options(plan.dead_peer)])
     serve_tunnels(server, *tunnels)
     try:
         port = channels.add_port(server, addresses.join(*plan.listen), plan.tls)

@@ -38,6 +38,8 @@ EXEMPT = {
     "fleet/models/transitions.py": "tests/fleet/models/test_history.py writes and reads them",
     "fleet/nodes/__main__.py": "tests/fleet/nodes/test_main.py runs it",
     "fleet/nodes/agent_connection.py": "tests/fleet/nodes/test_agent.py drives it through the agent",
+    "fleet/nodes/tunnel_client.py": "tests/fleet/cli/test_tunnel.py runs it",
+    "fleet/nodes/tunnel_server.py": "tests/fleet/cli/test_tunnel.py runs it",
     "fleet/nodes/up.py": "tests/flow/test_demo.py runs a fleet with it",
     "fleet/pollers/listing.py": "tests/fleet/pollers/test_worker.py polls real servers through it",
     "fleet/pollers/polling.py": "tests/fleet/pollers/test_worker.py polls real servers through it",

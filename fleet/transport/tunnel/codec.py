@@ -166,15 +166,13 @@ def read_data(raw: bytes) -> tuple[memoryview, bool]:
     A tag is not looked at: peers send one or not, and only the first message's counts.
     """
     if len(raw) > 2 and raw[0] == _DATA_KEY:
-        size, at, shift = 0, 1, 0
-        while shift < 32 and at < len(raw):
-            byte = raw[at]
-            size |= (byte & 0x7F) << shift
-            at, shift = at + 1, shift + 7
-            if byte < 0x80:
+        size = 0
+        for at in range(1, min(len(raw), HEADER_ROOM)):
+            size |= (raw[at] & 0x7F) << 7 * (at - 1)
+            if raw[at] < 0x80:
+                if at + 1 + size == len(raw):
+                    return memoryview(raw)[at + 1 :], False
                 break
-        if at + size == len(raw):
-            return memoryview(raw)[at:], False
     try:
         data = tunnel_pb2.Data.FromString(raw)
     except DecodeError:

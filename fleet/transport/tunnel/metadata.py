@@ -36,7 +36,9 @@ class Greeting:
 
 
 def greet(wire: Wire, name: str, generation: int) -> Metadata:
-    """Metadata of a client's Register."""
+    """Metadata of a client's Register. Raises TunnelError for a name that metadata cannot carry."""
+    if not (name.isascii() and name.isprintable()):
+        raise TunnelError(f"the name {name!r} is not printable ASCII, so it cannot travel")
     named = ((_NAME, name), (_GENERATION, str(generation))) if name else ()
     return ((_VERSION, wire.value), (_FEATURES, _HALF_CLOSE), *named)
 

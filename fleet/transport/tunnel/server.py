@@ -9,6 +9,7 @@ stream = await tunnel.open_session(Target("router-7", "SSH"))
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
 import time
@@ -155,6 +156,7 @@ class TunnelServer:
         self._registered[connection] = registered
         self._tokens[registered.token] = registered
         reader = asyncio.create_task(self._read(registered, context), name="tunnel register")
+        reader.add_done_callback(lambda _: registered.end(""))  # however it ended, nobody listens any more
         self._tell(connection, True)
         try:
             await context.send_initial_metadata(metadata.answer(registered.token))
@@ -167,7 +169,8 @@ class TunnelServer:
             reader.cancel()
             self._leave(registered)
         if registered.why:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, registered.why)
+            with contextlib.suppress(grpc.aio.InternalError):  # nobody is there any more to be told
+                await context.abort(grpc.StatusCode.FAILED_PRECONDITION, registered.why)
 
     async def _read(self, registered: _Registered, context: Context) -> None:
         try:
@@ -229,7 +232,8 @@ class TunnelServer:
             registered.streams.discard(stream)
             self._state.detach(connection, tag)
         if stream.why:
-            await context.abort(grpc.StatusCode.ABORTED, stream.why)
+            with contextlib.suppress(grpc.aio.InternalError):  # nobody is there any more to be told
+                await context.abort(grpc.StatusCode.ABORTED, stream.why)
 
     def _give(self, request: Request, stream: ServerStream) -> None:
         waiter = self._waiters.get(request)

@@ -1,0 +1,275 @@
+"""Tunnel servers, clients and TCP services of one test: real gRPC and real TCP on localhost, ended together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from fleet.protocol.tunnel import Target, TunnelError, Wire
+from fleet.transport import channels
+from fleet.transport.tunnel import codec, options
+from fleet.transport.tunnel.client import Calls, TunnelClient
+from fleet.transport.tunnel.handlers import Handler, Serve, Taken, dial
+from fleet.transport.tunnel.listener import Listener
+from fleet.transport.tunnel.pump import Policy
+from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
+from fleet.transport.tunnel.stream import TunnelStream
+from tests.fakes.waiting import eventually
+
+SSH = Target("router-7", "SSH")
+Options = list[tuple[str, Any]]
+Connected = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Ground:
+    """Starts things and ends them all."""
+
+    def __init__(self) -> None:
+        self._ends = contextlib.AsyncExitStack()
+        #: What may be logged as an error, as parts of the sentences.
+        self.expected: list[str] = []
+
+    async def server(self, *tunnels: TunnelServer, more: Options | None = None) -> str:
+        """A gRPC server of tunnels; its address."""
+        server = grpc.aio.server(
+            options=[*channels.server_options(), *options.server_options(), *(more or [])]
+        )
+        serve_tunnels(server, *tunnels)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        self._ends.push_async_callback(server.stop, 0)
+        return f"127.0.0.1:{port}"
+
+    def channel(self, address: str, more: Options | None = None) -> grpc.aio.Channel:
+        """A channel with a connection of its own."""
+        channel = channels.open_channel(address, more=[*options.channel_options(), *(more or [])])
+        self._ends.push_async_callback(channel.close)
+        return channel
+
+    async def client(
+        self,
+        address: str,
+        *targets: Target,
+        wire: Wire = Wire.V0_2,
+        subscribe: Iterable[str] = (),
+        channel: grpc.aio.Channel | None = None,
+        **more: Any,
+    ) -> Running:
+        """A client that is up."""
+        client = TunnelClient(channel or self.channel(address), wire, **more)
+        task = asyncio.create_task(client.run(targets, subscribe))
+        self._ends.push_async_callback(_end, client, task)
+        await asyncio.sleep(0)
+        await client.wait_until_up()
+        assert client.is_up, task
+        return Running(client, task)
+
+    async def service(self, connected: Connected) -> int:
+        """A TCP service; its port."""
+        tasks: set[asyncio.Task[None]] = set()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            tasks.add(task)
+            try:
+                with contextlib.suppress(OSError, asyncio.CancelledError):  # ended with its test
+                    await connected(reader, writer)
+            finally:
+                tasks.discard(task)
+                writer.close()
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
+
+        async def end() -> None:
+            server.close()
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(list(tasks))
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        self._ends.push_async_callback(end)
+        port: int = server.sockets[0].getsockname()[1]
+        return port
+
+    async def listen(
+        self, open_session: Callable[[], Awaitable[TunnelStream]], policy: Policy | None = None
+    ) -> int:
+        """A listener; its port."""
+        listener = await Listener(open_session, policy).start("127.0.0.1", 0)
+        self._ends.push_async_callback(listener.stop)
+        return listener.port
+
+    async def connect(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A TCP connection."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        self._ends.push_async_callback(_abort, writer)
+        return reader, writer
+
+    async def pair(self, **more: Any) -> Pair:
+        """One session, asked for by the server: both of its streams."""
+        given: asyncio.Future[TunnelStream] = asyncio.get_running_loop().create_future()
+        done = asyncio.Event()
+        self._ends.callback(done.set)
+
+        async def serve(stream: TunnelStream) -> None:
+            given.set_result(stream)
+            await done.wait()
+
+        tunnel = TunnelServer()
+        client = await self.client(await self.server(tunnel), SSH, handler=taking(serve), **more)
+        return Pair(await tunnel.open_session(SSH), await given, tunnel, client.client)
+
+    def raw(self, channel: grpc.aio.Channel, path: str, *metadata: tuple[str, str]) -> Any:
+        """A call of bytes, to say what no client of ours would."""
+        open_call: Calls = channel.stream_stream(path)
+        call = open_call(metadata=metadata)
+        self._ends.callback(call.cancel)
+        return call
+
+    async def close(self) -> None:
+        """End everything, the newest first."""
+        await self._ends.aclose()
+
+
+@dataclass
+class Running:
+    """A client and what its run came to."""
+
+    client: TunnelClient
+    task: asyncio.Task[None]
+
+
+@dataclass
+class Pair:
+    """The two streams of a session, and whose they are."""
+
+    server: TunnelStream
+    client: TunnelStream
+    tunnel: TunnelServer
+    of: TunnelClient
+
+
+async def _abort(writer: asyncio.StreamWriter) -> None:
+    writer.transport.abort()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+
+
+async def _end(client: TunnelClient, task: asyncio.Task[None]) -> None:
+    await client.close()
+    with contextlib.suppress(TunnelError):
+        await task
+
+
+def taking(serve: Callable[[TunnelStream], Awaitable[None]]) -> Handler:
+    """A handler that takes every session."""
+
+    async def take(target: Target) -> Taken:
+        del target
+        return Serve(serve)
+
+    return take
+
+
+def dialling(port: int, policy: Policy | None = None) -> Handler:
+    """A handler that takes every session to one port."""
+
+    async def take(target: Target) -> Taken:
+        del target
+        return await dial("127.0.0.1", port, policy or Policy())
+
+    return take
+
+
+def refusing(why: str) -> Handler:
+    """A handler that takes none."""
+
+    async def take(target: Target) -> Taken:
+        raise TunnelError(f"{target}: {why}")
+
+    return take
+
+
+async def echo(stream: TunnelStream) -> None:
+    """Serve a session by saying everything again."""
+    while data := await stream.read():
+        await stream.write(data)
+
+
+async def echo_tcp(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Serve a TCP connection by saying everything again."""
+    while data := await reader.read(65536):
+        writer.write(data)
+        await writer.drain()
+
+
+async def answer_at_the_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Serve a protocol whose request ends with the end of stream."""
+    writer.write(hashlib.sha256(await reader.read()).hexdigest().encode())
+    await writer.drain()
+
+
+async def ended_badly(reader: asyncio.StreamReader) -> bool:
+    """Read a TCP connection to its end: whether that was a reset."""
+    try:
+        async with asyncio.timeout(20):
+            await reader.read()
+    except ConnectionResetError:
+        return True
+    return False
+
+
+async def still_works(stream: TunnelStream) -> None:
+    """A session to an echo goes on."""
+    async with asyncio.timeout(20):
+        await stream.write(b"still here?")
+        assert await stream.read() == b"still here?"
+
+
+async def failure_of(call: Any) -> tuple[grpc.StatusCode, str]:
+    """How a raw call ended."""
+    async with asyncio.timeout(20):
+        return await call.code(), str(await call.details())
+
+
+def no_sessions(tunnel: TunnelServer) -> bool:
+    """Whether a server holds nothing for any session."""
+    return not tunnel._waiters and all(
+        not (each.taken or each.asking or each.streams)
+        and not (each.connection.asked or each.connection.asking or each.connection.live)
+        for each in tunnel._registered.values()
+    )
+
+
+@contextlib.asynccontextmanager
+async def ground(errors: Callable[[], list[str]]) -> AsyncIterator[Ground]:
+    """A ground that leaves nothing behind: no task, no error that nobody asked for."""
+    loop = asyncio.get_running_loop()
+    troubles: list[str] = []
+    loop.set_exception_handler(lambda _, context: troubles.append(str(context)))
+    before = asyncio.all_tasks()
+    made = Ground()
+    try:
+        yield made
+    finally:
+        await made.close()
+
+    def left() -> list[asyncio.Task[Any]]:
+        return [task for task in asyncio.all_tasks() - before if task is not asyncio.current_task()]
+
+    await eventually(lambda: not [task for task in left() if "poll" not in task.get_name()], seconds=5)
+    assert not troubles, troubles
+    unexpected = [line for line in errors() if not any(part in line for part in made.expected)]
+    assert not unexpected, unexpected
+
+
+REGISTER, TUNNEL = codec.REGISTER, codec.TUNNEL

@@ -1,0 +1,131 @@
+"""A tunnel's client on real gRPC: its life, its sessions, and what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from fleet.protocol.tunnel import Target, TunnelError, Wire
+from fleet.protocol.tunnel_server import Limits
+from fleet.transport.tunnel.client import RegisterEnded, TunnelClient
+from fleet.transport.tunnel.handlers import Taken
+from fleet.transport.tunnel.server import TunnelServer
+from tests.fakes.tunnel import SSH, Ground, echo, refusing, still_works, taking
+from tests.fakes.waiting import eventually
+
+
+async def test_run_without_a_server_ends_with_the_reason(ground: Ground) -> None:
+    """Nobody listens: run says so."""
+    client = TunnelClient(ground.channel("127.0.0.1:1"))
+    with pytest.raises(RegisterEnded, match=r"(?i)connect"):
+        await client.run([SSH])
+
+
+async def test_run_twice_at_once_is_refused_and_the_first_goes_on(ground: Ground) -> None:
+    """The second run is an error of its caller; after the first has ended a new one works."""
+    tunnel = TunnelServer()
+    running = await ground.client(await ground.server(tunnel), SSH, handler=taking(echo))
+    with pytest.raises(TunnelError, match="runs already"):
+        await running.client.run([SSH])
+    stream = await tunnel.open_session(SSH)
+    await still_works(stream)
+    await stream.close()
+    running.client.stop()
+    with pytest.raises(RegisterEnded):
+        await running.task
+    await eventually(lambda: SSH not in tunnel.targets())
+    again = asyncio.create_task(running.client.run([SSH]))
+    await eventually(lambda: SSH in tunnel.targets())
+    running.client.stop()
+    with pytest.raises(RegisterEnded):
+        await again
+
+
+async def test_session_before_run_is_refused(ground: Ground) -> None:
+    """There is no tunnel to ask on."""
+    client = TunnelClient(ground.channel("127.0.0.1:1"))
+    with pytest.raises(TunnelError, match="not registered"):
+        await client.open_session(SSH)
+
+
+@pytest.mark.parametrize("wire", Wire)
+async def test_session_asked_for_by_the_client_is_served(ground: Ground, wire: Wire) -> None:
+    """The server's handler serves what clients ask for, in both versions."""
+    address = await ground.server(TunnelServer(wire, handler=taking(echo)))
+    running = await ground.client(address, wire=wire)
+    stream = await running.client.open_session(SSH)
+    assert stream.tag < 0
+    await still_works(stream)
+    await stream.close()
+
+
+@pytest.mark.parametrize("wire", Wire)
+async def test_session_that_the_server_refuses_ends_nothing_else(ground: Ground, wire: Wire) -> None:
+    """The refusal is the caller's error; the client lives on."""
+    address = await ground.server(TunnelServer(wire, handler=refusing("no")))
+    running = await ground.client(address, wire=wire)
+    for _ in range(3):
+        with pytest.raises(TunnelError, match="no"):
+            await running.client.open_session(SSH)
+    assert not running.task.done()
+
+
+async def test_session_that_is_never_answered_ends_in_time(ground: Ground) -> None:
+    """A server's handler that hangs costs the caller the set-up time, and others nothing."""
+
+    async def hang(target: Target) -> Taken:
+        if target == SSH:
+            await asyncio.Event().wait()
+        return await taking(echo)(target)
+
+    server = TunnelServer(handler=hang, limits=Limits(set_up_within=0.3))
+    running = await ground.client(await ground.server(server), limits=Limits(set_up_within=0.2))
+    slow = asyncio.create_task(running.client.open_session(SSH))
+    quick = await running.client.open_session(Target("quick"))
+    await still_works(quick)
+    with pytest.raises(TunnelError, match="in time"):
+        await slow
+    await quick.close()
+
+
+async def test_sessions_that_wait_are_told_when_the_tunnel_goes_down(ground: Ground) -> None:
+    """Whoever waits for a session is not left waiting."""
+
+    async def hang(target: Target) -> Taken:
+        del target
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    running = await ground.client(await ground.server(TunnelServer(handler=hang)))
+    waiting = asyncio.create_task(running.client.open_session(SSH))
+    await eventually(lambda: bool(running.client._run and running.client._run.waiters))
+    running.client.stop()
+    with pytest.raises(TunnelError, match="went down"):
+        await waiting
+
+
+async def test_targets_come_and_go_while_it_runs(ground: Ground) -> None:
+    """Targets are added and removed by hand; a second removal is an error of its caller."""
+    tunnel = TunnelServer()
+    running = await ground.client(await ground.server(tunnel), handler=taking(echo))
+    await running.client.add_target(SSH)
+    assert SSH in tunnel.targets()
+    await running.client.remove_target(SSH)
+    assert SSH not in tunnel.targets()
+    with pytest.raises(TunnelError, match="not registered"):
+        await running.client.remove_target(SSH)
+
+
+async def test_subscriber_hears_of_others_targets(ground: Ground) -> None:
+    """Targets that were there, that come and that go, and none of its own."""
+    heard: list[tuple[Target, bool]] = []
+    address = await ground.server(TunnelServer(bridge=True))
+    other = await ground.client(address, SSH, handler=taking(echo))
+    await ground.client(
+        address, Target("own"), subscribe=[""], on_news=lambda target, there: heard.append((target, there))
+    )
+    await eventually(lambda: heard == [(SSH, True)])
+    await other.client.add_target(Target("late"))
+    await other.client.remove_target(Target("late"))
+    await eventually(lambda: heard[1:] == [(Target("late"), True), (Target("late"), False)])

@@ -1,0 +1,190 @@
+"""TCP connections over sessions: bytes, ends and resets are TCP's own, whichever end they come from."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import socket
+import struct
+
+import pytest
+
+from fleet.transport.tunnel.pump import Closing, Policy
+from fleet.transport.tunnel.server import TunnelServer
+from tests.fakes.tunnel import (
+    SSH,
+    Ground,
+    answer_at_the_end,
+    dialling,
+    echo_tcp,
+    ended_badly,
+    no_sessions,
+)
+from tests.fakes.waiting import eventually
+
+
+async def way(ground: Ground, service: int, policy: Policy | None = None) -> tuple[int, TunnelServer]:
+    """A TCP port that leads through a tunnel to a service."""
+    tunnel = TunnelServer()
+    await ground.client(await ground.server(tunnel), SSH, handler=dialling(service, policy))
+    return await ground.listen(lambda: tunnel.open_session(SSH), policy), tunnel
+
+
+@pytest.mark.parametrize("size", [1, 65_537, 8 * 1024 * 1024])
+async def test_bytes_arrive_whole_both_ways_at_once(ground: Ground, size: int) -> None:
+    """What an echo is sent comes back while more is sent."""
+    port, _ = await way(ground, await ground.service(echo_tcp))
+    reader, writer = await ground.connect(port)
+    data = (hashlib.sha256(b"seed").digest() * (size // 32 + 1))[:size]
+
+    async def send() -> None:
+        writer.write(data)
+        await writer.drain()
+        writer.write_eof()
+
+    sending = asyncio.create_task(send())
+    async with asyncio.timeout(30):
+        assert await reader.read() == data
+        await sending
+
+
+async def test_request_that_ends_with_the_end_of_stream_is_answered(ground: Ground) -> None:
+    """Between peers of ours a half-close is one: the answer after it arrives."""
+    port, tunnel = await way(ground, await ground.service(answer_at_the_end))
+    reader, writer = await ground.connect(port)
+    writer.write(b"all of it")
+    writer.write_eof()
+    async with asyncio.timeout(20):
+        assert await reader.read() == hashlib.sha256(b"all of it").hexdigest().encode()
+    await eventually(lambda: no_sessions(tunnel))
+
+
+async def test_server_that_speaks_first_is_heard(ground: Ground) -> None:
+    """What a service says before it is asked is not lost."""
+
+    async def banner(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"SSH-2.0-x\r\n")
+        await writer.drain()
+        await reader.read()
+
+    port, _ = await way(ground, await ground.service(banner))
+    reader, writer = await ground.connect(port)
+    async with asyncio.timeout(20):
+        assert await reader.readline() == b"SSH-2.0-x\r\n"
+    writer.close()
+
+
+async def test_service_that_resets_resets_the_user(ground: Ground) -> None:
+    """A broken connection is never made a clean end."""
+
+    async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        taken = writer.get_extra_info("socket")
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+
+    port, tunnel = await way(ground, await ground.service(reset))
+    reader, writer = await ground.connect(port)
+    writer.write(b"x")
+    assert await ended_badly(reader)
+    await eventually(lambda: no_sessions(tunnel))
+
+
+async def test_user_that_resets_resets_the_service(ground: Ground) -> None:
+    """And the other way round."""
+    ended: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"y" * 100_000)
+        await reader.read(1)
+        ended.set_result(await ended_badly(reader))
+
+    port, tunnel = await way(ground, await ground.service(serve))
+    reader, writer = await ground.connect(port)
+    await reader.read(1)
+    writer.write(b"z")
+    await writer.drain()
+    await asyncio.sleep(0)
+    writer.transport.abort()
+    async with asyncio.timeout(20):
+        await ended
+    await eventually(lambda: no_sessions(tunnel))
+
+
+async def test_target_that_is_gone_resets_the_user(ground: Ground) -> None:
+    """A refused session is a reset."""
+    ground.expected.append("")
+    tunnel = TunnelServer()
+    await ground.server(tunnel)
+    reader, _ = await ground.connect(await ground.listen(lambda: tunnel.open_session(SSH)))
+    assert await ended_badly(reader)
+
+
+async def test_idle_session_is_closed_in_an_orderly_way(ground: Ground) -> None:
+    """The seed's idle close: both TCP ends see an end of stream, not a reset."""
+    port, tunnel = await way(ground, await ground.service(echo_tcp), Policy(idle=0.2))
+    reader, writer = await ground.connect(port)
+    writer.write(b"once")
+    async with asyncio.timeout(20):
+        assert await reader.readexactly(4) == b"once"
+        assert await reader.read() == b""
+    writer.close()
+    await eventually(lambda: no_sessions(tunnel))
+
+
+async def test_reader_that_never_reads_stops_its_sender_and_nobody_else(ground: Ground) -> None:
+    """What is in flight stays bounded, and an echo beside it goes on."""
+
+    async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        del writer
+        reader._transport.pause_reading()  # type: ignore[attr-defined]
+        await asyncio.Event().wait()
+
+    tunnel = TunnelServer()
+    address = await ground.server(tunnel)
+    await ground.client(address, SSH, handler=dialling(await ground.service(deaf)))
+    _, writer = await ground.connect(await ground.listen(lambda: tunnel.open_session(SSH)))
+    writer.write(bytes(256 * 1024 * 1024))
+    size, before = writer.transport.get_write_buffer_size(), -1
+    while size != before:
+        before = size
+        await asyncio.sleep(0.2)
+        size = writer.transport.get_write_buffer_size()
+    assert size > 128 * 1024 * 1024
+    port, _ = await way(ground, await ground.service(echo_tcp))
+    other, to_other = await ground.connect(port)
+    to_other.write(b"go on")
+    async with asyncio.timeout(20):
+        assert await other.readexactly(5) == b"go on"
+    writer.transport.abort()
+    to_other.close()
+
+
+@pytest.mark.parametrize("closing", Closing)
+async def test_end_of_sending_with_a_peer_that_cannot_half_close(ground: Ground, closing: Closing) -> None:
+    """`close` says it and loses the answer; `defer` keeps it back, so that what is still sent arrives."""
+    said = asyncio.Event()
+
+    async def greet_later(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(5)
+        said.set()
+        await asyncio.wait_for(reader.read(), 1) if closing is Closing.CLOSE else await asyncio.sleep(0.2)
+        writer.write(b"answer")
+        await writer.drain()
+
+    tunnel = TunnelServer()
+    running = await ground.client(
+        await ground.server(tunnel), SSH, handler=dialling(await ground.service(greet_later))
+    )
+    for registered in tunnel._registered.values():
+        registered.half_close = False
+    assert running.client._run is not None
+    running.client._run.half_close = False
+    port = await ground.listen(lambda: tunnel.open_session(SSH), Policy(closing))
+    reader, writer = await ground.connect(port)
+    writer.write(b"hello")
+    writer.write_eof()
+    async with asyncio.timeout(20):
+        await said.wait()
+        answer = await reader.read()
+    assert answer == (b"answer" if closing is Closing.DEFER else b"")

@@ -1,0 +1,314 @@
+"""A tunnel's server on real gRPC: what a wrong client is told, and that it is the only one who notices."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import pytest
+
+from fleet.protocol.tunnel import Op, Registration, Session, Target, TunnelError, Wire
+from fleet.protocol.tunnel_server import Limits
+from fleet.transport.tunnel import codec
+from fleet.transport.tunnel.handlers import Taken
+from fleet.transport.tunnel.options import MOST_MESSAGE
+from fleet.transport.tunnel.server import TunnelServer
+from fleet.transport.tunnel.stream import TunnelStream
+from tests.fakes.tunnel import (
+    REGISTER,
+    SSH,
+    TUNNEL,
+    Ground,
+    echo,
+    failure_of,
+    no_sessions,
+    refusing,
+    still_works,
+    taking,
+)
+from tests.fakes.waiting import eventually
+
+ROOT = Path(__file__).parents[4]
+
+
+@pytest.mark.parametrize(
+    ("raw", "code", "says"),
+    [
+        (b"\x08\x01\x12\x01x", grpc.StatusCode.INVALID_ARGUMENT, "must be its tag alone"),
+        (b"\x18\x01", grpc.StatusCode.INVALID_ARGUMENT, "must be its tag alone"),
+        (b"", grpc.StatusCode.INVALID_ARGUMENT, "tag 0 names no session"),
+        (b"\xff\xff", grpc.StatusCode.INVALID_ARGUMENT, "is no Data"),
+        (
+            codec.first_message(77),
+            grpc.StatusCode.NOT_FOUND,
+            "no session on this connection waits for tag 77",
+        ),
+        (
+            codec.first_message(-9),
+            grpc.StatusCode.NOT_FOUND,
+            "no session on this connection waits for tag -9",
+        ),
+    ],
+    ids=["payload", "close", "tag 0", "garbage", "unknown tag", "unknown client tag"],
+)
+async def test_tunnel_stream_that_begins_wrong_is_refused_alone(
+    ground: Ground, raw: bytes, code: grpc.StatusCode, says: str
+) -> None:
+    """Who sent it is told what is wrong; another session on the same connection goes on."""
+    tunnel = TunnelServer()
+    channel = ground.channel(await ground.server(tunnel))
+    await ground.client("", SSH, channel=channel, handler=taking(echo))
+    good = await tunnel.open_session(SSH)
+    bad = ground.raw(channel, TUNNEL)
+    await bad.write(raw)
+    found, details = await failure_of(bad)
+    assert found is code
+    assert says in details
+    await still_works(good)
+    await good.close()
+
+
+async def test_tunnel_stream_on_another_connection_is_refused(ground: Ground) -> None:
+    """A tag is good on the connection that registered only."""
+    tunnel = TunnelServer()
+    address = await ground.server(tunnel)
+    register = ground.raw(ground.channel(address), REGISTER)
+    await register.write(codec.encode(Wire.V0_2, Registration(Op.ADD, SSH)))
+    await register.read()
+    wanted = asyncio.create_task(tunnel.open_session(SSH))
+    asked = codec.decode(Wire.V0_2, await register.read())
+    assert isinstance(asked, Session)
+    other = ground.raw(ground.channel(address), TUNNEL)
+    await other.write(codec.first_message(asked.tag))
+    code, details = await failure_of(other)
+    assert code is grpc.StatusCode.FAILED_PRECONDITION
+    assert "open both on one connection" in details
+    register.cancel()
+    with pytest.raises(TunnelError, match="the client went away"):
+        await wanted
+
+
+async def test_tunnel_stream_for_a_tag_that_is_taken_is_refused(ground: Ground) -> None:
+    """The second stream of a session is refused, the first goes on."""
+    tunnel = TunnelServer()
+    channel = ground.channel(await ground.server(tunnel))
+    await ground.client("", SSH, channel=channel, handler=taking(echo))
+    good = await tunnel.open_session(SSH)
+    again = ground.raw(channel, TUNNEL)
+    await again.write(codec.first_message(good.tag))
+    assert (await failure_of(again))[0] is grpc.StatusCode.NOT_FOUND
+    await still_works(good)
+    await good.close()
+
+
+async def test_register_twice_on_one_connection_is_refused(ground: Ground) -> None:
+    """One Register stream a connection; the first one goes on."""
+    tunnel = TunnelServer()
+    channel = ground.channel(await ground.server(tunnel))
+    await ground.client("", SSH, channel=channel, handler=taking(echo))
+    second = ground.raw(channel, REGISTER)
+    code, details = await failure_of(second)
+    assert code is grpc.StatusCode.ALREADY_EXISTS
+    assert "one Register stream a connection" in details
+    good = await tunnel.open_session(SSH)
+    await still_works(good)
+    await good.close()
+
+
+@pytest.mark.parametrize("wire", Wire)
+async def test_register_with_garbage_ends_with_a_sentence(ground: Ground, wire: Wire) -> None:
+    """What is no message of the version ends that Register stream, and no other client's."""
+    tunnel = TunnelServer(wire, handler=taking(echo))
+    address = await ground.server(tunnel)
+    register = ground.raw(ground.channel(address), REGISTER)
+    await register.write(b"\xff\xff\xff")
+    if wire is Wire.V0_1:
+        await register.read()  # the server's capabilities
+    code, details = await failure_of(register)
+    assert code is grpc.StatusCode.FAILED_PRECONDITION
+    assert f"no message of version {wire.value}" in details
+    await eventually(lambda: no_sessions(tunnel))
+
+
+async def test_register_with_an_oversized_message_ends_alone(ground: Ground) -> None:
+    """A message above the limit ends the call that sent it; other clients go on."""
+    tunnel = TunnelServer()
+    address = await ground.server(tunnel)
+    await ground.client(address, SSH, handler=taking(echo))
+    good = await tunnel.open_session(SSH)
+    register = ground.raw(ground.channel(address), REGISTER)
+    await register.write(bytes(MOST_MESSAGE + 1))
+    code, details = await failure_of(register)
+    assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "larger than max" in details
+    await still_works(good)
+    await good.close()
+
+
+async def test_register_of_another_version_is_refused_by_name(ground: Ground) -> None:
+    """Metadata decides on the version; a server of one refuses the other, and says which it speaks."""
+    address = await ground.server(TunnelServer(Wire.V0_2))
+    call = ground.raw(ground.channel(address), REGISTER, ("x-grpctunnel-version", "0.1"))
+    code, details = await failure_of(call)
+    assert (code, details) == (grpc.StatusCode.FAILED_PRECONDITION, "this listener speaks version 0.2 only")
+
+
+async def test_both_versions_on_one_listener_by_metadata(ground: Ground) -> None:
+    """Clients of ours say which they speak, and each gets sessions of its own version."""
+    old, new = TunnelServer(Wire.V0_1), TunnelServer(Wire.V0_2)
+    address = await ground.server(new, old)
+    await ground.client(address, wire=Wire.V0_1, handler=taking(echo))
+    await ground.client(address, SSH, handler=taking(echo))
+    for tunnel in (old, new):
+        stream = await tunnel.open_session(SSH)
+        await still_works(stream)
+        await stream.close()
+
+
+async def test_target_of_another_client_is_refused_and_both_live(ground: Ground) -> None:
+    """A target belongs to who has it; the one refused is told and stays registered."""
+    tunnel = TunnelServer()
+    address = await ground.server(tunnel)
+    await ground.client(address, SSH, handler=taking(echo))
+    second = await ground.client(address, SSH, Target("other"), handler=taking(echo))
+    assert "registered already by another client" in second.client.refused[SSH]
+    for target in (SSH, Target("other")):
+        stream = await tunnel.open_session(target)
+        await still_works(stream)
+        await stream.close()
+
+
+async def test_target_of_the_same_client_come_back_is_displaced(ground: Ground) -> None:
+    """A client of the same name and a higher generation takes its target over at once."""
+    tunnel = TunnelServer()
+    address = await ground.server(tunnel)
+    await ground.client(address, SSH, handler=refusing("stale"), name="host-1", generation=1)
+    await ground.client(address, SSH, handler=taking(echo), name="host-1", generation=2)
+    stream = await tunnel.open_session(SSH)
+    await still_works(stream)
+    await stream.close()
+
+
+async def test_session_that_is_refused_reaches_its_caller_alone(ground: Ground) -> None:
+    """The handler's sentence is the caller's error; the tunnel and other sessions go on."""
+    tunnel = TunnelServer()
+    address = await ground.server(tunnel)
+    await ground.client(address, SSH, handler=taking(echo))
+    await ground.client(address, Target("bad"), handler=refusing("closed on Sundays"))
+    good = await tunnel.open_session(SSH)
+    with pytest.raises(TunnelError, match="bad: closed on Sundays"):
+        await tunnel.open_session(Target("bad"))
+    with pytest.raises(TunnelError, match="no target nobody is registered"):
+        await tunnel.open_session(Target("nobody"))
+    await still_works(good)
+    await good.close()
+
+
+async def test_session_whose_stream_never_comes_costs_only_its_caller(ground: Ground) -> None:
+    """A client that answers nothing is given up in time; what it does not serve others do."""
+    tunnel = TunnelServer(limits=Limits(set_up_within=0.2))
+    address = await ground.server(tunnel)
+    await ground.client(address, SSH, handler=taking(echo))
+    register = ground.raw(ground.channel(address), REGISTER)
+    await register.write(codec.encode(Wire.V0_2, Registration(Op.ADD, Target("deaf"))))
+    await register.read()
+    slow = asyncio.create_task(tunnel.open_session(Target("deaf")))
+    good = await tunnel.open_session(SSH)
+    await still_works(good)
+    with pytest.raises(TunnelError, match="did not open the stream in time"):
+        await slow
+    await good.close()
+    await eventually(lambda: no_sessions(tunnel))
+
+
+async def test_handler_that_raises_ends_its_session_alone(ground: Ground) -> None:
+    """A fault in a stranger's code is logged, its session is aborted, and the next one is served."""
+    ground.expected += ["the handler of a session to", "the handler failed to take"]
+
+    async def fail(target: Target) -> Taken:
+        if target.name == "at-once":
+            raise ZeroDivisionError
+        return await taking(divide)(target)
+
+    async def divide(stream: TunnelStream) -> None:
+        await stream.read()
+        raise ZeroDivisionError
+
+    tunnel = TunnelServer()
+    address = await ground.server(tunnel)
+    await ground.client(address, Target("at-once"), Target("later"), SSH, handler=fail)
+    with pytest.raises(TunnelError, match="the handler failed"):
+        await tunnel.open_session(Target("at-once"))
+    stream = await tunnel.open_session(Target("later"))
+    await stream.write(b"divide")
+    with pytest.raises(TunnelError):
+        await stream.read()
+    assert SSH in tunnel.targets()
+
+
+async def test_bridge_tells_its_caller_of_a_refusal_and_carries_bytes(ground: Ground) -> None:
+    """One client's session to another's target; the owner's refusal reaches the caller."""
+    tunnel = TunnelServer(bridge=True)
+    address = await ground.server(tunnel)
+    await ground.client(address, SSH, handler=taking(echo))
+    await ground.client(address, Target("bad"), handler=refusing("not for you"))
+    caller = await ground.client(address, subscribe=[""])
+    with pytest.raises(TunnelError, match="not for you"):
+        await caller.client.open_session(Target("bad"))
+    stream = await caller.client.open_session(SSH)
+    await still_works(stream)
+    await stream.write_eof()
+    assert await stream.read() == b""
+    await stream.close()
+    await eventually(lambda: no_sessions(tunnel))
+
+
+async def test_many_sessions_leave_nothing_behind(ground: Ground) -> None:
+    """A hundred sessions opened, used and closed: no state is left at either end."""
+    tunnel = TunnelServer()
+    running = await ground.client(await ground.server(tunnel), SSH, handler=taking(echo))
+    for _ in range(5):
+        streams = await asyncio.gather(*(tunnel.open_session(SSH) for _ in range(20)))
+        for stream in streams:
+            await still_works(stream)
+            await stream.close()
+    await eventually(lambda: no_sessions(tunnel) and not running.client.streams)
+
+
+async def test_peer_killed_by_sigkill_is_an_abort_and_its_target_goes(ground: Ground) -> None:
+    """A client's process that is killed: the session is aborted, not ended, and the target is free again."""
+    tunnel = TunnelServer()
+    address = await ground.server(tunnel)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _CLIENT, address, cwd=ROOT, stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        await eventually(lambda: SSH in tunnel.targets())
+        stream = await tunnel.open_session(SSH)
+        await still_works(stream)
+        process.send_signal(signal.SIGKILL)
+        with pytest.raises(TunnelError, match="the client went away"):
+            await stream.read()
+        await eventually(lambda: SSH not in tunnel.targets())
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+_CLIENT = """
+import asyncio, sys
+import grpc.aio
+from fleet.transport.tunnel.client import TunnelClient
+from tests.fakes.tunnel import SSH, echo, taking
+
+async def main():
+    client = TunnelClient(grpc.aio.insecure_channel(sys.argv[1]), handler=taking(echo))
+    await client.run([SSH])
+
+asyncio.run(main())
+"""
