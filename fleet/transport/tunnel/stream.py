@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from abc import ABC, abstractmethod
 from typing import Any
 
 import grpc
@@ -28,7 +29,7 @@ class TunnelAborted(TunnelError):
     """The session ended without the other end having said so; what came before it may not be all."""
 
 
-class TunnelStream:
+class TunnelStream(ABC):
     """A session, whichever end has it. One reads and one writes at a time."""
 
     def __init__(self, target: Target, tag: int, *, half_close: bool) -> None:
@@ -59,16 +60,17 @@ class TunnelStream:
                 return payload
         return memoryview(b"")
 
+    @abstractmethod
     async def send(self, message: bytes) -> None:
         """Send a whole message. Raises TunnelAborted."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def _receive(self) -> bytes:
-        raise NotImplementedError
+        """The next message, as it came. Raises TunnelAborted."""
 
+    @abstractmethod
     async def _finish(self) -> None:
         """Both directions have ended."""
-        raise NotImplementedError
 
     # -- the byte stream -------------------------------------------------------------------------
 
@@ -120,9 +122,9 @@ class TunnelStream:
         self.ended.set()
         await self._finish()
 
+    @abstractmethod
     def abort(self, why: str) -> None:
         """End both directions at once, and tell the other end that it is not the orderly way."""
-        raise NotImplementedError
 
     async def _say_finished(self) -> None:
         await self.send(codec.CLOSE)
