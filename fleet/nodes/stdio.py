@@ -50,11 +50,13 @@ def _read(source: int, sock: socket.socket) -> None:
 
 def _write(sock: socket.socket, sink: int) -> None:
     with sock:
-        with contextlib.suppress(OSError):
+        try:
             while part := sock.recv(_BLOCK):
                 view = memoryview(part)
                 while view:
                     view = view[os.write(sink, view) :]
-        # Whoever read us may be gone: the pump's end must know, though the reader's thread still holds the socket.
-        with contextlib.suppress(OSError):
-            sock.shutdown(socket.SHUT_RD)
+        except OSError:
+            # Whoever read us is gone: the pump's end must know, though the reader's thread still holds the socket. Both
+            # directions, because ending one does not wake who waits for room in a full buffer.
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)

@@ -32,7 +32,7 @@ from fleet.protocol.tunnel_client import (
 from fleet.protocol.tunnel_server import Limits
 from fleet.transport.tunnel import codec, metadata
 from fleet.transport.tunnel.handlers import Handler, Taken
-from fleet.transport.tunnel.stream import ClientStream, TunnelAborted, TunnelStream
+from fleet.transport.tunnel.stream import ClientStream, TunnelAborted, TunnelStream, is_cancelled
 
 log = logging.getLogger(__name__)
 
@@ -170,9 +170,9 @@ class TunnelClient:
         except grpc.aio.AioRpcError as error:
             raise RegisterEnded(error.details() or error.code().name) from None
         except asyncio.CancelledError:
-            if call.cancelled():
-                raise RegisterEnded("it was stopped") from None
-            raise
+            if is_cancelled():
+                raise
+            raise RegisterEnded("it was stopped") from None
         finally:
             writer.cancel()
             call.cancel()
@@ -254,6 +254,9 @@ class TunnelClient:
             taken.discard()
             self._do(run, run.state.broke(effect.tag, effect.target, str(failure)))
             return
+        except asyncio.CancelledError:
+            taken.discard()
+            raise
         await _serve(taken, stream)
 
     async def _take(self, target: Target) -> tuple[Taken | None, str | None]:

@@ -136,7 +136,7 @@ class Wire(asyncio.BufferedProtocol):
             if self._eof:
                 return None
             if self.lost is not None:
-                raise ConnectionResetError(str(self.lost))
+                raise ConnectionResetError(_why(self.lost))
             self._reader = asyncio.get_running_loop().create_future()
             try:
                 await self._reader
@@ -154,7 +154,7 @@ class Wire(asyncio.BufferedProtocol):
         """Send, and wait while too much is unsent. Raises OSError."""
         assert self.transport is not None
         if self.lost is not None:
-            raise ConnectionResetError(str(self.lost))
+            raise ConnectionResetError(_why(self.lost))
         self.transport.write(payload)
         self.moved_at = self._now()
         while self._full:
@@ -194,6 +194,10 @@ class Wire(asyncio.BufferedProtocol):
             self._writer.set_result(None)
 
 
+def _why(lost: Exception) -> str:
+    return str(lost) or "the TCP connection broke"  # a broken pipe may come without words
+
+
 async def connect(host: str, port: int, within: float) -> Wire:
     """Make a TCP connection. Raises OSError, TimeoutError among them."""
     async with asyncio.timeout(within):
@@ -219,8 +223,8 @@ async def pump(wire: Wire, stream: TunnelStream, policy: Policy | None = None) -
     finally:
         for task in (outward, inward):
             task.cancel()
+        wire.close()  # before anything is awaited: who cancels us may do so again
         await asyncio.gather(outward, inward, return_exceptions=True)
-    wire.close()
     await stream.close()
 
 
@@ -239,7 +243,7 @@ async def _carry(
             if task.done():
                 task.result()
         if wire.lost is not None and not inward.done():
-            raise ConnectionResetError(str(wire.lost))
+            raise ConnectionResetError(_why(wire.lost))
 
 
 async def _end_idle(inward: asyncio.Task[None], wire: Wire, stream: TunnelStream) -> None:

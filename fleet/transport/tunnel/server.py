@@ -155,12 +155,12 @@ class TunnelServer:
         registered = _Registered(connection, greeting.half_close)
         self._registered[connection] = registered
         self._tokens[registered.token] = registered
+        self._do(effects)  # before anything is read: what answers must not come before it
         reader = asyncio.create_task(self._read(registered, context), name="tunnel register")
         reader.add_done_callback(lambda _: registered.end(""))  # however it ended, nobody listens any more
         self._tell(connection, True)
         try:
             await context.send_initial_metadata(metadata.answer(registered.token))
-            self._do(effects)
             while (raw := await registered.outgoing.get()) is not None:
                 await context.write(raw)
         except (grpc.aio.BaseError, asyncio.InvalidStateError) as error:

@@ -145,6 +145,9 @@ class ClientStream(TunnelStream):
             raise TunnelAborted(error.details() or error.code().name) from None
         except asyncio.InvalidStateError:
             raise TunnelAborted(await self._why_over()) from None
+        except asyncio.CancelledError:
+            self._tell_abort()
+            raise
 
     @override
     async def _receive(self) -> bytes:
@@ -152,6 +155,9 @@ class ClientStream(TunnelStream):
             raw = await self._call.read()
         except grpc.aio.AioRpcError as error:
             raise TunnelAborted(error.details() or error.code().name) from None
+        except asyncio.CancelledError:
+            self._tell_abort()
+            raise
         if raw is grpc.aio.EOF:
             # Trailers that say OK are an end as good as a close: a server's close may lose the race against them.
             self.remote_finished = True
@@ -181,6 +187,11 @@ class ClientStream(TunnelStream):
         self.why = self.why or why
         self.ended.set()
         self._call.cancel()
+
+    def _tell_abort(self) -> None:
+        """A call that was cancelled by us raises CancelledError in tasks that nobody cancels. Raises TunnelAborted."""
+        if not is_cancelled():
+            raise TunnelAborted(self.why or "the session was aborted here") from None
 
     async def gone(self) -> None:
         """Wait until the call is over."""
@@ -234,6 +245,12 @@ class ServerStream(TunnelStream):
     async def over(self) -> None:
         """Wait until the call may end."""
         await self._over.wait()
+
+
+def is_cancelled() -> bool:
+    """Whether the task that asks is being cancelled."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _forget(task: asyncio.Task[memoryview]) -> None:
