@@ -1,7 +1,7 @@
 """When an agent dials its next tunnel: one attempt at a time, with a pause after each.
 
-Teleport's `reversetunnel/agentpool.go`. Pure: `now` and `chance`, a number in [0, 1), are arguments. What to drain and
-to close (graceful closing) joins here.
+Teleport's `reversetunnel/agentpool.go`. Pure: `now` and `chance`, a number in [0, 1), are arguments. What to close is
+decided in `graceful_closing.py`.
 """
 
 from __future__ import annotations

@@ -43,3 +43,12 @@ class KeepAlive:
         if silence > self.close_after:
             return Liveness.DEAD
         return Liveness.OFFLINE if silence > self.timeout else Liveness.LIVE
+
+
+#: Weight of a new sample: TCP's (RFC 6298), whose round-trip times are as noisy as a ping's.
+_RTT_GAIN = 1 / 8
+
+
+def smoothed_rtt(before: float | None, sample: float) -> float:
+    """The smoothed round-trip time after a ping was answered, seconds; the first sample counts whole."""
+    return sample if before is None else before + _RTT_GAIN * (sample - before)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.protocol.keep_alive import KeepAlive, Liveness
+from fleet.protocol.keep_alive import KeepAlive, Liveness, smoothed_rtt
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,13 @@ def test_liveness(silence: float, liveness: Liveness) -> None:
 def test_defaults_are_teleports() -> None:
     """Five minutes, three times: a quarter of an hour."""
     assert KeepAlive().timeout == 900.0
+
+
+def test_smoothed_rtt() -> None:
+    """The first sample counts whole, later ones an eighth: one slow answer does not condemn a proxy."""
+    assert smoothed_rtt(None, 0.2) == 0.2
+    assert smoothed_rtt(0.2, 1.0) == pytest.approx(0.3)
+    value = 1.0
+    for _ in range(100):
+        value = smoothed_rtt(value, 0.1)
+    assert value == pytest.approx(0.1, abs=1e-3)
