@@ -19,12 +19,13 @@ from fleet.nodes import flags as node_flags
 from fleet.nodes import running
 from fleet.nodes.agent_connection import Heartbeats, Identity
 from fleet.nodes.agent_tunnels import AgentTunnels
-from fleet.protocol import announce
+from fleet.protocol import announce, pick_healthy
 from fleet.protocol.agent_pool import AgentPool, LinearBackoff
 from fleet.protocol.keep_alive import KeepAlive
 from fleet.protocol.tracker import Snapshot, Tracker
 from fleet.transport import channels
 from fleet.transport.channels import DeadPeer, TLSError, TLSFiles
+from fleet.transport.pick_healthy import opening
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +51,8 @@ class AgentFlags:
     keep_alive: KeepAlive = field(default_factory=KeepAlive)
     #: The pause between dials grows by this to eight times it, seconds.
     redial_step: float = 1.0
+    #: When the auth connection is left and tried anew.
+    balancer: pick_healthy.Settings = pick_healthy.DEFAULTS
     tls: TLSFiles = field(default_factory=TLSFiles)
 
     @property
@@ -70,7 +73,14 @@ class Agent:
         #: The auth that wrote the last heartbeat; empty before the first.
         self.auth_id = ""
         try:
-            self._channel = channels.open_channel(channels.target_of(flags.auth), flags.tls, flags.dead_peer)
+            self._channel = opening.open_channel(
+                flags.auth,
+                flags.tls,
+                flags.dead_peer,
+                flags.balancer,
+                name=f"auth connection of {name}",
+                changed=self._auth_connection_changed,
+            )
         except (ValueError, TLSError) as error:
             raise running.StartError(str(error)) from None
         self.heartbeats = Heartbeats(
@@ -120,6 +130,9 @@ class Agent:
         if self._tasks:
             await asyncio.wait(self._tasks)
         await self.tunnels.close()
+
+    def _auth_connection_changed(self) -> None:
+        self.heartbeats.connection_changed()
 
     def _heard_from(self, auth_id: str) -> None:
         self.auth_id = auth_id
@@ -211,12 +224,40 @@ async def serve(flags: AgentFlags) -> None:
     default=None,
     help="Tunnels each agent wants (proxy peering); default 1.",
 )
+@click.option(
+    "--reconnect-wait",
+    type=node_flags.Duration(),
+    default="250ms",
+    show_default=True,
+    help="From an unhealthy auth to the first attempt at another, at most; later ones wait 2 s to 24 s.",
+)
+@click.option(
+    "--upstream-reconnect-wait",
+    is_flag=True,
+    help="Wait 2 s to 3 s before the first attempt, as Teleport does.",
+)
+@click.option(
+    "--auth-drain-timeout",
+    type=node_flags.Duration(),
+    default=None,
+    help="End RPCs on an auth connection that was left after this; default: they take the time they need.",
+)
+@click.option(
+    "--auth-reconnect-every",
+    type=node_flags.TTL(),
+    default=None,
+    help="Move to a new auth connection this often, and up to half as long again; default: never.",
+)
 @click.option("--mesh", is_flag=True, help="One tunnel to every proxy (agent mesh).")
 @node_flags.keep_alive_options
 @node_flags.tls_options
 def command(
     connections: int | None,
     mesh: bool,
+    reconnect_wait: float,
+    upstream_reconnect_wait: bool,
+    auth_drain_timeout: float | None,
+    auth_reconnect_every: float | None,
     keep_alive_interval: float,
     keep_alive_count_max: int,
     tls_cert: Path | None,
@@ -232,6 +273,11 @@ def command(
         connections=0 if mesh else connections or 1,
         keep_alive=KeepAlive(keep_alive_interval, keep_alive_count_max),
         tls=node_flags.tls_files(tls_cert, tls_key, tls_ca, tls_server_name),
+        balancer=pick_healthy.Settings(
+            first_wait=None if upstream_reconnect_wait else reconnect_wait,
+            drain_timeout=auth_drain_timeout,
+            reconnect_every=auth_reconnect_every,
+        ),
         **given,
     )
     running.run(lambda: uvloop.run(serve(flags)))

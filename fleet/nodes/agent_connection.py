@@ -1,7 +1,6 @@
 """An agent's one connection to some auth, and its heartbeats over it.
 
-pick_first, as gRPC does it: the channel stays with its connection while that lives, and moves when it dies. What a
-reconnecting policy adds joins here.
+The channel is balanced by `teleport_pick_healthy` (RFD 226, "Auth Reconnects"): it does what the auth's policy says.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ import grpc.aio
 from fleet import __version__
 from fleet.protocol import announce
 from fleet.protocol.agent_pool import LinearBackoff
-from fleet.protocol.service_config import Mode
 from fleet.protocol.tracker import Snapshot
-from fleet.transport import service_config
+from fleet.transport.pick_healthy.channel import PickHealthyChannel
+from fleet.transport.pick_healthy.events import Policy
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
 log = logging.getLogger(__name__)
@@ -42,24 +41,13 @@ class Identity:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """The load balancing policy an agent runs with: read when it connected, and kept."""
-
-    mode: Mode
-    health_check: bool
-    auth_id: str
-    #: By the monotonic clock.
-    read_at: float
-
-
 class Heartbeats:
     """Keeps an agent's resource alive through its auth connection."""
 
     def __init__(
         self,
         identity: Identity,
-        channel: grpc.aio.Channel,
+        channel: PickHealthyChannel,
         ttl: float,
         tracker: Callable[[], Snapshot],
         heard_from: Callable[[str], None],
@@ -73,25 +61,40 @@ class Heartbeats:
         self._stub = fleet_pb2_grpc.HeartbeatServiceStub(channel)
         self._backoff = LinearBackoff(ceiling=min(8.0, self._schedule.interval))
         self._news = asyncio.Event()
-        # A connection that was not asked for its policy yet.
-        self._fresh = True
+        # The heartbeats go over another connection than the last one did.
+        self._moved = asyncio.Event()
+        self._connection = channel.connection
         self._failing = False
         # An answer that did not come yet does not mean that nothing was written.
         self._attempted = False
-        self.policy: Policy | None = None
+
+    @property
+    def policy(self) -> Policy | None:
+        """What its connection runs with; None while nobody told it."""
+        return self._channel.policy
 
     def news(self) -> None:
         """Something it reports has changed: heartbeat soon."""
         self._news.set()
 
+    def connection_changed(self) -> None:
+        """The channel has another connection, or another policy: its auth is to be told of us soon."""
+        if self._channel.connection != self._connection:
+            self._connection = self._channel.connection
+            self._moved.set()
+        self.news()
+
     async def run(self) -> None:
         """Heartbeat for ever."""
-        watch = asyncio.create_task(self._watch_connection())
-        try:
-            while True:
-                await self._wait(await self._heartbeat())
-        finally:
-            watch.cancel()
+        self._channel.connect()
+        # The first one should say what it runs with.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_RPC_TIMEOUT):
+                await self._channel.asked.wait()
+        self._news.clear()
+        while True:
+            self._moved.clear()
+            await self._wait(await self._heartbeat())
 
     async def deregister(self) -> None:
         """Delete the resource, if there may be one and that takes no time: the agent ends in any case."""
@@ -102,21 +105,19 @@ class Heartbeats:
             await self._stub.Deregister(request, timeout=_DEREGISTER_WITHIN)
 
     async def _wait(self, seconds: float) -> None:
-        """Wait for the next heartbeat; news shorten it, but not the pause after a failure."""
+        """Wait for the next heartbeat; news shorten it, but the pause after a failure only if it moved."""
         soon = _SOON * (1 + random.random())
-        if self._failing or seconds <= soon:
+        if seconds <= soon:
             await asyncio.sleep(seconds)
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds - soon):
-                await self._news.wait()
+                await (self._moved if self._failing else self._news).wait()
         await asyncio.sleep(soon)
         self._news.clear()
 
     async def _heartbeat(self) -> float:
         """Heartbeat once and return how long to wait for the next, seconds."""
-        if self._fresh:
-            await self._read_policy()
         request = fleet_pb2.HeartbeatRequest(agent=self._resource(time.monotonic()))
         self._attempted = True
         try:
@@ -134,31 +135,6 @@ class Heartbeats:
         self._backoff.reset()
         self._heard_from(answer.auth_id)
         return self._schedule.interval
-
-    async def _read_policy(self) -> None:
-        found = await service_config.discover(self._channel, _RPC_TIMEOUT)
-        if found is None:
-            return
-        self._fresh = False
-        if found.config.mode is not Mode.PICK_FIRST:
-            log.warning("%s: asked to %s; it runs pick_first", self._identity.name, found.config.mode)
-        # What it *runs with* is reported, so that nobody predicts a move that will not happen.
-        self.policy = Policy(
-            Mode.PICK_FIRST, health_check=False, auth_id=found.auth_id, read_at=time.monotonic()
-        )
-
-    async def _watch_connection(self) -> None:
-        """Notice each new connection: its policy is to be read, and its auth to be told of us."""
-        state = self._channel.get_state(try_to_connect=True)
-        lost = False
-        while True:
-            if state is grpc.ChannelConnectivity.READY and lost:
-                lost, self._fresh = False, True
-                self.news()
-            elif state is not grpc.ChannelConnectivity.READY and self.policy is not None:
-                lost = True
-            await self._channel.wait_for_state_change(state)
-            state = self._channel.get_state(try_to_connect=True)
 
     def _resource(self, now: float) -> fleet_pb2.AgentResource:
         snapshot, policy = self._tracker(), self.policy

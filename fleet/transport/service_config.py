@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -19,25 +21,32 @@ AUTH_ID_METADATA = "refloat-auth-id"
 class Discovered:
     """What a connection answered."""
 
-    config: ServiceConfig
+    #: None: the server has no such service, or its answer cannot be read. It is old, or not ours.
+    config: ServiceConfig | None
     #: The auth that answered; empty when it did not say.
-    auth_id: str
+    auth_id: str = ""
 
 
-async def discover(channel: grpc.aio.Channel, within: float) -> Discovered | None:
-    """Ask for the service config, `within` seconds; None when the question failed, and may be asked again.
+async def discover(channel: grpc.aio.Channel) -> Discovered | None:
+    """Ask for the service config; None when the question failed, and may be asked again.
 
-    A server without the service, or with an answer that cannot be read, means the default: it is old or not ours.
+    It has no deadline: who asks cancels it when the connection is lost.
     """
     stub = grpcclientconfig_pb2_grpc.ServiceConfigDiscoveryServiceStub(channel)
-    call = stub.GetServiceConfig(grpcclientconfig_pb2.GetServiceConfigRequest(), timeout=within)
+    call = stub.GetServiceConfig(grpcclientconfig_pb2.GetServiceConfigRequest())
     try:
         answer = await call
-        metadata = dict(await call.trailing_metadata() or ())
-        return Discovered(
-            service_config.decode(answer.SerializeToString()), str(metadata.get(AUTH_ID_METADATA, ""))
-        )
+        return read(answer, await call.trailing_metadata() or ())
     except grpc.aio.AioRpcError as error:
-        return Discovered(ServiceConfig(), "") if error.code() is grpc.StatusCode.UNIMPLEMENTED else None
+        return Discovered(None) if error.code() is grpc.StatusCode.UNIMPLEMENTED else None
+
+
+def read(
+    answer: grpcclientconfig_pb2.GetServiceConfigResponse, metadata: Iterable[tuple[str, Any]]
+) -> Discovered:
+    """Read an answer and the metadata that trailed it."""
+    auth_id = str(dict(metadata).get(AUTH_ID_METADATA, ""))
+    try:
+        return Discovered(service_config.decode(answer.SerializeToString()), auth_id)
     except ServiceConfigError:
-        return Discovered(ServiceConfig(), "")
+        return Discovered(None, auth_id)

@@ -56,6 +56,10 @@ EXEMPT = {
     "fleet/state/record.py": "tests/fleet/state/test_writer.py writes it, tests/fleet/state/test_reader.py reads it",
     "fleet/state/tables.py": "tests/fleet/state/test_reader.py reads through it",
     "fleet/tasks.py": "tests/flow/test_demo.py runs the real workers and beat",
+    "fleet/transport/pick_healthy/blocking_calls.py": "tests/fleet/transport/pick_healthy/test_blocking.py calls all",
+    "fleet/transport/pick_healthy/blocking_connection.py": "tests/fleet/transport/pick_healthy/test_blocking.py runs",
+    "fleet/transport/pick_healthy/calls.py": "tests/fleet/transport/pick_healthy/test_channel.py makes every kind",
+    "fleet/transport/pick_healthy/connection.py": "tests/fleet/transport/pick_healthy/test_channel.py drives it",
     "fleet/transport/backend_scripts.py": "tests/fleet/transport/test_backend.py runs every script",
 }
 

@@ -14,6 +14,7 @@ from fleet.nodes.auth import Auth
 from fleet.nodes.forwards import Mode
 from fleet.nodes.proxy import Proxy
 from fleet.processes.valkey import free_port
+from fleet.protocol import pick_healthy
 from fleet.protocol.keep_alive import KeepAlive
 from fleet.protocol.service_config import Mode as PolicyMode
 from fleet.protocol.service_config import ServiceConfig
@@ -172,15 +173,53 @@ async def test_auth_without_backend(plane: Plane) -> None:
     await eventually(back)
 
 
-async def test_policy_that_is_asked_for_but_not_run(plane: Plane) -> None:
-    """What an agent reports is what it runs with, whatever the auth wants."""
+async def test_policy_is_reported(plane: Plane) -> None:
+    """What an agent reports is what it runs with: reconnect, and that it watches health."""
     auth = await plane.auth(ttl=600.0, config=ServiceConfig(PolicyMode.RECONNECT, ""))
     proxy = await plane.proxy(ttl=600.0)
-    group = await plane.agents(grpc_of(auth)[0], grpc_of(proxy))
-    await eventually(lambda: group.agents[0].heartbeats.policy is not None)
-    policy = group.agents[0].heartbeats.policy
-    assert policy is not None
-    assert (policy.mode, policy.health_check) == (PolicyMode.PICK_FIRST, False)
+    await plane.agents(grpc_of(auth)[0], grpc_of(proxy))
+
+    async def told() -> bool:
+        entry = (await resources(auth)).get("agent-1")
+        policy = None if entry is None else entry.agent.policy
+        return policy is not None and (policy.mode, policy.health_check) == ("reconnect", True)
+
+    await eventually(told)
+
+
+@pytest.mark.parametrize("mode", list(PolicyMode))
+async def test_auth_cut_from_its_backend(plane: Plane, mode: PolicyMode) -> None:
+    """In reconnect mode agents leave it by themselves and stay listed; in pick_first they do not, and expire."""
+    config = ServiceConfig(mode, "" if mode is PolicyMode.RECONNECT else None)
+    link, url = await plane.backend_forward()
+    sick = await plane.auth("sick", backend=url, config=config, ttl=1.0)
+    healthy = await plane.auth("healthy", config=config, ttl=600.0)
+    proxy = await plane.proxy(ttl=600.0)
+    made = AgentGroup(
+        AgentFlags(
+            auth=tuple(addresses.parse(address) for address in grpc_of(sick, healthy)),
+            proxy=(addresses.parse(proxy.instance.grpc_address),),
+            announce_ttl=3.0,
+            count=5,
+            balancer=pick_healthy.Settings(first_wait=0.05, base=0.1, ceiling=0.2),
+        )
+    )
+    made.start()
+    try:
+        await eventually(lambda: all(agent.auth_id == sick.instance.flags.id for agent in made.agents))
+        await link.change(mode=Mode.CUT)
+        if mode is PolicyMode.RECONNECT:
+            await eventually(lambda: all(agent.auth_id == healthy.instance.flags.id for agent in made.agents))
+            assert len(await resources(healthy)) == 5
+            return
+
+        async def expired() -> bool:
+            return not await resources(healthy)
+
+        await eventually(expired)
+        assert all(agent.auth_id == sick.instance.flags.id for agent in made.agents)
+    finally:
+        await made.stop()
 
 
 async def test_orderly_end_deregisters(plane: Plane) -> None:

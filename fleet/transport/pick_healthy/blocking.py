@@ -1,0 +1,204 @@
+"""The channel for grpc's blocking API. One thread decides; grpc's threads and those of connections tell it events."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Self
+
+import grpc
+from typing_extensions import override
+
+from fleet.protocol.pick_healthy import DEFAULTS, Ask, Balancer, Command, Open, Settings, Watch
+from fleet.transport.pick_healthy.blocking_calls import (
+    BlockingStreamStream,
+    BlockingStreamUnary,
+    BlockingUnaryStream,
+    BlockingUnaryUnary,
+)
+from fleet.transport.pick_healthy.blocking_connection import BlockingConnection
+from fleet.transport.pick_healthy.events import Configured, Event, Policy, connectivity_of, decide
+
+log = logging.getLogger(__name__)
+
+Subscriber = Callable[[grpc.ChannelConnectivity], None]
+
+
+class BlockingPickHealthyChannel(grpc.Channel):
+    """Connections that are left when they are unhealthy. Make it after the fork."""
+
+    def __init__(
+        self, open_connection: Callable[[bool], grpc.Channel], settings: Settings = DEFAULTS
+    ) -> None:
+        """Make it; the first RPC or subscription opens the first connection.
+
+        `open_connection` makes a channel with a connection of its own, and shuffles its addresses if told so.
+        """
+        self._open_connection = open_connection
+        self._balancer = Balancer(settings)
+        self._connections: dict[int, BlockingConnection] = {}
+        self._events: queue.SimpleQueue[tuple[BlockingConnection, Event] | None] = queue.SimpleQueue()
+        #: Connections that were left, and when their RPCs are ended.
+        self._retiring: list[tuple[float | None, BlockingConnection]] = []
+        self._lock = threading.Lock()
+        self._picked: BlockingConnection | None = None
+        self._thread: threading.Thread | None = None
+        self._subscribers: list[Subscriber] = []
+        self._state = grpc.ChannelConnectivity.IDLE
+        self._policy: Policy | None = None
+        self._closed = False
+
+    @property
+    def policy(self) -> Policy | None:
+        """What it runs with; None while nobody has told it."""
+        return self._policy
+
+    def begin(self) -> BlockingConnection:
+        """The connection for an RPC that begins now; tell it the end. Raises ValueError when the channel is closed."""
+        self._start()
+        while True:
+            with self._lock:
+                picked = self._picked
+            if self._closed or picked is None:
+                raise ValueError("Cannot invoke RPC on closed channel!")
+            if picked.begin():
+                return picked
+
+    @override
+    def subscribe(self, callback: Subscriber, try_to_connect: bool = False) -> None:
+        """Tell a callback the state now and whenever it changes, from the deciding thread."""
+        if try_to_connect:
+            self._start()
+        with self._lock:
+            self._subscribers.append(callback)
+            state = self._state
+        callback(state)
+
+    @override
+    def unsubscribe(self, callback: Subscriber) -> None:
+        """Tell it no more."""
+        with self._lock, contextlib.suppress(ValueError):
+            self._subscribers.remove(callback)
+
+    @override
+    def close(self) -> None:
+        """Close all connections and end all RPCs."""
+        with self._lock:
+            self._closed = True
+            thread = self._thread
+        self._events.put(None)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    @override
+    def unary_unary(self, *args: Any, **kwargs: Any) -> BlockingUnaryUnary:
+        return BlockingUnaryUnary(self.begin, *args, **kwargs)
+
+    @override
+    def unary_stream(self, *args: Any, **kwargs: Any) -> BlockingUnaryStream:
+        return BlockingUnaryStream(self.begin, *args, **kwargs)
+
+    @override
+    def stream_unary(self, *args: Any, **kwargs: Any) -> BlockingStreamUnary:
+        return BlockingStreamUnary(self.begin, *args, **kwargs)
+
+    @override
+    def stream_stream(self, *args: Any, **kwargs: Any) -> BlockingStreamStream:
+        return BlockingStreamStream(self.begin, *args, **kwargs)
+
+    @override
+    def __enter__(self) -> Self:
+        return self
+
+    @override
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is not None or self._closed:
+                return
+            self._do(self._balancer.start())
+            self._picked = self._connections[self._balancer.picked]
+            self._thread = threading.Thread(target=self._run, daemon=True, name="pick-healthy channel")
+            self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            now = time.monotonic()
+            event: tuple[BlockingConnection, Event] | None = None
+            try:
+                event = self._events.get(timeout=self._until_next(now))
+                if event is None:
+                    break
+                commands = self._hear(*event)
+            except queue.Empty:
+                commands = self._balancer.wake(time.monotonic(), random.random())
+            self._do(commands)
+            self._drain(time.monotonic())
+            self._tell()
+        left = [*self._connections.values(), *(connection for _, connection in self._retiring)]
+        for connection in left:
+            connection.retire()
+            connection.close()
+        for connection in left:
+            connection.join()
+
+    def _until_next(self, now: float) -> float | None:
+        times = [at for at in (self._balancer.wake_at, *(at for at, _ in self._retiring)) if at is not None]
+        return max(min(times) - now, 0.0) if times else None
+
+    def _hear(self, connection: BlockingConnection, event: Event) -> list[Command]:
+        now = time.monotonic()
+        if isinstance(event, Configured) and event.life == connection.life:
+            connection.found, connection.read_at = event.found, now
+        return decide(self._balancer, connection.number, event, now, random.random())
+
+    def _do(self, commands: list[Command]) -> None:
+        for command in commands:
+            if isinstance(command, Open):
+                opened = self._open_connection(command.shuffled)
+                self._connections[command.connection] = BlockingConnection(
+                    command.connection, opened, lambda *said: self._events.put(said)
+                )
+            elif isinstance(command, Ask):
+                self._connections[command.connection].ask(command.life)
+            elif isinstance(command, Watch):
+                self._connections[command.connection].watch(command.life, command.service)
+            else:
+                left = self._connections.pop(command.connection)
+                with self._lock:
+                    self._picked = self._connections[self._balancer.picked]
+                left.retire()
+                at = None if command.within is None else time.monotonic() + command.within
+                self._retiring.append((at, left))
+
+    def _drain(self, now: float) -> None:
+        """End the RPCs whose time is over."""
+        for at, connection in self._retiring:
+            if at is not None and at <= now:
+                connection.close()
+        self._retiring = [
+            (at, connection)
+            for at, connection in self._retiring
+            if not connection.over and (at is None or at > now)
+        ]
+
+    def _tell(self) -> None:
+        active = self._connections[self._balancer.active]
+        if active.found is not None and active.read_at is not None:
+            self._policy = Policy(
+                self._balancer.mode, self._balancer.health_check, active.found.auth_id, active.read_at
+            )
+        state = connectivity_of(self._balancer)
+        with self._lock:
+            self._picked = self._connections[self._balancer.picked]
+            subscribers = list(self._subscribers) if state is not self._state else []
+            self._state = state
+        for subscriber in subscribers:
+            subscriber(state)

@@ -1,0 +1,85 @@
+"""Methods of a blocking channel of several connections: each call goes to the one that is picked when it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import grpc
+
+from fleet.transport.pick_healthy.blocking_connection import BlockingConnection
+
+
+class _Method:
+    #: Which of a channel's four makers of methods it is made with.
+    kind: ClassVar[str]
+
+    def __init__(self, begin: Callable[[], BlockingConnection], *made_of: Any, **also_made_of: Any) -> None:
+        self._begin = begin
+        self._made_of = made_of
+        self._also_made_of = also_made_of
+
+    def _wait(self, how: str, args: Any, kwargs: Any) -> Any:
+        connection = self._begin()
+        try:
+            return getattr(self._method(connection), how)(*args, **kwargs)
+        finally:
+            connection.end()
+
+    def _start(self, how: str, args: Any, kwargs: Any) -> Any:
+        connection = self._begin()
+        try:
+            call = getattr(self._method(connection), how)(*args, **kwargs)
+        except BaseException:
+            connection.end()
+            raise
+        if not call.add_callback(connection.end):
+            connection.end()
+        return call
+
+    def _method(self, connection: BlockingConnection) -> Any:
+        return getattr(connection.channel, self.kind)(*self._made_of, **self._also_made_of)
+
+
+class _Unary(_Method):
+    """One answer: wait for it, or take a future."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._wait("__call__", args, kwargs)
+
+    def with_call(self, *args: Any, **kwargs: Any) -> Any:
+        return self._wait("with_call", args, kwargs)
+
+    def future(self, *args: Any, **kwargs: Any) -> Any:
+        return self._start("future", args, kwargs)
+
+
+class _Stream(_Method):
+    """A stream of answers."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._start("__call__", args, kwargs)
+
+
+class BlockingUnaryUnary(_Unary, grpc.UnaryUnaryMultiCallable):  # type: ignore[type-arg]
+    """A request, an answer."""
+
+    kind = "unary_unary"
+
+
+class BlockingUnaryStream(_Stream, grpc.UnaryStreamMultiCallable):  # type: ignore[type-arg]
+    """A request, a stream of answers."""
+
+    kind = "unary_stream"
+
+
+class BlockingStreamUnary(_Unary, grpc.StreamUnaryMultiCallable):  # type: ignore[type-arg]
+    """A stream of requests, an answer."""
+
+    kind = "stream_unary"
+
+
+class BlockingStreamStream(_Stream, grpc.StreamStreamMultiCallable):  # type: ignore[type-arg]
+    """Streams both ways."""
+
+    kind = "stream_stream"

@@ -1,0 +1,177 @@
+"""One connection of a blocking channel: a real channel, what runs over it, and who follows its policy and health."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from fleet.protocol.pick_healthy import Health
+from fleet.transport.pick_healthy.events import Configured, Event, Told, Turned, wait_again
+from fleet.transport.service_config import Discovered, read
+from fleet.wire import grpcclientconfig_pb2, grpcclientconfig_pb2_grpc
+
+#: A stream that breaks because its connection did is no news of health: the loss itself shows within this, seconds.
+_LOSS_SHOWS_WITHIN = 0.3
+_POLLING_ENDS_WITHIN = 5.0
+
+
+class BlockingConnection:
+    """A channel that is kept connected, and reports what becomes of it, from threads of grpc's and of its own."""
+
+    def __init__(
+        self, number: int, channel: grpc.Channel, report: Callable[[BlockingConnection, Event], None]
+    ) -> None:
+        self.number = number
+        self.channel = channel
+        self._report = report
+        self.life = 0
+        #: What its server said of itself, and when it did, by the monotonic clock.
+        self.found: Discovered | None = None
+        self.read_at: float | None = None
+        self._lock = threading.Lock()
+        self._rpcs = 0
+        self._left = False
+        self._forgotten = threading.Event()
+        self._questions: list[Any] = []
+        self._closing: threading.Thread | None = None
+        channel.subscribe(self._turned, try_to_connect=True)
+
+    def begin(self) -> bool:
+        """Count an RPC that begins; False when the connection was left meanwhile: take the one picked now."""
+        with self._lock:
+            if self._left:
+                return False
+            self._rpcs += 1
+            return True
+
+    def end(self) -> None:
+        """Count an RPC that ended; the last one takes a connection that was left with it."""
+        with self._lock:
+            self._rpcs -= 1
+            over = self._left and self._rpcs == 0
+        if over:
+            self.close()
+
+    def ask(self, life: int) -> None:
+        """Ask for the service config, until it is answered or the connection lost."""
+        self.life = life
+        self._forgotten = forgotten = threading.Event()
+        self._in_background(lambda: self._ask(life, forgotten))
+
+    def watch(self, life: int, service: str) -> None:
+        """Watch the health of a service, until the connection is lost."""
+        forgotten = self._forgotten
+        self._in_background(lambda: self._watch(life, service, forgotten))
+
+    def retire(self) -> None:
+        """Take no new RPCs, and close when the last one ends."""
+        self.channel.unsubscribe(self._turned)
+        self._forget()
+        with self._lock:
+            self._left = True
+            over = self._rpcs == 0
+        if over:
+            self.close()
+
+    def close(self) -> None:
+        """Close it, whatever runs over it, in a thread of its own: see `_close`."""
+        with self._lock:
+            if self._closing is not None:
+                return
+            self._closing = threading.Thread(target=self._close, daemon=True, name=f"end of {self.number}")
+        self._closing.start()
+
+    def join(self) -> None:
+        """Wait until it is closed."""
+        if self._closing is not None:
+            self._closing.join()
+
+    @property
+    def over(self) -> bool:
+        """It was left, and nothing runs over it any more."""
+        with self._lock:
+            return self._left and self._rpcs == 0
+
+    def _turned(self, state: grpc.ChannelConnectivity) -> None:
+        self._forget()
+        if state is grpc.ChannelConnectivity.IDLE:
+            # Subscribing is the only way to ask for a connection without an RPC.
+            self.channel.subscribe(_nothing, try_to_connect=True)
+            self.channel.unsubscribe(_nothing)
+        self._report(self, Turned(state))
+
+    def _close(self) -> None:
+        # grpc's thread that follows the state, 0.2 s at a time, raises when its channel is closed under it.
+        state = getattr(self.channel, "_connectivity_state", None)
+        until = time.monotonic() + _POLLING_ENDS_WITHIN
+        while state is not None and state.polling and time.monotonic() < until:
+            time.sleep(0.01)
+        self.channel.close()
+
+    def _forget(self) -> None:
+        self._forgotten.set()
+        with self._lock:
+            questions, self._questions = self._questions, []
+        for question in questions:
+            question.cancel()
+
+    def _remember(self, question: Any, forgotten: threading.Event) -> None:
+        with self._lock:
+            self._questions.append(question)
+        if forgotten.is_set():
+            question.cancel()
+
+    def _in_background(self, work: Callable[[], None]) -> None:
+        threading.Thread(target=work, daemon=True, name=f"connection {self.number}").start()
+
+    def _ask(self, life: int, forgotten: threading.Event) -> None:
+        stub = grpcclientconfig_pb2_grpc.ServiceConfigDiscoveryServiceStub(self.channel)
+        tries = 0
+        while not forgotten.is_set():
+            call = stub.GetServiceConfig.future(grpcclientconfig_pb2.GetServiceConfigRequest())
+            self._remember(call, forgotten)
+            found: Discovered | None = None
+            try:
+                found = read(call.result(), [tuple(pair) for pair in call.trailing_metadata() or ()])
+            except (grpc.RpcError, grpc.FutureCancelledError):
+                if call.code() is grpc.StatusCode.UNIMPLEMENTED:
+                    found = Discovered(None)
+            if forgotten.is_set():
+                return
+            self._report(self, Configured(life, found))
+            if found is not None:
+                return
+            forgotten.wait(wait_again(tries, random.random()))
+            tries += 1
+
+    def _watch(self, life: int, service: str, forgotten: threading.Event) -> None:
+        """As `Connection._watch`."""
+        stub = health_pb2_grpc.HealthStub(self.channel)
+        tries = 0
+        while not forgotten.is_set():
+            call = stub.Watch(health_pb2.HealthCheckRequest(service=service))
+            self._remember(call, forgotten)
+            try:
+                for answer in call:
+                    serving = answer.status == health_pb2.HealthCheckResponse.SERVING
+                    self._report(self, Told(life, Health.HEALTHY if serving else Health.UNHEALTHY))
+                    tries = 0
+            except grpc.RpcError as error:
+                if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                    self._report(self, Told(life, Health.HEALTHY, watched=False))
+                    return
+            if forgotten.wait(_LOSS_SHOWS_WITHIN):
+                return
+            self._report(self, Told(life, Health.UNHEALTHY))
+            forgotten.wait(wait_again(tries, random.random()))
+            tries += 1
+
+
+def _nothing(state: grpc.ChannelConnectivity) -> None:
+    del state

@@ -1,0 +1,73 @@
+"""Methods of a channel of several connections: every call goes to the connection that is picked when it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import grpc.aio
+from typing_extensions import override
+
+from fleet.transport.pick_healthy.connection import Connection
+
+
+class _Method:
+    #: Which of a channel's four makers of methods it is made with.
+    kind: ClassVar[str]
+
+    def __init__(self, pick: Callable[[], Connection], *made_of: Any, **also_made_of: Any) -> None:
+        self._pick = pick
+        self._made_of = made_of
+        self._also_made_of = also_made_of
+        # Of the connection that was picked last: stubs are made once, and moves are rare.
+        self._connection: Connection | None = None
+        self._method: Callable[..., Any] | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        connection = self._pick()
+        if self._method is None or connection is not self._connection:
+            self._connection = connection
+            self._method = getattr(connection.channel, self.kind)(*self._made_of, **self._also_made_of)
+        call = self._method(*args, **kwargs)
+        connection.calls.add(call)
+        return call
+
+
+class UnaryUnary(_Method, grpc.aio.UnaryUnaryMultiCallable[Any, Any]):
+    """A request, an answer."""
+
+    kind = "unary_unary"
+
+    @override
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return super().__call__(*args, **kwargs)
+
+
+class UnaryStream(_Method, grpc.aio.UnaryStreamMultiCallable[Any, Any]):
+    """A request, a stream of answers."""
+
+    kind = "unary_stream"
+
+    @override
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return super().__call__(*args, **kwargs)
+
+
+class StreamUnary(_Method, grpc.aio.StreamUnaryMultiCallable[Any, Any]):
+    """A stream of requests, an answer."""
+
+    kind = "stream_unary"
+
+    @override
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return super().__call__(*args, **kwargs)
+
+
+class StreamStream(_Method, grpc.aio.StreamStreamMultiCallable[Any, Any]):
+    """Streams both ways."""
+
+    kind = "stream_stream"
+
+    @override
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return super().__call__(*args, **kwargs)

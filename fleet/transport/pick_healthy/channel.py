@@ -1,0 +1,211 @@
+"""The channel for grpc.aio. An RPC that waits for a connection to be made stays with it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+import grpc.aio
+from typing_extensions import override
+
+from fleet.protocol.pick_healthy import DEFAULTS, Ask, Balancer, Command, Open, Retire, Settings, Watch
+from fleet.transport.pick_healthy.calls import StreamStream, StreamUnary, UnaryStream, UnaryUnary
+from fleet.transport.pick_healthy.connection import Connection
+from fleet.transport.pick_healthy.events import Configured, Event, Policy, connectivity_of, decide
+
+log = logging.getLogger(__name__)
+
+
+class PickHealthyChannel(grpc.aio.Channel):
+    """Connections that are left when they are unhealthy. To be made in the event loop that uses it."""
+
+    def __init__(
+        self,
+        open_connection: Callable[[bool], grpc.aio.Channel],
+        settings: Settings = DEFAULTS,
+        *,
+        name: str = "channel",
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Make it; `connect`, or the first RPC, opens the first connection.
+
+        `open_connection` makes a channel with a connection of its own, and shuffles its addresses if told so.
+        `changed` is called when RPCs go over another connection, and when another policy is run with.
+        """
+        self._open_connection = open_connection
+        self._balancer = Balancer(settings)
+        self._name = name
+        self._changed = changed
+        self._connections: dict[int, Connection] = {}
+        self._retiring: dict[asyncio.Task[None], Connection] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+        # Replaced at each change: whoever waits on the old one wakes up and looks.
+        self._state_changed = asyncio.Event()
+        self._active = self._balancer.active
+        self._seen: object = None
+        #: A connection was asked for its policy and has answered, or failed to.
+        self.asked = asyncio.Event()
+        #: How often it moved to another connection.
+        self.moves = 0
+
+    @property
+    def policy(self) -> Policy | None:
+        """What it runs with; None while nobody has told it."""
+        connection = self._connections.get(self._balancer.active)
+        if connection is None or connection.found is None or connection.read_at is None:
+            return None
+        return Policy(
+            self._balancer.mode, self._balancer.health_check, connection.found.auth_id, connection.read_at
+        )
+
+    @property
+    def connection(self) -> tuple[int, int]:
+        """Names the TCP connection that carries new RPCs."""
+        picked = self._connections.get(self._balancer.picked)
+        return self._balancer.picked, 0 if picked is None else picked.life
+
+    def connect(self) -> None:
+        """Open the first connection, unless that is done. Raises what `open_connection` raises."""
+        if not self._connections and not self._closed:
+            self._do(self._balancer.start())
+
+    def pick(self) -> Connection:
+        """The connection for an RPC that begins now. Raises UsageError when the channel is closed."""
+        if self._closed:
+            raise grpc.aio.UsageError("Channel is closed.")
+        self.connect()
+        return self._connections[self._balancer.picked]
+
+    @override
+    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
+        """The state; an unhealthy connection counts as TRANSIENT_FAILURE, and yet carries RPCs."""
+        if self._closed:
+            return grpc.ChannelConnectivity.SHUTDOWN
+        if try_to_connect:
+            self.connect()
+        return connectivity_of(self._balancer)
+
+    @override
+    async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
+        """Wait until the state is another."""
+        while self.get_state() is last_observed_state:
+            await self._state_changed.wait()
+
+    @override
+    async def channel_ready(self) -> None:
+        """Wait for a healthy connection."""
+        while (state := self.get_state(try_to_connect=True)) is not grpc.ChannelConnectivity.READY:
+            if state is grpc.ChannelConnectivity.SHUTDOWN:
+                raise grpc.aio.UsageError("Channel is closed.")
+            await self.wait_for_state_change(state)
+
+    @override
+    async def close(self, grace: float | None = None) -> None:
+        """Close all connections; RPCs end now, or within `grace` seconds."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._tell_waiting()
+        for number in list(self._connections):
+            self._retire(Retire(number, None))
+        if self._retiring and grace:
+            await asyncio.wait(self._retiring, timeout=grace)
+        for connection in self._retiring.values():
+            connection.end_calls()
+        if self._retiring:
+            await asyncio.wait(self._retiring)
+
+    @override
+    async def __aenter__(self) -> Self:
+        return self
+
+    @override
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @override
+    def unary_unary(self, *args: Any, **kwargs: Any) -> UnaryUnary:
+        return UnaryUnary(self.pick, *args, **kwargs)
+
+    @override
+    def unary_stream(self, *args: Any, **kwargs: Any) -> UnaryStream:
+        return UnaryStream(self.pick, *args, **kwargs)
+
+    @override
+    def stream_unary(self, *args: Any, **kwargs: Any) -> StreamUnary:
+        return StreamUnary(self.pick, *args, **kwargs)
+
+    @override
+    def stream_stream(self, *args: Any, **kwargs: Any) -> StreamStream:
+        return StreamStream(self.pick, *args, **kwargs)
+
+    def _hear(self, connection: Connection, event: Event) -> None:
+        now = time.monotonic()
+        if isinstance(event, Configured):
+            connection.found, connection.read_at = event.found, now
+            self.asked.set()
+        self._do(decide(self._balancer, connection.number, event, now, random.random()))
+
+    def _wake(self) -> None:
+        self._do(self._balancer.wake(time.monotonic(), random.random()))
+
+    def _do(self, commands: list[Command]) -> None:
+        """Do what was decided."""
+        for command in commands:
+            if isinstance(command, Open):
+                opened = self._open_connection(command.shuffled)
+                self._connections[command.connection] = Connection(command.connection, opened, self._hear)
+            elif isinstance(command, Ask):
+                self._connections[command.connection].ask(command.life)
+            elif isinstance(command, Watch):
+                self._connections[command.connection].watch(command.life, command.service)
+            else:
+                self._retire(command)
+        self._arm()
+        self._tell()
+
+    def _retire(self, command: Retire) -> None:
+        left = self._connections.pop(command.connection)
+        task = asyncio.create_task(left.retire(command.within), name=f"{self._name}: an old connection")
+        self._retiring[task] = left
+        task.add_done_callback(self._retiring.pop)
+
+    def _arm(self) -> None:
+        at = self._balancer.wake_at
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if at is not None and not self._closed:
+            delay = max(at - time.monotonic(), 0.0)
+            self._timer = asyncio.get_running_loop().call_later(delay, self._wake)
+
+    def _tell(self) -> None:
+        """Tell those who wait that something is different."""
+        if self._active != self._balancer.active:
+            self._active = self._balancer.active
+            self.moves += 1
+            log.info(
+                "event=balancer.moved: %s goes over another connection, its number %d", self._name, self.moves
+            )
+        before, self._seen = self._seen, (self.connection, self.policy)
+        if before != self._seen:
+            self._changed()
+        self._tell_waiting()
+
+    def _tell_waiting(self) -> None:
+        self._state_changed.set()
+        self._state_changed = asyncio.Event()

@@ -1,0 +1,140 @@
+"""One connection of a grpc.aio channel: a real channel, and who follows its state, its policy and its health."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import weakref
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from fleet.protocol.pick_healthy import Health
+from fleet.transport.pick_healthy.events import Configured, Event, Told, Turned, wait_again
+from fleet.transport.service_config import Discovered, discover
+
+log = logging.getLogger(__name__)
+
+#: A stream that breaks because its connection did is no news of health: the loss itself shows within this, seconds.
+_LOSS_SHOWS_WITHIN = 0.05
+
+
+class Connection:
+    """A channel that is kept connected, and reports what becomes of it."""
+
+    def __init__(
+        self, number: int, channel: grpc.aio.Channel, report: Callable[[Connection, Event], None]
+    ) -> None:
+        self.number = number
+        self.channel = channel
+        self._report = report
+        #: Counts the TCP connections it had.
+        self.life = 0
+        #: What its server said of itself, and when it did, by the monotonic clock.
+        self.found: Discovered | None = None
+        self.read_at: float | None = None
+        #: RPCs on it; the ended ones go by themselves.
+        self.calls: weakref.WeakSet[grpc.aio.Call] = weakref.WeakSet()
+        self._following = _run(self._follow())
+        self._questions: list[asyncio.Task[None]] = []
+
+    def ask(self, life: int) -> None:
+        """Ask for the service config, until it is answered or the connection lost."""
+        self.life = life
+        self._questions.append(_run(self._ask(life)))
+
+    def watch(self, life: int, service: str) -> None:
+        """Watch the health of a service, until the connection is lost."""
+        self._questions.append(_run(self._watch(life, service)))
+
+    async def retire(self, within: float | None) -> None:
+        """Close it when its RPCs have ended; after `within` seconds, if that is not None, they are ended."""
+        self._following.cancel()
+        self._forget()
+        pending = [call for call in self.calls if not call.done()]
+        ends = [asyncio.create_task(_end_of(call)) for call in pending]
+        if ends:
+            await asyncio.wait(ends, timeout=within)
+        left = sum(call.cancel() for call in pending)
+        if left:
+            log.info(
+                "event=balancer.drained: %d RPCs were ended %.1f s after their connection was left",
+                left,
+                within,
+            )
+        await self.channel.close()
+        if ends:
+            await asyncio.wait(ends)
+
+    def end_calls(self) -> None:
+        """End all RPCs on it."""
+        for call in list(self.calls):
+            call.cancel()
+
+    async def _follow(self) -> None:
+        last = grpc.ChannelConnectivity.IDLE
+        while True:
+            state = self.channel.get_state(try_to_connect=True)
+            # READY after READY: it was lost and made anew before we looked.
+            if state is not last or state is grpc.ChannelConnectivity.READY:
+                self._forget()
+                self._report(self, Turned(state))
+            last = state
+            await self.channel.wait_for_state_change(state)
+
+    def _forget(self) -> None:
+        for question in self._questions:
+            question.cancel()
+        self._questions.clear()
+
+    async def _ask(self, life: int) -> None:
+        tries = 0
+        while True:
+            found = await discover(self.channel)
+            self._report(self, Configured(life, found))
+            if found is not None:
+                return
+            await asyncio.sleep(wait_again(tries, random.random()))
+            tries += 1
+
+    async def _watch(self, life: int, service: str) -> None:
+        """https://github.com/grpc/grpc/blob/master/doc/health-checking.md, as a client: no service means healthy, a
+        broken watch means unhealthy and is begun anew."""
+        stub = health_pb2_grpc.HealthStub(self.channel)
+        tries = 0
+        while True:
+            try:
+                async for answer in stub.Watch(health_pb2.HealthCheckRequest(service=service)):
+                    serving = answer.status == health_pb2.HealthCheckResponse.SERVING
+                    self._report(self, Told(life, Health.HEALTHY if serving else Health.UNHEALTHY))
+                    tries = 0
+            except grpc.aio.AioRpcError as error:
+                if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                    self._report(self, Told(life, Health.HEALTHY, watched=False))
+                    return
+            await asyncio.sleep(_LOSS_SHOWS_WITHIN)
+            self._report(self, Told(life, Health.UNHEALTHY))
+            await asyncio.sleep(wait_again(tries, random.random()))
+            tries += 1
+
+
+async def _end_of(call: grpc.aio.Call) -> None:
+    await call.code()
+
+
+def _run(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Run a task that nobody awaits; a fault of ours in it is told to the loop."""
+    task = asyncio.get_running_loop().create_task(work)
+    task.add_done_callback(_ended)
+    return task
+
+
+def _ended(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        asyncio.get_running_loop().call_exception_handler(
+            {"message": "a connection is followed no more", "exception": error, "task": task}
+        )

@@ -1,0 +1,120 @@
+"""Servers that look like auths to a balanced channel: what they answer can be set, and they say who they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from fleet.protocol import service_config
+from fleet.protocol.service_config import Mode, ServiceConfig
+from fleet.transport import channels
+from fleet.transport.service_config import AUTH_ID_METADATA
+from fleet.wire import grpcclientconfig_pb2, grpcclientconfig_pb2_grpc
+
+RECONNECT = ServiceConfig(Mode.RECONNECT, "")
+
+
+class FakeAuth:
+    """One server on a port of its own."""
+
+    def __init__(self, name: str, config: ServiceConfig | None = RECONNECT, *, health: bool = True) -> None:
+        """Make it; without `config` or `health` it has no such service."""
+        self.name = name
+        self.config = config
+        #: Set to a status, GetServiceConfig fails with it; unset `answering`, it does not answer at all.
+        self.config_fails: grpc.StatusCode | None = None
+        self.answering = asyncio.Event()
+        self.answering.set()
+        self.configs_asked = 0
+        self.watches = 0
+        self.calls = 0
+        self._healthy = True
+        self._changed = asyncio.Event()
+        #: Streams that run, by what each is to say next.
+        self.streams: list[asyncio.Queue[bytes | None]] = []
+        self._has_health = health
+        self._server: grpc.aio.Server | None = None
+        self.port = 0
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens."""
+        return "127.0.0.1", self.port
+
+    async def start(self) -> FakeAuth:
+        """Listen; after a stop, on the port it had."""
+        self._server = grpc.aio.server(options=channels.server_options())
+        if self.config is not None:
+            grpcclientconfig_pb2_grpc.add_ServiceConfigDiscoveryServiceServicer_to_server(self, self._server)
+        if self._has_health:
+            health_pb2_grpc.add_HealthServicer_to_server(self, self._server)
+        handlers = {
+            "Unary": grpc.unary_unary_rpc_method_handler(self._unary),
+            "Down": grpc.unary_stream_rpc_method_handler(self._down),
+            "Up": grpc.stream_unary_rpc_method_handler(self._up),
+            "Both": grpc.stream_stream_rpc_method_handler(self._both),
+        }
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("fake.Who", handlers),))
+        self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
+        await self._server.start()
+        return self
+
+    async def stop(self, grace: float = 0.0) -> None:
+        """End it; calls under way have `grace` seconds."""
+        if self._server is not None:
+            await self._server.stop(grace)
+            self._server = None
+
+    def turn(self, *, healthy: bool) -> None:
+        """Say SERVING or NOT_SERVING from now on."""
+        self._healthy = healthy
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def GetServiceConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self.configs_asked += 1
+        await self.answering.wait()
+        if self.config_fails is not None:
+            await context.abort(self.config_fails, "as you wish")
+        assert self.config is not None, "else it is not served"
+        context.set_trailing_metadata(((AUTH_ID_METADATA, self.name),))
+        return grpcclientconfig_pb2.GetServiceConfigResponse.FromString(service_config.encode(self.config))
+
+    async def Watch(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
+        self.watches += 1
+        while True:
+            changed = self._changed
+            answer = health_pb2.HealthCheckResponse
+            yield answer(status=answer.SERVING if self._healthy else answer.NOT_SERVING)
+            await changed.wait()
+
+    async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802
+        answer = health_pb2.HealthCheckResponse
+        return answer(status=answer.SERVING if self._healthy else answer.NOT_SERVING)
+
+    async def List(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return health_pb2.HealthListResponse()
+
+    async def _unary(self, request: bytes, context: Any) -> bytes:
+        self.calls += 1
+        return self.name.encode()
+
+    async def _down(self, request: bytes, context: Any) -> AsyncIterator[bytes]:
+        said: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.streams.append(said)
+        yield self.name.encode()
+        while (word := await said.get()) is not None:
+            yield word
+
+    async def _up(self, requests: AsyncIterator[bytes], context: Any) -> bytes:
+        words = [word async for word in requests]
+        return self.name.encode() + b":" + b"".join(words)
+
+    async def _both(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        async for word in requests:
+            yield self.name.encode() + b":" + word

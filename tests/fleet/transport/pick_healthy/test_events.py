@@ -1,0 +1,45 @@
+"""From grpc's words to the balancer's."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+
+from fleet.protocol.pick_healthy import Ask, Balancer, Health, Watch
+from fleet.protocol.service_config import Mode, ServiceConfig
+from fleet.transport.pick_healthy.events import Configured, Told, Turned, connectivity_of, decide, wait_again
+from fleet.transport.service_config import Discovered
+
+
+def test_a_connection_becomes_healthy() -> None:
+    """Each event in turn."""
+    balancer = Balancer()
+    balancer.start()
+    assert decide(balancer, 0, Turned(grpc.ChannelConnectivity.READY), 0.0, 0.0) == [Ask(0, 1)]
+    assert connectivity_of(balancer) is grpc.ChannelConnectivity.CONNECTING
+    found = Discovered(ServiceConfig(Mode.RECONNECT, "x"), "auth")
+    assert decide(balancer, 0, Configured(1, found), 0.0, 0.0) == [Watch(0, 1, "x")]
+    assert decide(balancer, 0, Told(1, Health.HEALTHY), 0.0, 0.0) == []
+    assert connectivity_of(balancer) is grpc.ChannelConnectivity.READY
+
+
+@pytest.mark.parametrize("found", [None, Discovered(None)])
+def test_no_config(found: Discovered | None) -> None:
+    """A question that failed and a server without the service are the same to the balancer."""
+    balancer = Balancer()
+    balancer.start()
+    decide(balancer, 0, Turned(grpc.ChannelConnectivity.READY), 0.0, 0.0)
+    assert decide(balancer, 0, Configured(1, found), 0.0, 0.0) == []
+    assert connectivity_of(balancer) is grpc.ChannelConnectivity.READY
+
+
+def test_every_state_of_grpc_is_known() -> None:
+    """By name."""
+    for state in grpc.ChannelConnectivity:
+        decide(Balancer(), 0, Turned(state), 0.0, 0.0)
+
+
+def test_waits_grow_to_a_ceiling() -> None:
+    """1 s to 16 s, and half again."""
+    assert [wait_again(tries, 0.0) for tries in (0, 1, 4, 9, 10_000)] == [1.0, 2.0, 16.0, 16.0, 16.0]
+    assert wait_again(0, 0.5) == 1.25
