@@ -1,0 +1,31 @@
+"""A grpc.aio channel that leaves a sick server by itself: it says which server answers, and whenever that changes."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from fleet.protocol.pick_healthy import Settings
+from fleet.transport.pick_healthy.opening import open_channel
+
+
+async def main(addresses: list[tuple[str, int]]) -> None:
+    """Use the channel with any generated stub; here one that asks for the server's health."""
+    news = asyncio.Event()
+    async with open_channel(addresses, settings=Settings(first_wait=0.25), changed=news.set) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        while True:
+            news.clear()
+            answer = await stub.Check(health_pb2.HealthCheckRequest(), wait_for_ready=True)
+            status = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
+            policy = channel.policy
+            if policy is not None:
+                print(f"{policy.auth_id}: {policy.mode}, {status}", flush=True)
+            await news.wait()
+
+
+if __name__ == "__main__":
+    pairs = [address.rpartition(":") for address in sys.argv[1:]]
+    asyncio.run(main([(host, int(port)) for host, _, port in pairs]))
