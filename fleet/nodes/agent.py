@@ -15,9 +15,10 @@ import click
 import grpc.aio
 import uvloop
 
+from fleet.nodes import agent_services, agent_status, running
 from fleet.nodes import flags as node_flags
-from fleet.nodes import running
 from fleet.nodes.agent_connection import Heartbeats, Identity
+from fleet.nodes.agent_services import AgentServices, Services
 from fleet.nodes.agent_tunnels import AgentTunnels
 from fleet.protocol import announce, pick_healthy
 from fleet.protocol.agent_pool import AgentPool, LinearBackoff
@@ -54,6 +55,8 @@ class AgentFlags:
     #: When the auth connection is left and tried anew.
     balancer: pick_healthy.Settings = pick_healthy.DEFAULTS
     tls: TLSFiles = field(default_factory=TLSFiles)
+    #: What it exposes to users of the proxies.
+    services: Services = ()
 
     @property
     def dead_peer(self) -> DeadPeer:
@@ -83,6 +86,10 @@ class Agent:
             )
         except (ValueError, TLSError) as error:
             raise running.StartError(str(error)) from None
+        try:
+            self._services = AgentServices(self.identity, flags.services, self.status)
+        except ValueError as error:
+            raise running.StartError(f"--service of {name}: {error}") from None
         self.heartbeats = Heartbeats(
             self.identity, self._channel, flags.announce_ttl, self.snapshot, self._heard_from
         )
@@ -92,12 +99,24 @@ class Agent:
             flags.keep_alive,
             self._open_tunnel_channel,
             self.heartbeats.news,
+            self._services,
         )
         self._tasks: list[asyncio.Task[None]] = []
 
     def snapshot(self) -> Snapshot:
         """What its tracker knows now."""
         return self._tracker.snapshot(time.monotonic())
+
+    def status(self) -> dict[str, Any]:
+        """All it knows of itself, for who asks through a tunnel."""
+        return agent_status.document(
+            self.identity,
+            self._tracker,
+            self.heartbeats.policy,
+            self.tunnels.tunnels,
+            self._services.names,
+            time.monotonic(),
+        )
 
     def start(self, delay: float) -> None:
         """Begin after `delay` seconds."""
@@ -249,6 +268,7 @@ async def serve(flags: AgentFlags) -> None:
     help="Move to a new auth connection this often, and up to half as long again; default: never.",
 )
 @click.option("--mesh", is_flag=True, help="One tunnel to every proxy (agent mesh).")
+@agent_services.service_option
 @node_flags.keep_alive_options
 @node_flags.tls_options
 def command(
@@ -264,12 +284,18 @@ def command(
     tls_key: Path | None,
     tls_ca: Path | None,
     tls_server_name: str,
+    services: Services,
     **given: Any,
 ) -> None:
     """Run agents: each keeps one gRPC connection to some auth for its heartbeats, and reverse tunnels to proxies."""
     if mesh and connections is not None:
         raise click.UsageError("--mesh and --connections exclude each other")
+    try:
+        agent_services.check_unique(services)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
     flags = AgentFlags(
+        services=services,
         connections=0 if mesh else connections or 1,
         keep_alive=KeepAlive(keep_alive_interval, keep_alive_count_max),
         tls=node_flags.tls_files(tls_cert, tls_key, tls_ca, tls_server_name),

@@ -12,105 +12,21 @@ from collections.abc import Callable
 import grpc
 import grpc.aio
 
-from fleet import __version__
 from fleet.nodes.agent_connection import Identity
+from fleet.nodes.agent_services import AgentServices
+from fleet.nodes.agent_tunnel import DialError, Tunnel
 from fleet.protocol import discovery
 from fleet.protocol.agent_pool import AgentPool
 from fleet.protocol.discovery import DiscoveryError
 from fleet.protocol.keep_alive import KeepAlive
 from fleet.protocol.tracker import ClaimError, Lease
-from fleet.wire import fleet_pb2, fleet_pb2_grpc
+from fleet.wire import fleet_pb2
 
 log = logging.getLogger(__name__)
 
-#: From dialling to the proxy's hello, seconds: a balancer may give us a frozen proxy.
-_DIAL_WITHIN = 5.0
 #: The next dial waits this long for the first discovery, seconds: until then the tracker knows no proxy at all, and
 #: its bootstrap rule would open a second tunnel at once.
 _DISCOVERY_WITHIN = 1.0
-
-
-class DialError(Exception):
-    """A dial that came to nothing; the sentence says why."""
-
-
-class Tunnel:
-    """One stream to one proxy. Only one write runs at a time: grpc ends a call on two."""
-
-    def __init__(self, channel: grpc.aio.Channel, keep_alive: KeepAlive) -> None:
-        self._channel = channel
-        self._keep_alive = keep_alive
-        self._call = fleet_pb2_grpc.TunnelControlStub(channel).Control()
-        self._writing = asyncio.Lock()
-        self._sequence = 0
-        self.proxy_id = ""
-        self.heard_at = time.monotonic()
-        # Spread over the interval, so that a group of agents does not ping as one.
-        self.ping_at = self.heard_at + random.random() * keep_alive.interval
-        #: The proxy asked us to go elsewhere.
-        self.advised = False
-        #: It told us of proxies, or ended.
-        self.discovered = asyncio.Event()
-
-    async def hello(self, identity: Identity) -> str:
-        """Exchange hellos and return the proxy's id. Raises DialError."""
-        hello = fleet_pb2.AgentHello(agent_id=identity.id, name=identity.name, version=__version__)
-        try:
-            async with asyncio.timeout(_DIAL_WITHIN):
-                await self._write(fleet_pb2.AgentFrame(hello=hello))
-                frame = await self.read()
-        except TimeoutError:
-            raise DialError("no proxy answered in time") from None
-        except grpc.aio.AioRpcError as error:
-            raise DialError(error.details() or error.code().name) from None
-        except asyncio.InvalidStateError:
-            raise DialError("the connection broke") from None
-        if frame is None or not frame.hello.proxy_id:
-            raise DialError("who answered is no proxy of ours")
-        self.proxy_id = frame.hello.proxy_id
-        return self.proxy_id
-
-    async def read(self) -> fleet_pb2.ProxyFrame | None:
-        """The next frame; None when the proxy closed. Raises AioRpcError."""
-        frame = await self._call.read()
-        if frame is grpc.aio.EOF:
-            return None
-        self.heard_at = time.monotonic()
-        assert isinstance(frame, fleet_pb2.ProxyFrame)
-        return frame
-
-    async def reply(self, advisory_id: str, *, accepted: bool) -> None:
-        """Answer an advisory."""
-        reply = fleet_pb2.AdvisoryReply(advisory_id=advisory_id, accepted=accepted)
-        await self._write(fleet_pb2.AgentFrame(advisory_reply=reply))
-
-    def is_dead(self, now: float) -> bool:
-        """Whether the proxy answered nothing for too long."""
-        return now - self.heard_at > self._keep_alive.timeout
-
-    def wants_ping(self, now: float) -> bool:
-        """Whether a ping is due; a blocked one is not doubled."""
-        return now >= self.ping_at and not self._writing.locked()
-
-    async def ping(self, now: float) -> None:
-        """Send a ping; a broken tunnel is noticed by who reads."""
-        self.ping_at = now + self._keep_alive.interval
-        self._sequence += 1
-        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            await self._write(fleet_pb2.AgentFrame(ping=fleet_pb2.Ping(sequence=self._sequence)))
-
-    def cancel(self) -> None:
-        """End the stream at once."""
-        self._call.cancel()
-
-    async def close(self) -> None:
-        """End the stream and its connection."""
-        self._call.cancel()
-        await self._channel.close()
-
-    async def _write(self, frame: fleet_pb2.AgentFrame) -> None:
-        async with self._writing:
-            await self._call.write(frame)
 
 
 class AgentTunnels:
@@ -123,12 +39,14 @@ class AgentTunnels:
         keep_alive: KeepAlive,
         open_channel: Callable[[], grpc.aio.Channel],
         changed: Callable[[], None],
+        services: AgentServices,
     ) -> None:
         self._identity = identity
         self._pool = pool
         self._keep_alive = keep_alive
         self._open_channel = open_channel
         self._changed = changed
+        self._services = services
         self._event = asyncio.Event()
         self._tunnels: dict[Tunnel, asyncio.Task[None]] = {}
         self._pings: set[asyncio.Task[None]] = set()
@@ -139,6 +57,11 @@ class AgentTunnels:
     def proxies(self) -> tuple[str, ...]:
         """Ids of the proxies it holds tunnels to."""
         return tuple(sorted(tunnel.proxy_id for tunnel in self._tunnels))
+
+    @property
+    def tunnels(self) -> tuple[Tunnel, ...]:
+        """All that are open, those among them that were replaced and still have sessions."""
+        return tuple(self._tunnels)
 
     async def run(self) -> None:
         """Dial whenever the pool says so, for ever."""
@@ -180,12 +103,18 @@ class AgentTunnels:
             await asyncio.wait(tasks)
 
     async def _dial(self, lease: Lease) -> None:
-        tunnel = Tunnel(self._open_channel(), self._keep_alive)
+        tunnel = Tunnel(self._open_channel(), self._identity, self._keep_alive, self._services)
         try:
-            lease.claim(await tunnel.hello(self._identity))
+            if self._pool.tracker.is_claimed(await tunnel.hello()):
+                raise DialError(f"proxy {tunnel.proxy_id} has a tunnel of ours")
+            await tunnel.register()
+            lease.claim(tunnel.proxy_id)
         except (DialError, ClaimError) as error:
             # Through a balancer an agent lands on proxies it has already: that is how it finds the others.
-            log.debug("%s: dial: %s", self._identity.name, error)
+            known = str(error) in self._refused or not (isinstance(error, DialError) and error.refused)
+            log.log(logging.DEBUG if known else logging.WARNING, "%s: dial: %s", self._identity.name, error)
+            if not known:
+                self._refused.add(str(error))
             lease.release()
             await tunnel.close()
             return
@@ -196,7 +125,7 @@ class AgentTunnels:
         log.info("%s: tunnel to %s", self._identity.name, tunnel.proxy_id)
         for old in self._tunnels:
             if old.advised:
-                old.cancel()  # make before break: this one is made
+                old.retire()  # make before break: this one is made
         self._tunnels[tunnel] = asyncio.create_task(self._hold(tunnel, lease))
         self._changed()
         with contextlib.suppress(TimeoutError):
@@ -204,7 +133,7 @@ class AgentTunnels:
                 await tunnel.discovered.wait()
 
     async def _hold(self, tunnel: Tunnel, lease: Lease) -> None:
-        why = "the proxy closed it"
+        why = "it was closed"
         try:
             while (frame := await tunnel.read()) is not None:
                 await self._take(frame, tunnel, lease)
@@ -221,7 +150,7 @@ class AgentTunnels:
             self._tunnels.pop(tunnel, None)
             self._event.set()
             self._changed()
-            log.info("%s: tunnel to %s ended: %s", self._identity.name, tunnel.proxy_id, why)
+            log.info("%s: tunnel to %s ended: %s", self._identity.name, tunnel.proxy_id, tunnel.why or why)
             await tunnel.close()
 
     async def _take(self, frame: fleet_pb2.ProxyFrame, tunnel: Tunnel, lease: Lease) -> None:

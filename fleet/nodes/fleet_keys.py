@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fleet.nodes import fleet_record
-from fleet.nodes.fleet_plan import FleetPlan
+from fleet.nodes.fleet_plan import AGENT_PREFIX, FleetPlan
 from fleet.nodes.fleet_record import FleetError
+from fleet.protocol import agent_services
 from fleet.transport import authority
 
 #: Whose certificate a console shows to the fleet's auths and proxies.
@@ -27,11 +28,14 @@ def make(plan: FleetPlan) -> None:
         return
     now = datetime.now(UTC)
     names = [(name, role) for role, name in plan.instances]
-    names += [(name, "agent") for name, _, _ in plan.agent_groups]
     with _sentence(plan.keys):
         ca = authority.ensure_authority(plan.keys, now=now)
         for name, role in [*names, (CONSOLE, CONSOLE)]:
             authority.issue(ca, name, role=role, now=now)
+        for name, first, count in plan.agent_groups:
+            # One process, one key: it is all of its agents, and no other's.
+            agents = agent_services.range_name(AGENT_PREFIX, first, count)
+            authority.issue(ca, name, role="agent", now=now, uris=(agents,))
 
 
 def make_console(keys: Path) -> dict[str, str]:

@@ -10,6 +10,8 @@ from pathlib import Path
 #: What a forward is called before it is given a target.
 _LATER = "-"
 _ANY_PORT = "127.0.0.1:0"
+#: Names of agents are this and a number, as the nodes have it by themselves.
+AGENT_PREFIX = "agent"
 #: Forwards of an instance: its two ports, and its way to the backend.
 PARTS = ("grpc", "diag", "backend")
 

@@ -8,39 +8,30 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import click
-import grpc
-import grpc.aio
 import uvloop
 from prometheus_client import Gauge
 
-from fleet import __version__
 from fleet.nodes import flags as node_flags
 from fleet.nodes import running
-from fleet.nodes.instance import LONGEST_ID, Instance, InstanceFlags
-from fleet.nodes.tunnels import Tunnel, TunnelTable
+from fleet.nodes.instance import Instance, InstanceFlags
+from fleet.nodes.reverse_tunnels import ReverseTunnels
+from fleet.nodes.tunnels import Tunnel
 from fleet.protocol import announce, discovery
 from fleet.protocol.discovery import ProxyResource, Publisher
 from fleet.protocol.keep_alive import KeepAlive
 from fleet.transport.backend import BackendUnavailable
-from fleet.wire import fleet_pb2, fleet_pb2_grpc, types_pb2
+from fleet.wire import fleet_pb2, types_pb2
 
 log = logging.getLogger(__name__)
 
-Context = grpc.aio.ServicerContext[Any, Any]
-
 GROUP_VARIABLE = "TELEPORT_UNSTABLE_PROXYGROUP_ID"
 GENERATION_VARIABLE = "TELEPORT_UNSTABLE_PROXYGROUP_GEN"
-
-#: An agent that connects must say who it is within this, seconds.
-_HELLO_WITHIN = 10.0
-#: Tunnels in one answer of the feed, at most.
-_MOST_TUNNELS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,95 +46,6 @@ class ProxyFlags:
     drain: float = 2.0
 
 
-class TunnelControlServicer:
-    """fleet.v1.TunnelControl. Method names here and below are those of the .proto."""
-
-    def __init__(self, proxy_id: str, table: TunnelTable) -> None:
-        self._hello = fleet_pb2.ProxyFrame(hello=fleet_pb2.ProxyHello(proxy_id=proxy_id, version=__version__))
-        self._table = table
-        self.draining = False
-
-    async def Control(  # noqa: N802
-        self, requests: AsyncIterator[fleet_pb2.AgentFrame], context: Context
-    ) -> AsyncIterator[fleet_pb2.ProxyFrame]:
-        """Serve one tunnel: hello for hello, then pings, discovery and advisories until either end closes."""
-        if self.draining:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "this proxy is shutting down")
-        hello = await self._expect_hello(requests, context)
-        tunnel = self._table.open(hello, time.monotonic())
-        tunnel.task = asyncio.current_task()
-        reader = asyncio.create_task(self._read(tunnel, requests), name=f"tunnel of {tunnel.agent_name}")
-        try:
-            yield self._hello
-            while (frame := await tunnel.next_frame(time.monotonic)) is not None:
-                yield frame
-        finally:
-            reader.cancel()
-            self._table.close(tunnel)
-        if tunnel.why_ended:
-            await context.abort(grpc.StatusCode.ABORTED, tunnel.why_ended)
-
-    async def _expect_hello(
-        self, requests: AsyncIterator[fleet_pb2.AgentFrame], context: Context
-    ) -> fleet_pb2.AgentHello:
-        try:
-            async with asyncio.timeout(_HELLO_WITHIN):
-                first = await anext(requests, None)
-        except TimeoutError:
-            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no hello came")
-        if first is None or not 0 < len(first.hello.agent_id) <= LONGEST_ID:
-            await context.abort(
-                grpc.StatusCode.INVALID_ARGUMENT,
-                f"the first frame must be a hello with an agent_id of 1 to {LONGEST_ID} characters",
-            )
-        return first.hello
-
-    async def _read(self, tunnel: Tunnel, requests: AsyncIterator[fleet_pb2.AgentFrame]) -> None:
-        try:
-            async for frame in requests:
-                self._table.heard(tunnel, time.monotonic())
-                if frame.HasField("ping"):
-                    pong = fleet_pb2.Pong(sequence=frame.ping.sequence)
-                    tunnel.send(fleet_pb2.ProxyFrame(pong=pong))
-        except grpc.aio.AioRpcError as error:
-            log.debug("tunnel of %s broke: %s", tunnel.agent_name, error)
-        # Not an error and not a reason: the agent closed it.
-        tunnel.end("", time.monotonic())
-
-
-class TunnelFeedServicer:
-    """fleet.v1.TunnelFeed."""
-
-    def __init__(self, proxy_id: str, table: TunnelTable) -> None:
-        self._proxy_id = proxy_id
-        self._table = table
-
-    async def ListTunnels(  # noqa: N802
-        self, request: fleet_pb2.ListTunnelsRequest, context: Context
-    ) -> fleet_pb2.ListTunnelsResponse:
-        """Answer what opened and closed since a revision."""
-        del context
-        limit = min(request.limit or _MOST_TUNNELS, _MOST_TUNNELS)
-        page = self._table.since(request.epoch, request.since_revision, limit)
-        now = time.monotonic()
-        return fleet_pb2.ListTunnelsResponse(
-            epoch=page.epoch,
-            revision=page.revision,
-            full=page.full,
-            more=page.more,
-            tunnels=[
-                fleet_pb2.TunnelEntry(
-                    agent_id=tunnel.agent_id,
-                    agent_name=tunnel.agent_name,
-                    open_for_ms=int((now - tunnel.opened_at) * 1000),
-                )
-                for tunnel in page.changed
-            ],
-            closed=page.removed,
-            proxy_id=self._proxy_id,
-        )
-
-
 class Proxy:
     """A proxy."""
 
@@ -152,13 +54,11 @@ class Proxy:
         self.flags = flags
         self.instance = Instance("proxy", flags.instance)
         self._publisher = Publisher(flags.instance.announce_ttl, compact=flags.compact_discovery)
-        self.table = TunnelTable(self._publisher, flags.keep_alive)
-        self._control = TunnelControlServicer(flags.instance.id, self.table)
-        server = self.instance.server
-        fleet_pb2_grpc.add_TunnelControlServicer_to_server(self._control, server)
-        fleet_pb2_grpc.add_TunnelFeedServicer_to_server(
-            TunnelFeedServicer(flags.instance.id, self.table), server
+        self.tunnels = ReverseTunnels(
+            flags.instance.id, flags.instance.cluster, self._publisher, flags.keep_alive
         )
+        self.table = self.tunnels.table
+        self.tunnels.add_to(self.instance.server)
         tunnels = Gauge(
             "teleport_reverse_tunnels_connected",
             "Live reverse tunnels",
@@ -178,7 +78,7 @@ class Proxy:
 
     async def stop(self) -> None:
         """End it gracefully: nobody new comes, agents are advised to go and given time, then all is closed."""
-        self._control.draining = True
+        self.tunnels.draining = True
         await self.instance.leave()
         self.table.send_all(_advisory)
         with contextlib.suppress(TimeoutError):

@@ -1,34 +1,55 @@
-"""A proxy's reverse tunnels: who holds one, what is to be sent on it, and how long nothing was heard."""
+"""A proxy's reverse tunnels: who holds one, what is to be sent on it, and how long nothing was heard.
+
+A tunnel is two streams of one connection, Control and Register, and counts while both are open. It outlives neither.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from fleet.protocol import discovery
 from fleet.protocol.discovery import Publisher, Subscriber
 from fleet.protocol.feed import Feed, Page
 from fleet.protocol.keep_alive import KeepAlive, Liveness
+from fleet.protocol.tunnel_server import Connection
+from fleet.transport.tunnel.stream import TunnelStream
 from fleet.wire import fleet_pb2
 
 #: A tunnel told to end that does not is blocked in a write: its call is cancelled after this, seconds.
 _END_WITHIN = 1.0
+#: An agent that said hello must have registered within this, seconds.
+_REGISTER_WITHIN = 10.0
 
 Clock = Callable[[], float]
 
 
 class Tunnel:
-    """One agent's control stream, as the proxy holds it. `now` is of a monotonic clock."""
+    """One agent's tunnel, as the proxy holds it. `now` is of a monotonic clock."""
 
-    def __init__(self, hello: fleet_pb2.AgentHello, subscriber: Subscriber, now: float) -> None:
+    def __init__(
+        self, hello: fleet_pb2.AgentHello, key: Hashable, subscriber: Subscriber, now: float
+    ) -> None:
         self.agent_id = hello.agent_id
         self.agent_name = hello.name
+        #: Names the connection that both streams ride.
+        self.key = key
         self.opened_at = now
         self.heard_at = now
-        #: The task that serves the call.
+        #: The task that serves the Control call.
         self.task: asyncio.Task[object] | None = None
+        #: The Register stream; None before and after it.
+        self.register: Connection | None = None
+        #: Both streams were open at a time: until then the tunnel does not count.
+        self.joined = False
+        #: A newer tunnel of the agent counts. This one stays for the sessions it has.
+        self.displaced = False
+        #: Users' sessions.
+        self.sessions: set[TunnelStream] = set()
+        #: How many the feed was told of.
+        self.sessions_told = 0
         self.ended_at: float | None = None
         self.why_ended = ""
         self._subscriber = subscriber
@@ -73,12 +94,21 @@ class Tunnel:
 class TunnelTable:
     """All tunnels of a proxy, and the feed of the live ones. One epoch is one run of the proxy."""
 
-    def __init__(self, publisher: Publisher, keep_alive: KeepAlive) -> None:
+    def __init__(
+        self,
+        publisher: Publisher,
+        keep_alive: KeepAlive,
+        closed: Callable[[Tunnel], None] | None = None,
+    ) -> None:
+        """Begin with none; `closed` hears of each tunnel whose Control call is over."""
         self._publisher = publisher
         self._keep_alive = keep_alive
-        # By agent: the stream that counts. Displaced ones live on in `_ending` until their calls are over.
+        self._closed = closed
+        # By connection: all whose Control call is open. By agent: the one that counts.
+        self._open: dict[Hashable, Tunnel] = {}
         self._current: dict[str, Tunnel] = {}
-        self._ending: set[Tunnel] = set()
+        # Names are no ids: two agents may have one. In lower case, as hosts are named.
+        self._named: dict[str, set[str]] = {}
         self._feed: Feed[Tunnel] = Feed(secrets.token_hex(8))
         self._swept_at: float | None = None
         self._emptied = asyncio.Event()
@@ -88,26 +118,68 @@ class TunnelTable:
         """Live tunnels."""
         return len(self._feed)
 
-    def open(self, hello: fleet_pb2.AgentHello, now: float) -> Tunnel:
-        """Take a tunnel in; an older one of the same agent is displaced: its connection is dead, or soon will be."""
-        tunnel = Tunnel(hello, Subscriber(self._publisher), now)
-        old = self._current.get(tunnel.agent_id)
-        if old is not None:
-            self._ending.add(old)
-            old.end("displaced by a newer tunnel of the same agent", now)
-        self._current[tunnel.agent_id] = tunnel
+    @property
+    def sessions(self) -> int:
+        """Sessions that are open."""
+        return sum(len(tunnel.sessions) for tunnel in self._open.values())
+
+    def at(self, key: Hashable) -> Tunnel | None:
+        """The tunnel of a connection, whether it counts or not."""
+        return self._open.get(key)
+
+    def current(self, agent_id: str) -> Tunnel | None:
+        """The tunnel of an agent that counts, live or offline."""
+        return self._current.get(agent_id)
+
+    def find(self, agent: str) -> list[Tunnel]:
+        """Live tunnels of the agents with that id, or that name in any case."""
+        ids = {agent} if agent in self._current else self._named.get(agent.lower(), set())
+        return [tunnel for one in sorted(ids) if (tunnel := self._feed.get(one)) is not None]
+
+    def open(self, hello: fleet_pb2.AgentHello, key: Hashable, now: float) -> Tunnel:
+        """An agent said hello: its tunnel counts when it is joined by a Register stream."""
+        tunnel = Tunnel(hello, key, Subscriber(self._publisher), now)
+        self._open[key] = tunnel
         self._emptied.clear()
-        self._feed.put(tunnel.agent_id, tunnel)
         return tunnel
 
+    def join(self, tunnel: Tunnel, now: float) -> None:
+        """Both streams are open. An older tunnel of the same agent is displaced: dead, or left for this one."""
+        if tunnel.joined or tunnel.ended_at is not None:
+            return
+        tunnel.joined = True
+        old = self._current.pop(tunnel.agent_id, None)
+        if old is not None:
+            self._forget_name(old)
+            old.displaced = True
+            self._end_if_idle(old, now)
+        self._current[tunnel.agent_id] = tunnel
+        self._named.setdefault(tunnel.agent_name.lower(), set()).add(tunnel.agent_id)
+        self._feed.put(tunnel.agent_id, tunnel)
+
     def close(self, tunnel: Tunnel) -> None:
-        """A tunnel's call is over."""
-        self._ending.discard(tunnel)
+        """A tunnel's Control call is over, and so are the sessions it still had."""
+        del self._open[tunnel.key]
         if self._current.get(tunnel.agent_id) is tunnel:
             del self._current[tunnel.agent_id]
             self._feed.remove(tunnel.agent_id)
-            if not self._current:
-                self._emptied.set()
+            self._forget_name(tunnel)
+        if not self._open:
+            self._emptied.set()
+        if self._closed is not None:
+            self._closed(tunnel)
+        for stream in list(tunnel.sessions):
+            stream.abort(tunnel.why_ended or "the agent went away")
+
+    def begin_session(self, tunnel: Tunnel, stream: TunnelStream) -> None:
+        """A user's session is open."""
+        tunnel.sessions.add(stream)
+
+    def end_session(self, tunnel: Tunnel, stream: TunnelStream, now: float) -> None:
+        """It is over."""
+        tunnel.sessions.discard(stream)
+        if tunnel.displaced:
+            self._end_if_idle(tunnel, now)
 
     async def empty(self) -> None:
         """Wait until no agent holds a tunnel here."""
@@ -125,38 +197,60 @@ class TunnelTable:
 
     def poke(self) -> None:
         """News of proxies: wake all."""
-        for tunnel in self._current.values():
+        for tunnel in self._open.values():
             tunnel.poke()
 
     def send_all(self, frame: Callable[[Tunnel], fleet_pb2.ProxyFrame]) -> None:
         """Queue a frame on every tunnel."""
-        for tunnel in self._current.values():
+        for tunnel in self._open.values():
             tunnel.send(frame(tunnel))
 
     def end_all(self, why: str, now: float) -> None:
         """End every tunnel."""
-        for tunnel in self._current.values():
+        for tunnel in self._open.values():
             tunnel.end(why, now)
 
     def sweep(self, now: float, tick: float) -> None:
         """Look for half-open tunnels and due full lists; called every `tick` seconds."""
         overslept = 0.0 if self._swept_at is None else now - self._swept_at - tick
         self._swept_at = now
-        for tunnel in list(self._current.values()):
+        for tunnel in list(self._open.values()):
             if overslept > tick:
                 # We were frozen, so it is us who did not listen: what agents sent meanwhile is still in the sockets.
                 tunnel.heard_at = min(tunnel.heard_at + overslept, now)
+                if not tunnel.joined:
+                    tunnel.opened_at = min(tunnel.opened_at + overslept, now)
             self._judge(tunnel, now)
             if tunnel.full_at is not None and now >= tunnel.full_at:
                 tunnel.poke()
-        for tunnel in [*self._ending, *self._current.values()]:
+            self._tell_sessions(tunnel)
             ended_at = tunnel.ended_at
             if ended_at is not None and now - ended_at > _END_WITHIN and tunnel.task is not None:
                 tunnel.task.cancel()
 
     def _judge(self, tunnel: Tunnel, now: float) -> None:
         liveness = self._keep_alive.liveness(tunnel.heard_at, now)
-        if liveness is not Liveness.LIVE:
+        current = self._current.get(tunnel.agent_id) is tunnel
+        if current and liveness is not Liveness.LIVE:
             self._feed.remove(tunnel.agent_id)
-        if liveness is Liveness.DEAD:
+        # A displaced tunnel will not be asked for any more: nothing is to be hoped from one that is offline.
+        if liveness is Liveness.DEAD or (tunnel.displaced and liveness is not Liveness.LIVE):
             tunnel.end("nothing was heard for too long", now)
+        elif not tunnel.joined and now - tunnel.opened_at > _REGISTER_WITHIN:
+            tunnel.end("the agent said hello and did not register", now)
+
+    def _forget_name(self, tunnel: Tunnel) -> None:
+        name = tunnel.agent_name.lower()
+        self._named[name].discard(tunnel.agent_id)
+        if not self._named[name]:
+            del self._named[name]
+
+    def _end_if_idle(self, tunnel: Tunnel, now: float) -> None:
+        if not tunnel.sessions:
+            tunnel.end("displaced by a newer tunnel of the same agent", now)
+
+    def _tell_sessions(self, tunnel: Tunnel) -> None:
+        """Put a changed count into the feed: here and not at once, as sessions may come by the thousand."""
+        if tunnel.sessions_told != len(tunnel.sessions) and self._feed.get(tunnel.agent_id) is tunnel:
+            tunnel.sessions_told = len(tunnel.sessions)
+            self._feed.put(tunnel.agent_id, tunnel)

@@ -25,9 +25,12 @@ class ClaimError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Tracked:
+class Tracked:
+    """What is known of a proxy."""
+
     group: str
     generation: int
+    #: By the caller's clock.
     expires_at: float
 
 
@@ -57,7 +60,7 @@ class Tracker:
         self._suffix = f".{cluster}"
         self._connection_count = connection_count
         self._default_expiry = default_expiry if default_expiry > 0 else DEFAULT_PROXY_EXPIRY
-        self._tracked: dict[str, _Tracked] = {}
+        self._tracked: dict[str, Tracked] = {}
         self._claimed: set[str] = set()
         self._inflight = 0
         self._last_lease = 0
@@ -77,7 +80,7 @@ class Tracker:
             ttl = proxy.ttl if proxy.ttl > 0 else self._default_expiry
             old = self._tracked.get(proxy.name)
             changed = changed or old is None or (old.group, old.generation) != (proxy.group, proxy.generation)
-            self._tracked[proxy.name] = _Tracked(proxy.group, proxy.generation, now + ttl)
+            self._tracked[proxy.name] = Tracked(proxy.group, proxy.generation, now + ttl)
             self._ttl_seen = proxy.ttl
             self._cannot_lease = False
         if changed:
@@ -110,6 +113,11 @@ class Tracker:
         """Whether a proxy is known and unexpired."""
         self._expire(now)
         return name in self._tracked
+
+    def tracked(self, now: float) -> dict[str, Tracked]:
+        """All proxies that are known and unexpired, by name."""
+        self._expire(now)
+        return dict(self._tracked)
 
     def is_claimed(self, *principals: str) -> bool:
         """Whether a tunnel of ours is on that proxy already; advisory."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,14 +53,18 @@ def ensure_authority(folder: Path, *, now: datetime.datetime) -> KeyPair:
     return pair
 
 
-def issue(authority: KeyPair, name: str, *, role: str, now: datetime.datetime) -> KeyPair:
+def issue(
+    authority: KeyPair, name: str, *, role: str, now: datetime.datetime, uris: Sequence[str] = ()
+) -> KeyPair:
     """Issue a certificate for server and client use to `name`, kept beside the CA; a valid one is kept.
+
+    `uris` are further names that it proves.
 
     Raises OSError when a file cannot be read or written, ValueError when the CA's files are damaged.
     """
     folder = authority.ca.parent
     pair = KeyPair(ca=authority.ca, certificate=folder / f"{name}.crt", key=folder / f"{name}.key")
-    if pair.key.exists() and _valid(pair.certificate, now, issued_by=authority.certificate):
+    if pair.key.exists() and _valid(pair.certificate, now, issued_by=authority.certificate, uris=uris):
         return pair
     ca = x509.load_pem_x509_certificate(authority.certificate.read_bytes())
     ca_key = serialization.load_pem_private_key(authority.key.read_bytes(), password=None)
@@ -75,6 +80,7 @@ def issue(authority: KeyPair, name: str, *, role: str, now: datetime.datetime) -
     hosts: list[x509.GeneralName] = [
         *(x509.DNSName(host) for host in (SERVER_NAME, name, "localhost")),
         *(x509.IPAddress(ipaddress.ip_address(host)) for host in ("127.0.0.1", "::1")),
+        *(x509.UniformResourceIdentifier(uri) for uri in uris),
     ]
     certificate = (
         _begin(subject, ca.subject, key.public_key(), now)
@@ -122,13 +128,18 @@ def _usage(*, sign_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _valid(path: Path, now: datetime.datetime, *, issued_by: Path | None = None) -> bool:
-    """Whether the certificate can be used for another day, and was signed by that CA."""
+def _valid(
+    path: Path, now: datetime.datetime, *, issued_by: Path | None = None, uris: Sequence[str] = ()
+) -> bool:
+    """Whether the certificate can be used for another day, was signed by that CA and names all of `uris`."""
     try:
         certificate = x509.load_pem_x509_certificate(path.read_bytes())
         if issued_by is not None:
             certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(issued_by.read_bytes()))
-    except (OSError, ValueError, TypeError, InvalidSignature):
+            names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+            if not set(uris) <= set(names.get_values_for_type(x509.UniformResourceIdentifier)):
+                return False
+    except (OSError, ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
         # Absent, damaged, or of another CA: each means the same, a new one is made. What cannot be read at all
         # will not be writable either, and says so there.
         return False

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.fakes.agents import Agents
 from tests.fakes.plane import Plane
 
 
@@ -13,5 +14,13 @@ from tests.fakes.plane import Plane
 async def plane(valkey_url: str, prefix: str) -> AsyncIterator[Plane]:
     """A control plane whose nodes end with the test."""
     made = Plane(valkey_url, prefix)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def agents() -> AsyncIterator[Agents]:
+    """Agents sent by hand, ended with the test."""
+    made = Agents()
     yield made
     await made.close()

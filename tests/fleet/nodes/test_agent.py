@@ -253,7 +253,7 @@ async def test_mutual_tls_everywhere(plane: Plane, tmp_path: Path) -> None:
     """With certificates on every port an agent heartbeats and tunnels; without one of its own it gets nowhere."""
     at = datetime.datetime.now(datetime.UTC)
     ca = authority.ensure_authority(tmp_path, now=at)
-    pair = authority.issue(ca, "node", role="test", now=at)
+    pair = authority.issue(ca, "node", role="test", now=at, uris=("refloat:agents:agent-1..1",))
     tls = TLSFiles(pair.certificate, pair.key, pair.ca)
     auth, proxy = await plane.auth(ttl=600.0, tls=tls), await plane.proxy(ttl=600.0, tls=tls)
     stranger = await plane.agents(
@@ -263,6 +263,23 @@ async def test_mutual_tls_everywhere(plane: Plane, tmp_path: Path) -> None:
     await eventually(lambda: bool(group.agents[0].auth_id) and proxies_of(group.agents[0]) == ids(proxy))
     assert set(await resources(auth)) == {"agent-1"}
     assert proxies_of(stranger.agents[0]) == set()
+
+
+async def test_certificate_of_another_agent(
+    plane: Plane, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A certificate opens the tunnels of the agents that it names and of no other; both ends say so once."""
+    at = datetime.datetime.now(datetime.UTC)
+    ca = authority.ensure_authority(tmp_path, now=at)
+    pair = authority.issue(ca, "agent-1", role="agent", now=at)
+    tls = TLSFiles(pair.certificate, pair.key, pair.ca)
+    auth, proxy = await plane.auth(ttl=600.0, tls=tls), await plane.proxy(ttl=600.0, tls=tls)
+    group = await plane.agents(grpc_of(auth)[0], grpc_of(proxy), count=2, tls=tls)
+    own, other = group.agents
+    await eventually(lambda: proxies_of(own) == ids(proxy))
+    await eventually(lambda: "agent-2: dial: the certificate proves" in caplog.text)
+    assert caplog.text.count("refused agent-2 from") == 1
+    assert proxies_of(other) == set()
 
 
 def test_names_and_ids_are_stable() -> None:

@@ -12,6 +12,7 @@ import grpc.aio
 import pytest
 
 from fleet.nodes.agent_connection import Identity
+from fleet.nodes.agent_services import AgentServices
 from fleet.nodes.agent_tunnels import AgentTunnels
 from fleet.protocol import discovery
 from fleet.protocol.agent_pool import AgentPool, LinearBackoff
@@ -19,6 +20,7 @@ from fleet.protocol.discovery import DiscoveredProxy
 from fleet.protocol.keep_alive import KeepAlive
 from fleet.protocol.tracker import Tracker
 from fleet.transport import channels
+from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 from tests.fakes.waiting import eventually
 
@@ -31,6 +33,7 @@ class FakeProxy:
         self.heard: list[fleet_pb2.AgentFrame] = []
         self.out: asyncio.Queue[fleet_pb2.ProxyFrame | None] = asyncio.Queue()
         self.dials = 0
+        self.tunnels = TunnelServer()
 
     async def Control(  # noqa: N802
         self, requests: AsyncIterator[fleet_pb2.AgentFrame], context: Any
@@ -68,14 +71,17 @@ async def start() -> AsyncIterator[Start]:
     async def make(proxy: FakeProxy, keep_alive: KeepAlive | None = None, count: int = 1) -> AgentTunnels:
         server = grpc.aio.server(options=channels.server_options())
         fleet_pb2_grpc.add_TunnelControlServicer_to_server(proxy, server)
+        serve_tunnels(server, proxy.tunnels)
         port = channels.add_port(server, "127.0.0.1:0")
         await server.start()
+        identity = Identity("id", "agent-1")
         tunnels = AgentTunnels(
-            Identity("id", "agent-1"),
+            identity,
             AgentPool(Tracker("default", count), LinearBackoff(0.05, 0.4)),
             keep_alive or KeepAlive(),
             lambda: channels.open_channel(f"127.0.0.1:{port}"),
             lambda: None,
+            AgentServices(identity, (), dict),
         )
         cleanups.append((server, tunnels, asyncio.create_task(tunnels.run())))
         return tunnels

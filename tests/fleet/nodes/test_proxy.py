@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
-from collections.abc import AsyncIterator
-from typing import Any
 
 import grpc
 import grpc.aio
@@ -17,69 +13,9 @@ from fleet.nodes.forwards import Mode
 from fleet.nodes.proxy import Proxy, compact_discovery, group_labels
 from fleet.protocol.keep_alive import KeepAlive
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
+from tests.fakes.agents import Agents, FakeAgent
 from tests.fakes.plane import Plane, channel_to, get
 from tests.fakes.waiting import eventually
-
-
-class FakeAgent:
-    """An agent reduced to its frames."""
-
-    def __init__(self, proxy: Proxy, name: str) -> None:
-        self.name = name
-        self._channel = channel_to(proxy.instance.grpc_address)
-        self._call: Any = fleet_pb2_grpc.TunnelControlStub(self._channel).Control()
-
-    async def hello(self) -> str:
-        hello = fleet_pb2.AgentHello(agent_id=self.name, name=self.name, version="1")
-        await self.send(hello=hello)
-        return str((await self.read()).hello.proxy_id)
-
-    async def send(self, **frame: Any) -> None:
-        await self._call.write(fleet_pb2.AgentFrame(**frame))
-
-    async def read(self) -> Any:
-        async with asyncio.timeout(10):
-            return await self._call.read()
-
-    async def read_discovery(self) -> list[dict[str, Any]]:
-        """The next discovery request, over whatever else comes."""
-        while True:
-            frame = await self.read()
-            if frame.HasField("discovery"):
-                proxies: list[dict[str, Any]] = json.loads(frame.discovery.request)["proxies"]
-                return proxies
-
-    async def code(self) -> grpc.StatusCode:
-        """How the call ended; grpc tells only whoever has read everything."""
-        async with asyncio.timeout(10):
-            with contextlib.suppress(grpc.aio.AioRpcError):
-                while await self._call.read() is not grpc.aio.EOF:
-                    pass
-            code: grpc.StatusCode = await self._call.code()
-            return code
-
-    async def close(self) -> None:
-        self._call.cancel()
-        await self._channel.close()
-
-
-class Agents:
-    def __init__(self) -> None:
-        self.made: list[FakeAgent] = []
-
-    async def connect(self, proxy: Proxy, name: str) -> FakeAgent:
-        agent = FakeAgent(proxy, name)
-        self.made.append(agent)
-        assert await agent.hello() == proxy.instance.flags.id
-        return agent
-
-
-@pytest.fixture
-async def agents() -> AsyncIterator[Agents]:
-    made = Agents()
-    yield made
-    for agent in made.made:
-        await agent.close()
 
 
 async def tunnels(

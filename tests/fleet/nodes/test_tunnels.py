@@ -14,8 +14,15 @@ def table_of(publisher: Publisher | None = None) -> TunnelTable:
     return TunnelTable(publisher or Publisher(10.0, compact=True), KeepAlive(interval=10.0, count_max=3))
 
 
+def say_hello(table: TunnelTable, name: str, now: float = 0.0, called: str = "") -> Tunnel:
+    return table.open(fleet_pb2.AgentHello(agent_id=name, name=called or name), object(), now)
+
+
 def open_tunnel(table: TunnelTable, name: str, now: float = 0.0) -> Tunnel:
-    return table.open(fleet_pb2.AgentHello(agent_id=name, name=name), now)
+    """One that counts, of a connection of its own."""
+    tunnel = say_hello(table, name, now)
+    table.join(tunnel, now)
+    return tunnel
 
 
 def live(table: TunnelTable) -> list[str]:

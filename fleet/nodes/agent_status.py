@@ -1,0 +1,78 @@
+"""The document an agent tells of itself through its tunnel: its tracker in full, its policy, its tunnels and services.
+
+One JSON object. Ages and durations are milliseconds: clocks differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from fleet import __version__
+from fleet.nodes.agent_connection import Identity, Policy
+from fleet.nodes.agent_tunnel import Tunnel
+from fleet.protocol.tracker import Tracker
+
+
+def document(
+    identity: Identity,
+    tracker: Tracker,
+    policy: Policy | None,
+    tunnels: Iterable[Tunnel],
+    services: Sequence[str],
+    now: float,
+) -> dict[str, Any]:
+    """What the agent knows at `now`, of a monotonic clock."""
+    return {
+        "agent_id": identity.id,
+        "name": identity.name,
+        "version": __version__,
+        "tracker": _tracker(tracker, now),
+        "policy": None if policy is None else _policy(policy, now),
+        "tunnels": [
+            {
+                "proxy_id": tunnel.proxy_id,
+                "open_for_ms": _ms(now - tunnel.opened_at),
+                "sessions": tunnel.sessions,
+                "advised": tunnel.advised,
+                "retired": tunnel.retired,
+            }
+            for tunnel in tunnels
+        ],
+        "services": list(services),
+    }
+
+
+def _tracker(tracker: Tracker, now: float) -> dict[str, Any]:
+    snapshot = tracker.snapshot(now)
+    desired = set(snapshot.desired)
+    changed_at = snapshot.topology_changed_at
+    return {
+        "desired_count": snapshot.connection_count,
+        "claimed": list(snapshot.claimed),
+        "ttl_seen_ms": _ms(snapshot.ttl_seen),
+        "topology_age_ms": None if changed_at is None else _ms(now - changed_at),
+        "proxies": [
+            {
+                "proxy_id": name,
+                "group": known.group,
+                "generation": known.generation,
+                "expires_in_ms": _ms(known.expires_at - now),
+                "desired": name in desired,
+            }
+            for name, known in sorted(tracker.tracked(now).items())
+        ],
+    }
+
+
+def _policy(policy: Policy, now: float) -> dict[str, Any]:
+    return {
+        "mode": str(policy.mode),
+        "health_check": policy.health_check,
+        "auth_id": policy.auth_id,
+        "read_age_ms": _ms(now - policy.read_at),
+    }
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

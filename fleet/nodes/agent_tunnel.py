@@ -1,0 +1,214 @@
+"""One reverse tunnel as the agent has it: a connection of its own with Control, Register, and users' sessions.
+
+Whichever stream ends, the other does. Sessions end with their tunnel; a tunnel that another has replaced (make before
+break) takes no new ones and stays, with both streams, until those it has are over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+
+import grpc
+import grpc.aio
+from typing_extensions import override
+
+from fleet import __version__
+from fleet.nodes.agent_connection import Identity
+from fleet.nodes.agent_services import AgentServices
+from fleet.protocol.keep_alive import KeepAlive
+from fleet.protocol.tunnel import Target, TunnelError
+from fleet.transport.tunnel.client import TunnelClient
+from fleet.transport.tunnel.handlers import Taken
+from fleet.transport.tunnel.stream import TunnelStream
+from fleet.wire import fleet_pb2, fleet_pb2_grpc
+
+log = logging.getLogger(__name__)
+
+#: From dialling to the proxy's hello, and from there to its taking our targets, seconds: a balancer may give us a
+#: frozen proxy.
+_ANSWER_WITHIN = 5.0
+
+
+class DialError(Exception):
+    """A dial that came to nothing; the sentence says why."""
+
+    def __init__(self, sentence: str, *, refused: bool = False) -> None:
+        super().__init__(sentence)
+        #: The proxy does not let us in, and it is the operator who can mend that.
+        self.refused = refused
+
+
+class Tunnel:
+    """One tunnel to one proxy. Only one write runs at a time: grpc ends a call on two."""
+
+    def __init__(
+        self,
+        channel: grpc.aio.Channel,
+        identity: Identity,
+        keep_alive: KeepAlive,
+        services: AgentServices,
+    ) -> None:
+        self._channel = channel
+        self._identity = identity
+        self._keep_alive = keep_alive
+        self._services = services
+        self._call = fleet_pb2_grpc.TunnelControlStub(channel).Control()
+        # A proxy may still hold a tunnel of ours that is dead: the later generation is the one that is not.
+        self._client = TunnelClient(channel, handler=self._take, name=identity.id, generation=time.time_ns())
+        self._registered: asyncio.Task[None] | None = None
+        self._writing = asyncio.Lock()
+        self._sequence = 0
+        self.proxy_id = ""
+        self.opened_at = self.heard_at = time.monotonic()
+        # Spread over the interval, so that a group of agents does not ping as one.
+        self.ping_at = self.heard_at + random.random() * keep_alive.interval
+        #: The proxy asked us to go elsewhere.
+        self.advised = False
+        #: Another tunnel has replaced this one.
+        self.retired = False
+        #: Sessions of users.
+        self.sessions = 0
+        #: Why it ended, where we know better than Control.
+        self.why = ""
+        #: It told us of proxies, or ended.
+        self.discovered = asyncio.Event()
+
+    async def hello(self) -> str:
+        """Exchange hellos and return the proxy's id. Raises DialError."""
+        identity = self._identity
+        hello = fleet_pb2.AgentHello(agent_id=identity.id, name=identity.name, version=__version__)
+        try:
+            async with asyncio.timeout(_ANSWER_WITHIN):
+                await self._write(fleet_pb2.AgentFrame(hello=hello))
+                frame = await self.read()
+        except TimeoutError:
+            raise DialError("no proxy answered in time") from None
+        except grpc.aio.AioRpcError as error:
+            refused = error.code() is grpc.StatusCode.PERMISSION_DENIED
+            raise DialError(error.details() or error.code().name, refused=refused) from None
+        except asyncio.InvalidStateError:
+            raise DialError("the connection broke") from None
+        if frame is None or not frame.hello.proxy_id:
+            raise DialError("who answered is no proxy of ours")
+        self.proxy_id = frame.hello.proxy_id
+        return self.proxy_id
+
+    async def register(self) -> None:
+        """Register on the same connection: then the tunnel counts. Raises DialError."""
+        self._registered = asyncio.create_task(self._client.run(), name="register of a tunnel")
+        self._registered.add_done_callback(self._register_ended)
+        await asyncio.sleep(0)  # it runs up to its first wait: targets may be added
+        status, *others = self._services.targets
+        try:
+            async with asyncio.timeout(_ANSWER_WITHIN):
+                await self._client.add_target(status)
+                for target in others:
+                    await self._client.add_target(target)
+        except TimeoutError:
+            raise DialError("the proxy did not answer Register in time") from None
+        except TunnelError as error:
+            raise DialError(self.why or str(error)) from None
+
+    async def read(self) -> fleet_pb2.ProxyFrame | None:
+        """The next frame of Control; None when the proxy closed. Raises AioRpcError."""
+        frame = await self._call.read()
+        if frame is grpc.aio.EOF:
+            return None
+        self.heard_at = time.monotonic()
+        assert isinstance(frame, fleet_pb2.ProxyFrame)
+        return frame
+
+    async def reply(self, advisory_id: str, *, accepted: bool) -> None:
+        """Answer an advisory."""
+        reply = fleet_pb2.AdvisoryReply(advisory_id=advisory_id, accepted=accepted)
+        await self._write(fleet_pb2.AgentFrame(advisory_reply=reply))
+
+    def is_dead(self, now: float) -> bool:
+        """Whether the proxy answered nothing for too long."""
+        return now - self.heard_at > self._keep_alive.timeout
+
+    def wants_ping(self, now: float) -> bool:
+        """Whether a ping is due; a blocked one is not doubled."""
+        return now >= self.ping_at and not self._writing.locked()
+
+    async def ping(self, now: float) -> None:
+        """Send a ping; a broken tunnel is noticed by who reads."""
+        self.ping_at = now + self._keep_alive.interval
+        self._sequence += 1
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            await self._write(fleet_pb2.AgentFrame(ping=fleet_pb2.Ping(sequence=self._sequence)))
+
+    def retire(self) -> None:
+        """Take no new sessions, and end after the last of those there are."""
+        self.retired = True
+        self._end_if_done()
+
+    def cancel(self) -> None:
+        """End it at once."""
+        self._call.cancel()
+
+    async def close(self) -> None:
+        """End both streams, the sessions and the connection."""
+        self._call.cancel()
+        if self.sessions:
+            log.warning(
+                "%s: %d sessions through proxy %s are cut", self._identity.name, self.sessions, self.proxy_id
+            )
+        await self._client.close()
+        if self._registered is not None:
+            await asyncio.wait([self._registered])
+        await self._channel.close()
+
+    async def _take(self, target: Target) -> Taken:
+        if self.retired:
+            raise TunnelError(f"agent {self._identity.name} has moved to another proxy")
+        if target == self._services.targets[0]:
+            return await self._services.take(target)  # the status is nobody's session
+        self.sessions += 1
+        try:
+            return _Session(await self._services.take(target), self)
+        except BaseException:
+            self.session_ended()
+            raise
+
+    def session_ended(self) -> None:
+        """One of its sessions is over."""
+        self.sessions -= 1
+        self._end_if_done()
+
+    def _end_if_done(self) -> None:
+        if self.retired and not self.sessions:
+            self._call.cancel()
+
+    def _register_ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        self.why = self.why or f"its Register stream ended: {error or 'by us'}"
+        self._call.cancel()
+
+    async def _write(self, frame: fleet_pb2.AgentFrame) -> None:
+        async with self._writing:
+            await self._call.write(frame)
+
+
+class _Session(Taken):
+    """Lets a tunnel know how many of its sessions there are."""
+
+    def __init__(self, taken: Taken, tunnel: Tunnel) -> None:
+        self._taken = taken
+        self._tunnel = tunnel
+
+    @override
+    async def serve(self, stream: TunnelStream) -> None:
+        try:
+            await self._taken.serve(stream)
+        finally:
+            self._tunnel.session_ended()
+
+    @override
+    def discard(self) -> None:
+        self._tunnel.session_ended()
+        self._taken.discard()

@@ -1,0 +1,224 @@
+"""What a proxy serves agents: Control and Register, two streams of one connection that make one tunnel.
+
+1. The agent says hello on Control, and is told which proxy this is. A certificate must prove who it says it is.
+2. It registers `_status.AGENT-ID` on the same connection, as the tunnel of TCP over gRPC has it: the tunnel counts.
+3. Whichever stream ends, the other does; with both, the sessions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from fleet import __version__
+from fleet.nodes import flags
+from fleet.nodes.instance import LONGEST_ID
+from fleet.nodes.tunnels import Tunnel, TunnelTable
+from fleet.protocol import agent_services
+from fleet.protocol.discovery import Publisher
+from fleet.protocol.keep_alive import KeepAlive
+from fleet.protocol.tunnel import Target, TunnelError
+from fleet.protocol.tunnel_server import Connection, Limits
+from fleet.transport.authority import SERVER_NAME
+from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
+from fleet.transport.tunnel.stream import TunnelStream
+from fleet.wire import fleet_pb2, fleet_pb2_grpc
+
+log = logging.getLogger(__name__)
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+#: An agent that connects must say who it is within this, seconds.
+_HELLO_WITHIN = 10.0
+#: Tunnels in one answer of the feed, at most.
+_MOST_TUNNELS = 5_000
+#: Of an agent: its services and its status; and sessions that wait for its service to answer, seconds each.
+_LIMITS = Limits(pending=256, set_up_within=15.0, targets=256)
+#: Agents whose refusal is logged, at most: names cost nothing to who makes them up.
+_MOST_REFUSED = 1_000
+#: Names that every certificate of ours has, so they prove nothing.
+_COMMON_NAMES = frozenset((SERVER_NAME, "localhost"))
+
+
+class ReverseTunnels:
+    """All tunnels of a proxy, and the services that make them."""
+
+    def __init__(self, proxy_id: str, cluster: str, publisher: Publisher, keep_alive: KeepAlive) -> None:
+        self.table = TunnelTable(publisher, keep_alive, self._closed)
+        #: Nobody new is taken in.
+        self.draining = False
+        self._proxy_id = proxy_id
+        self._cluster = cluster
+        self._refused: set[str] = set()
+        self._server = TunnelServer(
+            may_claim=agent_services.may_claim,
+            limits=_LIMITS,
+            on_client=self._on_client,
+            on_target=self._on_target,
+        )
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Serve on a server, which is not started yet."""
+        serve_tunnels(server, self._server)
+        fleet_pb2_grpc.add_TunnelControlServicer_to_server(
+            TunnelControlServicer(self._proxy_id, self), server
+        )
+        fleet_pb2_grpc.add_TunnelFeedServicer_to_server(
+            TunnelFeedServicer(self._proxy_id, self.table), server
+        )
+
+    async def open_session(self, tunnel: Tunnel, service: str) -> TunnelStream:
+        """Ask an agent for a session to one of its services. Raises TunnelError with its sentence, or ours."""
+        if tunnel.register is None:
+            raise TunnelError("the agent's tunnel is not up")
+        target = agent_services.target_of(service, tunnel.agent_id)
+        return await self._server.open_session(target, to=tunnel.register)
+
+    def why_not(self, hello: fleet_pb2.AgentHello, context: Context) -> str:
+        """Why an agent may not come in; empty when it may."""
+        if self.table.at(context.peer()) is not None:
+            return "this connection has a tunnel already: one a connection"
+        identity = [name.decode(errors="replace") for name in context.peer_identities() or ()]
+        if identity and not agent_services.proves(
+            [name for name in identity if name not in _COMMON_NAMES],
+            hello.agent_id,
+            hello.name,
+            lambda name: flags.host_id(self._cluster, "agent", name),
+        ):
+            return f"the certificate proves {', '.join(identity)}; not agent {hello.name} with id {hello.agent_id}"
+        return ""
+
+    def log_refusal(self, name: str, peer: str, why: str) -> None:
+        """Tell once of an agent that may not come in: it comes again and again."""
+        if name not in self._refused and len(self._refused) < _MOST_REFUSED:
+            self._refused.add(name)
+            log.warning("refused %s from %s: %s", name, peer, why)
+
+    def _on_client(self, client: Connection, there: bool) -> None:
+        tunnel = self.table.at(client.key)
+        if there:
+            if tunnel is None or tunnel.agent_id != client.peer.name or tunnel.register is not None:
+                why = "say hello on the Control stream of this connection first, as the agent that registers"
+                self._server.end_client(client, why)
+                return
+            tunnel.register = client
+        elif tunnel is not None and tunnel.register is client:
+            tunnel.register = None
+            tunnel.end("its Register stream ended", time.monotonic())
+
+    def _on_target(self, target: Target, there: bool) -> None:
+        service, agent_id = agent_services.split(target)
+        if service != agent_services.STATUS:
+            return
+        owner = self._server.owner(target)
+        if there and owner is not None:
+            tunnel = self.table.at(owner.key)
+            if tunnel is not None:
+                self.table.join(tunnel, time.monotonic())
+        elif owner is None and (tunnel := self.table.current(agent_id)) is not None:
+            tunnel.end("it let go of its status target", time.monotonic())
+
+    def _closed(self, tunnel: Tunnel) -> None:
+        if tunnel.register is not None:
+            register, tunnel.register = tunnel.register, None
+            self._server.end_client(register, tunnel.why_ended or "its Control stream ended")
+
+
+class TunnelControlServicer:
+    """fleet.v1.TunnelControl. Method names here and below are those of the .proto."""
+
+    def __init__(self, proxy_id: str, tunnels: ReverseTunnels) -> None:
+        self._hello = fleet_pb2.ProxyFrame(hello=fleet_pb2.ProxyHello(proxy_id=proxy_id, version=__version__))
+        self._tunnels = tunnels
+        self._table = tunnels.table
+
+    async def Control(  # noqa: N802
+        self, requests: AsyncIterator[fleet_pb2.AgentFrame], context: Context
+    ) -> AsyncIterator[fleet_pb2.ProxyFrame]:
+        """Serve one tunnel: hello for hello, then pings, discovery and advisories until either end closes."""
+        if self._tunnels.draining:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "this proxy is shutting down")
+        hello = await self._expect_hello(requests, context)
+        refusal = self._tunnels.why_not(hello, context)
+        if refusal:
+            self._tunnels.log_refusal(hello.name, context.peer(), refusal)
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, refusal)
+        tunnel = self._table.open(hello, context.peer(), time.monotonic())
+        tunnel.task = asyncio.current_task()
+        reader = asyncio.create_task(self._read(tunnel, requests), name=f"tunnel of {tunnel.agent_name}")
+        try:
+            yield self._hello
+            while (frame := await tunnel.next_frame(time.monotonic)) is not None:
+                yield frame
+        finally:
+            reader.cancel()
+            self._table.close(tunnel)
+        if tunnel.why_ended:
+            await context.abort(grpc.StatusCode.ABORTED, tunnel.why_ended)
+
+    async def _expect_hello(
+        self, requests: AsyncIterator[fleet_pb2.AgentFrame], context: Context
+    ) -> fleet_pb2.AgentHello:
+        try:
+            async with asyncio.timeout(_HELLO_WITHIN):
+                first = await anext(requests, None)
+        except TimeoutError:
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no hello came")
+        if first is None or not 0 < len(first.hello.agent_id) <= LONGEST_ID:
+            await context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"the first frame must be a hello with an agent_id of 1 to {LONGEST_ID} characters",
+            )
+        return first.hello
+
+    async def _read(self, tunnel: Tunnel, requests: AsyncIterator[fleet_pb2.AgentFrame]) -> None:
+        try:
+            async for frame in requests:
+                self._table.heard(tunnel, time.monotonic())
+                if frame.HasField("ping"):
+                    pong = fleet_pb2.Pong(sequence=frame.ping.sequence)
+                    tunnel.send(fleet_pb2.ProxyFrame(pong=pong))
+        except grpc.aio.AioRpcError as error:
+            log.debug("tunnel of %s broke: %s", tunnel.agent_name, error)
+        # Not an error and not a reason: the agent closed it.
+        tunnel.end("", time.monotonic())
+
+
+class TunnelFeedServicer:
+    """fleet.v1.TunnelFeed."""
+
+    def __init__(self, proxy_id: str, table: TunnelTable) -> None:
+        self._proxy_id = proxy_id
+        self._table = table
+
+    async def ListTunnels(  # noqa: N802
+        self, request: fleet_pb2.ListTunnelsRequest, context: Context
+    ) -> fleet_pb2.ListTunnelsResponse:
+        """Answer what opened and closed since a revision."""
+        del context
+        limit = min(request.limit or _MOST_TUNNELS, _MOST_TUNNELS)
+        page = self._table.since(request.epoch, request.since_revision, limit)
+        now = time.monotonic()
+        return fleet_pb2.ListTunnelsResponse(
+            epoch=page.epoch,
+            revision=page.revision,
+            full=page.full,
+            more=page.more,
+            tunnels=[
+                fleet_pb2.TunnelEntry(
+                    agent_id=tunnel.agent_id,
+                    agent_name=tunnel.agent_name,
+                    open_for_ms=int((now - tunnel.opened_at) * 1000),
+                    sessions=len(tunnel.sessions),
+                )
+                for tunnel in page.changed
+            ],
+            closed=page.removed,
+            proxy_id=self._proxy_id,
+        )

@@ -1,0 +1,109 @@
+"""Agents without a mind of their own: what a proxy sees of one, sent by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from fleet.nodes.proxy import Proxy
+from fleet.protocol import agent_services
+from fleet.transport.tunnel.client import RegisterEnded, TunnelClient
+from fleet.wire import fleet_pb2, fleet_pb2_grpc
+from tests.fakes.plane import channel_to
+
+
+class FakeAgent:
+    """An agent reduced to its two streams."""
+
+    def __init__(self, proxy: Proxy, name: str, *, channel: grpc.aio.Channel | None = None) -> None:
+        self.name = name
+        self.channel = channel or channel_to(proxy.instance.grpc_address)
+        self._call: Any = fleet_pb2_grpc.TunnelControlStub(self.channel).Control()
+        self.register = TunnelClient(self.channel, name=name, generation=time.time_ns())
+        self._running: asyncio.Task[None] | None = None
+
+    async def hello(self) -> str:
+        """Say hello, and return the id of the proxy that answers."""
+        hello = fleet_pb2.AgentHello(agent_id=self.name, name=self.name, version="1")
+        await self.send(hello=hello)
+        return str((await self.read()).hello.proxy_id)
+
+    async def join(self) -> None:
+        """Register, so that the tunnel counts."""
+        self._running = asyncio.create_task(self.register.run())
+        await asyncio.sleep(0)
+        await self.register.add_target(agent_services.target_of(agent_services.STATUS, self.name))
+
+    async def register_ended(self) -> str:
+        """Why the Register stream was ended."""
+        assert self._running is not None
+        async with asyncio.timeout(10):
+            with pytest.raises(RegisterEnded) as ended:
+                await self._running
+        return str(ended.value)
+
+    async def send(self, **frame: Any) -> None:
+        """Write a frame."""
+        await self._call.write(fleet_pb2.AgentFrame(**frame))
+
+    async def read(self) -> Any:
+        """The next frame."""
+        async with asyncio.timeout(10):
+            return await self._call.read()
+
+    async def read_discovery(self) -> list[dict[str, Any]]:
+        """The next discovery request, over whatever else comes."""
+        while True:
+            frame = await self.read()
+            if frame.HasField("discovery"):
+                proxies: list[dict[str, Any]] = json.loads(frame.discovery.request)["proxies"]
+                return proxies
+
+    async def code(self) -> grpc.StatusCode:
+        """How the call ended; grpc tells only whoever has read everything."""
+        async with asyncio.timeout(10):
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                while await self._call.read() is not grpc.aio.EOF:
+                    pass
+            code: grpc.StatusCode = await self._call.code()
+            return code
+
+    def end_control(self) -> None:
+        """End the Control stream alone."""
+        self._call.cancel()
+
+    async def close(self) -> None:
+        """End everything."""
+        self._call.cancel()
+        await self.register.close()
+        if self._running is not None:
+            await asyncio.wait([self._running])
+            self._running.exception()
+        await self.channel.close()
+
+
+class Agents:
+    """Makes them, and ends them all."""
+
+    def __init__(self) -> None:
+        self.made: list[FakeAgent] = []
+
+    async def connect(self, proxy: Proxy, name: str) -> FakeAgent:
+        """An agent with a tunnel that counts."""
+        agent = FakeAgent(proxy, name)
+        self.made.append(agent)
+        assert await agent.hello() == proxy.instance.flags.id
+        await agent.join()
+        return agent
+
+    async def close(self) -> None:
+        """End all."""
+        for agent in self.made:
+            await agent.close()
