@@ -24,7 +24,7 @@ async def one_agent(plane: Plane, proxy: Proxy, **more: Any) -> Agent:
     auth = await plane.auth(ttl=600.0)
     group = await plane.agents(auth.instance.grpc_address, [proxy.instance.grpc_address], **more)
     (agent,) = group.agents
-    await eventually(lambda: len(proxy.table) == 1)
+    await eventually(lambda: len(proxy.table) == len(agent.tunnels.tunnels) == 1)
     return agent
 
 
@@ -163,7 +163,7 @@ async def test_dialled_again_while_it_has_a_tunnel(plane: Plane) -> None:
     # It wants two and reaches one only: it dials that one again and again.
     group = await plane.agents(auth.instance.grpc_address, [proxy.instance.grpc_address], connections=2)
     (agent,) = group.agents
-    await eventually(lambda: len(proxy.table) == 1)
+    await eventually(lambda: len(proxy.table) == len(agent.tunnels.tunnels) == 1)
     (tunnel,) = agent.tunnels.tunnels
     dials = 0
     opened = proxy.table.open
