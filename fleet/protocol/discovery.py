@@ -113,6 +113,10 @@ class ProxyResource:
     expires_at: float
 
 
+def _place(proxy: ProxyResource) -> tuple[str, int]:
+    return proxy.group, proxy.generation
+
+
 @dataclass(frozen=True, slots=True)
 class _Known:
     proxy: ProxyResource
@@ -132,23 +136,26 @@ class Publisher:
         self._known: dict[str, _Known] = {}
 
     def observe(self, proxies: Iterable[ProxyResource], now: float) -> bool:
-        """Take the full list of the backend; return whether some proxy came, went or heartbeated."""
+        """Take the full list of the backend; return whether there is something to tell.
+
+        Compact: a proxy came, moved or heartbeated; of an absence nobody is told. Else: one came, moved or went; mere
+        heartbeats wait for the ticker, as a full list for each of them is what makes short TTLs dear.
+        """
         version = self.version + 1
         known: dict[str, _Known] = {}
-        changed = False
+        news = False
         for proxy in proxies:
             old = self._known.get(proxy.name)
             if old is not None and old.proxy == proxy:
                 known[proxy.name] = old
             else:
                 known[proxy.name] = _Known(proxy, version, now)
-                changed = True
+                news = news or self.compact or old is None or _place(old.proxy) != _place(proxy)
         gone = self._known.keys() - known.keys()
         self._known = known
-        if changed or gone:
+        if news or gone:
             self.version = version
-        # That a proxy went is news only to those who are sent full lists: nobody is told of an absence.
-        return changed or (bool(gone) and not self.compact)
+        return news or (bool(gone) and not self.compact)
 
     @property
     def full_interval(self) -> float:

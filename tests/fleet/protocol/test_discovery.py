@@ -155,6 +155,19 @@ def test_legacy_sends_full_lists_without_ttl() -> None:
     assert names(subscriber.read(120.0)) == ["a"]
 
 
+def test_legacy_leaves_heartbeats_to_the_ticker() -> None:
+    """Who heartbeats is no news, who comes or moves to another generation is, and both are in the next full list."""
+    publisher = Publisher(600.0, compact=False)
+    subscriber = Subscriber(publisher)
+    publisher.observe([ProxyResource("a", "blue", 1, 600.0)], 0.0)
+    subscriber.read(0.0)
+    assert not publisher.observe([ProxyResource("a", "blue", 1, 930.0)], 30.0)
+    assert subscriber.read(30.0) == ()
+    assert publisher.observe([ProxyResource("a", "blue", 2, 930.0)], 40.0)
+    assert subscriber.read(40.0) == (DiscoveredProxy("a", "blue", 2),)
+    assert names(subscriber.read(120.0)) == ["a"]
+
+
 @pytest.mark.parametrize(
     ("ttl", "compact", "interval"), [(600.0, False, 120.0), (60.0, False, 40.0), (60.0, True, 600.0)]
 )
