@@ -36,7 +36,9 @@ _UNSENT = 1024 * 1024
 _READ_AHEAD = 2
 #: An idle session's other end may take so long to agree that it is over, seconds.
 _AGREE_WITHIN = 5.0
+#: Close with a reset, or as usual.
 _LINGER_RESET = struct.pack("ii", 1, 0)
+_LINGER_NOT = struct.pack("ii", 0, 0)
 
 
 class Closing(Enum):
@@ -69,6 +71,11 @@ class Wire(asyncio.BufferedProtocol):
         self._eof = False
         #: Why it is gone; None while it is there.
         self.lost: Exception | None = None
+        #: It is gone, and its end came first: TLS, which ends both directions at once.
+        self.left = False
+        #: Bytes that came from TCP, and that went to it.
+        self.taken = 0
+        self.given = 0
         self._reader: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
         self._full = False
@@ -85,6 +92,8 @@ class Wire(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(high=_UNSENT)
+        # Until it is closed in an orderly way: if this process is killed, the kernel must not make a clean end of it.
+        self._linger(_LINGER_RESET)
         if self._made is not None:
             self._made(self)
 
@@ -94,6 +103,9 @@ class Wire(asyncio.BufferedProtocol):
 
     @override
     def buffer_updated(self, nbytes: int) -> None:
+        if self._eof:
+            return  # its end was said already, by us: see write_eof
+        self.taken += nbytes
         head = codec.header(nbytes)
         start = codec.HEADER_ROOM - len(head)
         _VIEW[start : codec.HEADER_ROOM] = head
@@ -122,6 +134,7 @@ class Wire(asyncio.BufferedProtocol):
     @override
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = exc or ConnectionResetError("the TCP connection is closed")
+        self.left = exc is None and self._eof
         self._full = False
         if not self.gone.done():
             self.gone.set_result(None)
@@ -129,6 +142,15 @@ class Wire(asyncio.BufferedProtocol):
         self._wake_writer()
 
     # -- the pump's side -------------------------------------------------------------------------
+
+    def take_over(self, transport: asyncio.Transport, early: bytes) -> None:
+        """Be the protocol of a paused connection, of which `early` was read too many by another."""
+        self.connection_made(transport)
+        if early:
+            self.taken += len(early)
+            self._waiting.append(codec.data_message(early))
+        transport.set_protocol(self)
+        transport.resume_reading()
 
     async def read(self) -> bytes | None:
         """The next message, ready to be sent; None at the end of stream. Raises OSError."""
@@ -153,9 +175,12 @@ class Wire(asyncio.BufferedProtocol):
     async def write(self, payload: memoryview) -> None:
         """Send, and wait while too much is unsent. Raises OSError."""
         assert self.transport is not None
+        if self.left:
+            return  # who connected has left and does not want it
         if self.lost is not None:
             raise ConnectionResetError(_why(self.lost))
         self.transport.write(payload)
+        self.given += len(payload)
         self.moved_at = self._now()
         while self._full:
             self._writer = asyncio.get_running_loop().create_future()
@@ -165,25 +190,34 @@ class Wire(asyncio.BufferedProtocol):
                 self._writer = None
 
     def write_eof(self) -> None:
-        """Nothing more comes from the tunnel."""
-        if self.transport is not None and not self.transport.is_closing():
+        """Nothing more comes from the tunnel. TLS as asyncio has it cannot half-close: its other direction ends too."""
+        if self.transport is None or self.transport.is_closing():
+            return
+        if self.transport.can_write_eof():
             with contextlib.suppress(OSError):  # gone already
                 self.transport.write_eof()
+            return
+        self._eof = True
+        self.close()
+        self._wake_reader()
 
     def close(self) -> None:
         """Close after what is unsent."""
-        if self.transport is not None:
+        if self.transport is not None and not self.transport.is_closing():
+            self._linger(_LINGER_NOT)
             self.transport.close()
 
     def reset(self) -> None:
         """Close with a reset, so that who is connected does not take the end for a good one."""
         if self.transport is None or self.transport.is_closing():
             return
-        with contextlib.suppress(OSError):
-            self.transport.get_extra_info("socket").setsockopt(
-                socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_RESET
-            )
+        self._linger(_LINGER_RESET)
         self.transport.abort()
+
+    def _linger(self, how: bytes) -> None:
+        assert self.transport is not None
+        with contextlib.suppress(OSError):
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, how)
 
     def _wake_reader(self) -> None:
         if self._reader is not None and not self._reader.done():
@@ -243,7 +277,19 @@ async def _carry(
             if task.done():
                 task.result()
         if wire.lost is not None and not inward.done():
-            raise ConnectionResetError(_why(wire.lost))
+            if not wire.left:
+                raise ConnectionResetError(_why(wire.lost))
+            await _end_left(outward, inward)
+            return
+
+
+async def _end_left(outward: asyncio.Task[None], inward: asyncio.Task[None]) -> None:
+    await asyncio.wait((outward, inward), timeout=_AGREE_WITHIN)
+    if not inward.done():
+        raise TunnelAborted("who connected left before the other end was finished")
+    for task in (outward, inward):
+        if task.done():
+            task.result()
 
 
 async def _end_idle(inward: asyncio.Task[None], wire: Wire, stream: TunnelStream) -> None:

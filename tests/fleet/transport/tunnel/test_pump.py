@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import socket
+import ssl
 import struct
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
-from fleet.transport.tunnel.pump import Closing, Policy
+from fleet.transport import authority
+from fleet.transport.tunnel.pump import Closing, Policy, Wire, connect, pump
 from fleet.transport.tunnel.server import TunnelServer
 from tests.fakes.tunnel import (
     SSH,
@@ -189,3 +193,68 @@ async def test_end_of_sending_with_a_peer_that_cannot_half_close(ground: Ground,
         await said.wait()
         answer = await reader.read()
     assert answer == (b"answer" if closing is Closing.DEFER else b"")
+
+
+def _linger(wire: Wire) -> bytes:
+    assert wire.transport is not None
+    sock = wire.transport.get_extra_info("socket")
+    lingering: bytes = sock.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)
+    return lingering
+
+
+async def test_connection_is_reset_unless_it_is_closed(ground: Ground) -> None:
+    """Until its orderly end the kernel would reset it, if this process were killed; bytes are counted."""
+    port = await ground.service(echo_tcp)
+    wire = await connect("127.0.0.1", port, 5)
+    assert _linger(wire) == struct.pack("ii", 1, 0)
+    await wire.write(memoryview(b"seven b"))
+    await wire.read()
+    assert (wire.given, wire.taken) == (7, 7)
+    sock = wire.transport.get_extra_info("socket").dup()  # type: ignore[union-attr]
+    wire.close()
+    with sock:
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8) == struct.pack("ii", 0, 0)
+    await wire.gone
+
+
+@pytest.mark.parametrize("first", ["user", "service"])
+async def test_tls_ends_both_directions(ground: Ground, tmp_path: Path, first: str) -> None:
+    """Whoever ends first, what was said before arrives, and the session ends in an orderly way at both ends."""
+    heard: list[bytes] = []
+
+    async def service(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"hello")
+        await writer.drain()
+        if first == "service":
+            writer.write_eof()
+        heard.append(await reader.read())
+
+    tunnel = TunnelServer()
+    await ground.client(await ground.server(tunnel), SSH, handler=dialling(await ground.service(service)))
+    stream = await tunnel.open_session(SSH)
+    pumping: list[asyncio.Task[None]] = []
+
+    def made(wire: Wire) -> None:
+        pumping.append(asyncio.create_task(pump(wire, stream)))
+
+    ca = authority.ensure_authority(tmp_path, now=datetime.now(UTC))
+    keys = authority.issue(ca, "proxy-1", role="proxy", now=datetime.now(UTC))
+    served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    served.load_cert_chain(keys.certificate, keys.key)
+    loop = asyncio.get_running_loop()
+    async with await loop.create_server(lambda: Wire(made), "127.0.0.1", 0, ssl=served) as server:
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", server.sockets[0].getsockname()[1], ssl=ssl.create_default_context(cafile=str(ca.ca))
+        )
+        async with asyncio.timeout(20):
+            assert await reader.readexactly(5) == b"hello"
+            if first == "service":
+                assert await reader.read() == b""
+            else:
+                writer.write(b"good bye")
+                await writer.drain()
+            writer.close()
+            await writer.wait_closed()
+            await pumping[0]
+    await eventually(lambda: heard == [b"good bye" if first == "user" else b""])
+    await eventually(lambda: no_sessions(tunnel))
