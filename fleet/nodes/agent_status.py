@@ -9,9 +9,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fleet import __version__
-from fleet.nodes.agent_connection import Identity, Policy
+from fleet.nodes.agent_connection import Identity
 from fleet.nodes.agent_tunnel import Tunnel
 from fleet.protocol.tracker import Tracker
+from fleet.transport.pick_healthy.events import Policy
 
 
 def document(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 from fleet.nodes import agent_status
-from fleet.nodes.agent_connection import Identity, Policy
+from fleet.nodes.agent_connection import Identity
 from fleet.protocol.discovery import DiscoveredProxy
 from fleet.protocol.service_config import Mode
 from fleet.protocol.tracker import Tracker
+from fleet.transport.pick_healthy.events import Policy
 
 
 def test_document_has_the_tracker_in_full() -> None:
