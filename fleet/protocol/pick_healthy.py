@@ -8,7 +8,7 @@ one clock, and `chance`, a number in [0, 1), are arguments.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
 
 from fleet.protocol.service_config import Mode, ServiceConfig
 
@@ -77,12 +77,28 @@ class Watch:
     service: str
 
 
+class Why(StrEnum):
+    """Why a connection is left: what became of a failover."""
+
+    #: It was sick or lost, and another took over.
+    MOVED = auto()
+    #: A new one took over without need: `reconnect_every`.
+    RENEWED = auto()
+    #: It was tried, and the old one was well first.
+    RECOVERED = auto()
+    #: It was tried, and was sick too, or came to nothing in time: another is tried.
+    REPLACED = auto()
+    #: It was tried without need, and came to nothing.
+    RENEWAL_FAILED = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class Retire:
     """Close it once its RPCs have ended; end them after `within` seconds unless that is None."""
 
     connection: int
     within: float | None
+    why: Why
 
 
 Command = Open | Ask | Watch | Retire
@@ -242,10 +258,10 @@ class Balancer:
             self._connect_at = self._reconnect_at = None
         done: list[Command] = []
         if due and self._renewing:
-            done += self._drop_backup()
+            done += self._drop_backup(Why.RENEWAL_FAILED)
             self._renewing = False
         elif due and self._wants_another(late=late):
-            done += [*self._drop_backup(), self._open_backup()]
+            done += [*self._drop_backup(Why.REPLACED), self._open_backup()]
         elif self._renew_at is not None and now >= self._renew_at:
             self._renew_at = None
             if self._backup is None and self._active.ready:
@@ -276,7 +292,7 @@ class Balancer:
             return self._decide_settled(now, chance)
         self._renewing, self._renew_at = False, None
         if self._backup is not None and self._backup.ready:
-            return self._promote(now, chance)
+            return self._promote(Why.MOVED, now, chance)
         waits_for = self._active if self._backup is None else self._backup
         if waits_for.connecting:
             self._arm_connect(now, chance)
@@ -288,25 +304,25 @@ class Balancer:
     def _decide_settled(self, now: float, chance: float) -> list[Command]:
         if self._renewing and self._backup is not None and not self._backup.unhealthy:
             if self._backup.ready:
-                return self._promote(now, chance)
+                return self._promote(Why.RENEWED, now, chance)
             self._arm_connect(now, chance)
             return []
-        # The old connection won, or nobody wants another any more.
+        why = Why.RENEWAL_FAILED if self._renewing else Why.RECOVERED
         self._reset()
-        done = self._drop_backup()
+        done = self._drop_backup(why)
         self._plan_renewal(now, chance)
         return done
 
-    def _promote(self, now: float, chance: float) -> list[Command]:
+    def _promote(self, why: Why, now: float, chance: float) -> list[Command]:
         assert self._backup is not None, "only a backup is promoted"
         old, self._active, self._backup = self._active, self._backup, None
         self._reset()
         self._plan_renewal(now, chance)
-        return [Retire(old.id, self._settings.drain_timeout)]
+        return [Retire(old.id, self._settings.drain_timeout, why)]
 
-    def _drop_backup(self) -> list[Command]:
+    def _drop_backup(self, why: Why) -> list[Command]:
         dropped, self._backup = self._backup, None
-        return [] if dropped is None else [Retire(dropped.id, self._settings.drain_timeout)]
+        return [] if dropped is None else [Retire(dropped.id, self._settings.drain_timeout, why)]
 
     def _open_backup(self) -> Command:
         self._last_id += 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import queue
 import random
 import threading
@@ -14,7 +13,7 @@ from typing import Any, Self
 import grpc
 from typing_extensions import override
 
-from fleet.protocol.pick_healthy import DEFAULTS, Ask, Balancer, Command, Open, Settings, Watch
+from fleet.protocol.pick_healthy import DEFAULTS, Ask, Balancer, Command, Open, Retire, Settings, Watch, Why
 from fleet.transport.pick_healthy.blocking_calls import (
     BlockingStreamStream,
     BlockingStreamUnary,
@@ -22,9 +21,15 @@ from fleet.transport.pick_healthy.blocking_calls import (
     BlockingUnaryUnary,
 )
 from fleet.transport.pick_healthy.blocking_connection import BlockingConnection
-from fleet.transport.pick_healthy.events import Configured, Event, Policy, connectivity_of, decide
-
-log = logging.getLogger(__name__)
+from fleet.transport.pick_healthy.events import (
+    Configured,
+    Event,
+    Left,
+    Policy,
+    connectivity_of,
+    decide,
+    log_left,
+)
 
 Subscriber = Callable[[grpc.ChannelConnectivity], None]
 
@@ -33,12 +38,22 @@ class BlockingPickHealthyChannel(grpc.Channel):
     """Connections that are left when they are unhealthy. Make it after the fork."""
 
     def __init__(
-        self, open_connection: Callable[[bool], grpc.Channel], settings: Settings = DEFAULTS
+        self,
+        open_connection: Callable[[bool], grpc.Channel],
+        settings: Settings = DEFAULTS,
+        *,
+        name: str = "channel",
+        left: Left = lambda why: None,
     ) -> None:
         """Make it; the first RPC or subscription opens the first connection.
 
-        `open_connection` makes a channel with a connection of its own, and shuffles its addresses if told so.
+        `open_connection` makes a channel with a connection of its own, and shuffles its addresses if told so. `left`
+        is called, from the deciding thread, for every connection that the balancer leaves.
         """
+        self._name = name
+        self._left = left
+        #: How often it moved to another connection.
+        self.moves = 0
         self._open_connection = open_connection
         self._balancer = Balancer(settings)
         self._connections: dict[int, BlockingConnection] = {}
@@ -171,12 +186,18 @@ class BlockingPickHealthyChannel(grpc.Channel):
             elif isinstance(command, Watch):
                 self._connections[command.connection].watch(command.life, command.service)
             else:
-                left = self._connections.pop(command.connection)
-                with self._lock:
-                    self._picked = self._connections[self._balancer.picked]
-                left.retire()
-                at = None if command.within is None else time.monotonic() + command.within
-                self._retiring.append((at, left))
+                self._leave(command)
+
+    def _leave(self, command: Retire) -> None:
+        self.moves += command.why in {Why.MOVED, Why.RENEWED}
+        log_left(self._name, command.why)
+        self._left(command.why)
+        left = self._connections.pop(command.connection)
+        with self._lock:
+            self._picked = self._connections[self._balancer.picked]
+        left.retire()
+        at = None if command.within is None else time.monotonic() + command.within
+        self._retiring.append((at, left))
 
     def _drain(self, now: float) -> None:
         """End the RPCs whose time is over."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
 from collections.abc import Callable
@@ -14,12 +13,18 @@ import grpc
 import grpc.aio
 from typing_extensions import override
 
-from fleet.protocol.pick_healthy import DEFAULTS, Ask, Balancer, Command, Open, Retire, Settings, Watch
+from fleet.protocol.pick_healthy import DEFAULTS, Ask, Balancer, Command, Open, Retire, Settings, Watch, Why
 from fleet.transport.pick_healthy.calls import StreamStream, StreamUnary, UnaryStream, UnaryUnary
 from fleet.transport.pick_healthy.connection import Connection
-from fleet.transport.pick_healthy.events import Configured, Event, Policy, connectivity_of, decide
-
-log = logging.getLogger(__name__)
+from fleet.transport.pick_healthy.events import (
+    Configured,
+    Event,
+    Left,
+    Policy,
+    connectivity_of,
+    decide,
+    log_left,
+)
 
 
 class PickHealthyChannel(grpc.aio.Channel):
@@ -32,23 +37,25 @@ class PickHealthyChannel(grpc.aio.Channel):
         *,
         name: str = "channel",
         changed: Callable[[], None] = lambda: None,
+        left: Left = lambda why: None,
     ) -> None:
         """Make it; `connect`, or the first RPC, opens the first connection.
 
         `open_connection` makes a channel with a connection of its own, and shuffles its addresses if told so.
-        `changed` is called when RPCs go over another connection, and when another policy is run with.
+        `changed` is called when RPCs go over another connection, and when another policy is run with; `left` for
+        every connection that the balancer leaves.
         """
         self._open_connection = open_connection
         self._balancer = Balancer(settings)
         self._name = name
         self._changed = changed
+        self._left = left
         self._connections: dict[int, Connection] = {}
         self._retiring: dict[asyncio.Task[None], Connection] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         # Replaced at each change: whoever waits on the old one wakes up and looks.
         self._state_changed = asyncio.Event()
-        self._active = self._balancer.active
         self._seen: object = None
         #: A connection was asked for its policy and has answered, or failed to.
         self.asked = asyncio.Event()
@@ -116,7 +123,7 @@ class PickHealthyChannel(grpc.aio.Channel):
             self._timer.cancel()
         self._tell_waiting()
         for number in list(self._connections):
-            self._retire(Retire(number, None))
+            self._retire(number, None)
         if self._retiring and grace:
             await asyncio.wait(self._retiring, timeout=grace)
         for connection in self._retiring.values():
@@ -154,6 +161,8 @@ class PickHealthyChannel(grpc.aio.Channel):
         return StreamStream(self.pick, *args, **kwargs)
 
     def _hear(self, connection: Connection, event: Event) -> None:
+        if self._closed:
+            return  # it was popped, and what follows it has not been cancelled yet
         now = time.monotonic()
         if isinstance(event, Configured):
             connection.found, connection.read_at = event.found, now
@@ -174,13 +183,19 @@ class PickHealthyChannel(grpc.aio.Channel):
             elif isinstance(command, Watch):
                 self._connections[command.connection].watch(command.life, command.service)
             else:
-                self._retire(command)
+                self._leave(command)
         self._arm()
         self._tell()
 
-    def _retire(self, command: Retire) -> None:
-        left = self._connections.pop(command.connection)
-        task = asyncio.create_task(left.retire(command.within), name=f"{self._name}: an old connection")
+    def _leave(self, command: Retire) -> None:
+        self.moves += command.why in {Why.MOVED, Why.RENEWED}
+        log_left(self._name, command.why)
+        self._left(command.why)
+        self._retire(command.connection, command.within)
+
+    def _retire(self, number: int, within: float | None) -> None:
+        left = self._connections.pop(number)
+        task = asyncio.create_task(left.retire(within), name=f"{self._name}: an old connection")
         self._retiring[task] = left
         task.add_done_callback(self._retiring.pop)
 
@@ -195,12 +210,6 @@ class PickHealthyChannel(grpc.aio.Channel):
 
     def _tell(self) -> None:
         """Tell those who wait that something is different."""
-        if self._active != self._balancer.active:
-            self._active = self._balancer.active
-            self.moves += 1
-            log.info(
-                "event=balancer.moved: %s goes over another connection, its number %d", self._name, self.moves
-            )
         before, self._seen = self._seen, (self.connection, self.policy)
         if before != self._seen:
             self._changed()

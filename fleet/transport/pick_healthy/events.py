@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import grpc
 
-from fleet.protocol.pick_healthy import Balancer, Command, Connectivity, Health
+from fleet.protocol.pick_healthy import Balancer, Command, Connectivity, Health, Why
 from fleet.protocol.service_config import Mode
 from fleet.transport.service_config import Discovered
+
+log = logging.getLogger(__name__)
+
+#: Is told why a connection was left.
+Left = Callable[[Why], None]
 
 #: A question, or a watch, that failed is tried again after this, seconds, doubled each time up to the ceiling.
 _AGAIN = (1.0, 16.0)
@@ -68,6 +75,22 @@ def decide(balancer: Balancer, number: int, event: Event, now: float, chance: fl
 def connectivity_of(balancer: Balancer) -> grpc.ChannelConnectivity:
     """The state of the whole in grpc's own type."""
     return grpc.ChannelConnectivity[balancer.connectivity.name]
+
+
+#: What is said of a connection that was left. Attempts that fail come again and again: not for every log.
+_SENTENCES = {
+    Why.MOVED: (logging.INFO, "goes over another connection: the old one was sick or lost"),
+    Why.RENEWED: (logging.INFO, "goes over a new connection, as it does now and then"),
+    Why.RECOVERED: (logging.INFO, "stays: its connection was well before another was"),
+    Why.REPLACED: (logging.DEBUG, "tries another server: the last one was sick too, or did not answer"),
+    Why.RENEWAL_FAILED: (logging.DEBUG, "stays: the new connection was no better"),
+}
+
+
+def log_left(name: str, why: Why) -> None:
+    """Say that a connection of a channel was left, and why."""
+    level, what = _SENTENCES[why]
+    log.log(level, "event=balancer.%s: %s %s", why, name, what)
 
 
 def wait_again(tries: int, chance: float) -> float:

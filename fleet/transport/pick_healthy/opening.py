@@ -13,6 +13,7 @@ from fleet.transport import channels
 from fleet.transport.channels import DeadPeer, Options, TLSFiles
 from fleet.transport.pick_healthy.blocking import BlockingPickHealthyChannel
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
+from fleet.transport.pick_healthy.events import Left
 
 Addresses = Sequence[tuple[str, int]]
 
@@ -51,6 +52,7 @@ def open_channel(
     *,
     name: str = "channel",
     changed: Callable[[], None] = lambda: None,
+    left: Left = lambda why: None,
 ) -> PickHealthyChannel:
     """A channel for grpc.aio to host:port pairs. Raises ValueError for addresses that do not go together, TLSError."""
     opener = _Opener(addresses, tls, dead_peer)
@@ -61,7 +63,7 @@ def open_channel(
             return grpc.aio.insecure_channel(target, options=options)
         return grpc.aio.secure_channel(target, opener.credentials, options=options)
 
-    return PickHealthyChannel(open_connection, settings, name=name, changed=changed)
+    return PickHealthyChannel(open_connection, settings, name=name, changed=changed, left=left)
 
 
 def open_blocking_channel(
@@ -69,6 +71,9 @@ def open_blocking_channel(
     tls: TLSFiles | None = None,
     dead_peer: DeadPeer | None = None,
     settings: Settings = DEFAULTS,
+    *,
+    name: str = "channel",
+    left: Left = lambda why: None,
 ) -> BlockingPickHealthyChannel:
     """The same for grpc's blocking API."""
     opener = _Opener(addresses, tls, dead_peer)
@@ -79,4 +84,4 @@ def open_blocking_channel(
             return grpc.insecure_channel(target, options=options)
         return grpc.secure_channel(target, opener.credentials, options=options)
 
-    return BlockingPickHealthyChannel(open_connection, settings)
+    return BlockingPickHealthyChannel(open_connection, settings, name=name, left=left)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -16,6 +17,7 @@ from fleet.protocol.pick_healthy import (
     Retire,
     Settings,
     Watch,
+    Why,
     wait_before,
 )
 from fleet.protocol.service_config import Mode, ServiceConfig
@@ -130,7 +132,7 @@ def test_reconnect_mode_health_and_reconnect() -> None:
     assert (shell.balancer.picked, shell.open) == (0, [0, 1])
     shell.told(1, Health.HEALTHY)
     assert (shell.balancer.picked, shell.open) == (1, [1])
-    assert shell.said[-1] == Retire(0, None)
+    assert shell.said[-1] == Retire(0, None, Why.MOVED)
     assert shell.balancer.wake_at is None
     # Now the last one falls sick too, and every other attempt leads back to sick ones.
     shell.told(1, Health.UNHEALTHY).timer().unhealthy(2)
@@ -315,10 +317,33 @@ def test_backup_inherits_the_mode_until_it_answers() -> None:
     assert (shell.open, shell.balancer.mode) == ([1], Mode.RECONNECT)
 
 
+@pytest.mark.parametrize(
+    ("last", "why"),
+    [
+        pytest.param(lambda shell: shell.healthy(1), Why.MOVED, id="the backup is healthy"),
+        pytest.param(
+            lambda shell: shell.told(0, Health.HEALTHY), Why.RECOVERED, id="the old one is well first"
+        ),
+        pytest.param(lambda shell: shell.unhealthy(1).timer(), Why.REPLACED, id="the backup is sick too"),
+        pytest.param(
+            lambda shell: shell.turned(1, FAILURE).timer(), Why.REPLACED, id="the backup comes to nothing"
+        ),
+        pytest.param(
+            lambda shell: shell.turned(0, FAILURE).connect(0, PICK_FIRST), Why.RECOVERED, id="pick_first now"
+        ),
+    ],
+)
+def test_outcomes(last: Callable[[Shell], object], why: Why) -> None:
+    """Each end of a failover says which it is."""
+    shell = healthy_shell().told(0, Health.UNHEALTHY).timer()
+    last(shell)
+    assert [command.why for command in shell.said if isinstance(command, Retire)] == [why]
+
+
 def test_drain_timeout() -> None:
     """Off by default; the RPCs of a connection that was left end by force after it."""
     shell = healthy_shell(drain_timeout=5.0).told(0, Health.UNHEALTHY).timer().healthy(1)
-    assert shell.said[-1] == Retire(0, 5.0)
+    assert shell.said[-1] == Retire(0, 5.0, Why.MOVED)
 
 
 def test_periodic_reconnect() -> None:
@@ -329,6 +354,7 @@ def test_periodic_reconnect() -> None:
     assert (shell.open, shell.balancer.picked) == ([0, 1], 0)
     shell.healthy(1)
     assert (shell.open, shell.balancer.picked, shell.waits) == ([1], 1, 75.0)
+    assert shell.said[-1] == Retire(0, None, Why.RENEWED)
     # In pick_first too: whoever wants balance wants it there as well.
     shell = Shell(Settings(reconnect_every=60.0)).connect(0, PICK_FIRST).timer().connect(1, PICK_FIRST)
     assert shell.open == [1]
@@ -343,6 +369,7 @@ def test_periodic_reconnect_that_fails(unhealthy: bool) -> None:
     else:
         shell.timer()
     assert (shell.open, shell.balancer.picked, shell.waits) == ([0], 0, 75.0)
+    assert shell.said[-1] == Retire(1, None, Why.RENEWAL_FAILED)
 
 
 def test_periodic_reconnect_overtaken_by_a_failover() -> None:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import logging
+
 import grpc
 import pytest
 
-from fleet.protocol.pick_healthy import Ask, Balancer, Health, Watch
+from fleet.protocol.pick_healthy import Ask, Balancer, Health, Watch, Why
 from fleet.protocol.service_config import Mode, ServiceConfig
-from fleet.transport.pick_healthy.events import Configured, Told, Turned, connectivity_of, decide, wait_again
+from fleet.transport.pick_healthy.events import (
+    Configured,
+    Told,
+    Turned,
+    connectivity_of,
+    decide,
+    log_left,
+    wait_again,
+)
 from fleet.transport.service_config import Discovered
 
 
@@ -43,3 +53,15 @@ def test_waits_grow_to_a_ceiling() -> None:
     """1 s to 16 s, and half again."""
     assert [wait_again(tries, 0.0) for tries in (0, 1, 4, 9, 10_000)] == [1.0, 2.0, 16.0, 16.0, 16.0]
     assert wait_again(0, 0.5) == 1.25
+
+
+def test_every_outcome_has_its_event(caplog: pytest.LogCaptureFixture) -> None:
+    """By a stable name; what repeats through an outage is no news."""
+    caplog.set_level(logging.DEBUG, logger="fleet.transport.pick_healthy.events")
+    for why in Why:
+        log_left("auth connection of agent-1", why)
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        f"event=balancer.{why}" for why in Why
+    ]
+    quiet = {record.args[0] for record in caplog.records if record.levelno == logging.DEBUG and record.args}
+    assert quiet == {Why.REPLACED, Why.RENEWAL_FAILED}

@@ -1,0 +1,273 @@
+"""What the RFD and facts of upstream's balancer leave to chance: connections that end in every way, at every moment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from fleet.nodes.forwards import Forward, Mode
+from fleet.protocol.pick_healthy import Settings, Why
+from fleet.protocol.service_config import ServiceConfig
+from fleet.transport.channels import DeadPeer
+from fleet.transport.pick_healthy.channel import PickHealthyChannel
+from fleet.transport.pick_healthy.opening import open_channel
+from tests.fakes.auths import FakeAuth
+from tests.fakes.waiting import eventually
+
+Auths = Callable[..., Awaitable[FakeAuth]]
+Forwards = Callable[[FakeAuth], Awaitable[Forward]]
+
+FAST = Settings(first_wait=0.0, base=0.02, ceiling=0.02)
+
+
+@pytest.fixture
+async def forwards() -> AsyncIterator[Forwards]:
+    """Forwards to servers: they count connections, hold and cut them."""
+    started: list[Forward] = []
+
+    async def start(auth: FakeAuth) -> Forward:
+        started.append(Forward(auth.name, ("127.0.0.1", 0), auth.address))
+        await started[-1].start()
+        return started[-1]
+
+    yield start
+    for forward in started:
+        await forward.stop()
+
+
+@pytest.fixture
+async def channels() -> AsyncIterator[Callable[..., PickHealthyChannel]]:
+    """Opens channels."""
+    opened: list[PickHealthyChannel] = []
+
+    def open_to(*where: FakeAuth | Forward, settings: Settings = FAST, **more: Any) -> PickHealthyChannel:
+        at = [one.address if isinstance(one, FakeAuth) else one.listen for one in where]
+        opened.append(open_channel(at, settings=settings, **more))
+        return opened[-1]
+
+    yield open_to
+    for channel in opened:
+        await channel.close()
+
+
+async def who(channel: grpc.aio.Channel, **kwargs: Any) -> str:
+    """Which server answers an RPC that begins now."""
+    answer: bytes = await channel.unary_unary("/fake.Who/Unary")(b"", timeout=5, **kwargs)
+    return answer.decode()
+
+
+async def answered_by(channel: grpc.aio.Channel, name: str) -> None:
+    async def moved() -> bool:
+        return await who(channel, wait_for_ready=True) == name
+
+    await eventually(moved)
+
+
+async def test_old_connection_is_really_closed(auths: Auths, forwards: Forwards, channels: Any) -> None:
+    """After its last stream, and not before: seen from the wire, not from our own records."""
+    first, second = await auths("a"), await auths("b")
+    wire, other = await forwards(first), await forwards(second)
+    left: list[Why] = []
+    channel = channels(wire, other, left=left.append)
+    await channel.channel_ready()
+    stream = channel.unary_stream("/fake.Who/Down")(b"")
+    assert await stream.read() == b"a"
+    first.turn(healthy=False)
+    await answered_by(channel, "b")
+    first.streams[0].put_nowait(b"still")
+    assert await stream.read() == b"still"
+    # Attempts that chance led back to the sick server are gone by now; the one with the stream is not.
+    await eventually(lambda: len(wire.links) == 1)
+    first.streams[0].put_nowait(None)
+    assert await stream.read() is grpc.aio.EOF
+    # grpc keeps a connection for as long as anybody holds a call of it, an ended one too.
+    del stream
+    await eventually(lambda: len(wire.links) == 0)
+    assert len(other.links) == 1
+    assert left[-1] is Why.MOVED
+    assert set(left[:-1]) <= {Why.REPLACED}
+
+
+async def test_goaway_of_the_current_connection(auths: Auths, channels: Any) -> None:
+    """A server that shuts down: new RPCs go to another at once, the stream it has finishes there."""
+    first, second = await auths("a"), await auths("b")
+    channel = channels(first, second)
+    await channel.channel_ready()
+    stream = channel.unary_stream("/fake.Who/Down")(b"")
+    assert await stream.read() == b"a"
+    ending = asyncio.create_task(first.stop(grace=30))
+    await answered_by(channel, "b")
+    first.streams[0].put_nowait(b"last words")
+    assert await stream.read() == b"last words"
+    first.streams[0].put_nowait(None)
+    assert await stream.read() is grpc.aio.EOF
+    await ending
+    await eventually(lambda: channel.policy is not None and channel.policy.auth_id == "b")
+    assert second.configs_asked == 1
+    # The balancer moved nothing: pick_first found another server by itself, and health is watched there.
+    assert channel.moves == 0
+    await eventually(lambda: channel.policy.health_check)
+
+
+async def test_call_that_is_on_its_way_when_the_connection_breaks(
+    auths: Auths, forwards: Forwards, channels: Any
+) -> None:
+    """It fails with UNAVAILABLE, for the server may have done it; the next one is answered."""
+    first, second = await auths("a"), await auths("b")
+    wire = await forwards(first)
+    channel = channels(wire, second)
+    await channel.channel_ready()
+    stream = channel.unary_stream("/fake.Who/Down")(b"")
+    assert await stream.read() == b"a"
+    await wire.change(mode=Mode.CUT)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stream.read()
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert await who(channel, wait_for_ready=True) == "b"
+
+
+async def test_both_unhealthy(auths: Auths, channels: Any) -> None:
+    """RPCs flow all the time, one attempt follows the other, and the first server to be well is taken."""
+    first, second = await auths("a"), await auths("b")
+    second.turn(healthy=False)
+    channel = channels(first, second)
+    await channel.channel_ready()
+    first.turn(healthy=False)
+    await eventually(lambda: first.watches + second.watches > 6)
+    assert await who(channel) == "a"
+    assert channel.get_state() is grpc.ChannelConnectivity.TRANSIENT_FAILURE
+    second.turn(healthy=True)
+    await answered_by(channel, "b")
+    assert channel.get_state() is grpc.ChannelConnectivity.READY
+
+
+async def test_backup_that_dies_while_it_connects(auths: Auths, forwards: Forwards, channels: Any) -> None:
+    """Accepted and silent, then cut: it comes to nothing, RPCs go on, and the next attempt may get there."""
+    first, second = await auths("a"), await auths("b")
+    wire = await forwards(second)
+    await wire.change(mode=Mode.HOLD)
+    channel = channels(first, wire)
+    await channel.channel_ready()
+    first.turn(healthy=False)
+    await eventually(lambda: wire.accepted > 0)
+    assert await who(channel) == "a"
+    await wire.change(mode=Mode.CUT)
+    assert await who(channel) == "a"
+    await wire.change(mode=Mode.PASS)
+    await answered_by(channel, "b")
+
+
+async def test_backup_that_dies_while_it_is_asked(auths: Auths, channels: Any) -> None:
+    """Connected, and its policy never came."""
+    first, second = await auths("a"), await auths("b")
+    channel = channels(first, second)
+    await channel.channel_ready()
+    second.answering.clear()
+    first.turn(healthy=False)
+    await eventually(lambda: second.configs_asked > 0)
+    await second.stop()
+    assert await who(channel) == "a"
+    second.answering.set()
+    await second.start()
+    await answered_by(channel, "b")
+
+
+async def test_frozen_server_is_left_once_pings_fail(auths: Auths, forwards: Forwards, channels: Any) -> None:
+    """It says nothing any more, of its health either: the dead peer is found by pings, and pick_first moves."""
+    first, second = await auths("a"), await auths("b")
+    wire = await forwards(first)
+    channel = channels(wire, second, dead_peer=DeadPeer(ping_after=0.2, answer_within=0.5))
+    await channel.channel_ready()
+    await wire.change(mode=Mode.HOLD)
+    await eventually(lambda: channel.policy is not None and channel.policy.auth_id == "b")
+    assert await who(channel) == "b"
+    await wire.change(mode=Mode.PASS)
+
+
+async def test_policy_turns_back_to_pick_first(auths: Auths, channels: Any) -> None:
+    """Learnt on a new connection, as the other way round: then an unhealthy server is not left any more."""
+    auth = await auths("a")
+    channel = channels(auth)
+    await channel.channel_ready()
+    await auth.stop()
+    auth.config = ServiceConfig()
+    await auth.start()
+    await eventually(lambda: channel.policy is not None and channel.policy.mode == "pick_first")
+    watches = auth.watches
+    auth.turn(healthy=False)
+    for _ in range(20):
+        assert await who(channel) == "a"
+    assert auth.watches == watches
+    assert channel.get_state() is grpc.ChannelConnectivity.READY
+
+
+async def _nothing(auth: FakeAuth, channel: PickHealthyChannel) -> None:
+    """Before anything was opened."""
+
+
+async def _connecting(auth: FakeAuth, channel: PickHealthyChannel) -> None:
+    channel.connect()
+
+
+async def _asking(auth: FakeAuth, channel: PickHealthyChannel) -> None:
+    auth.answering.clear()
+    channel.connect()
+    await eventually(lambda: auth.configs_asked > 0)
+
+
+async def _watching(auth: FakeAuth, channel: PickHealthyChannel) -> None:
+    await channel.channel_ready()
+
+
+async def _trying(auth: FakeAuth, channel: PickHealthyChannel) -> None:
+    await channel.channel_ready()
+    auth.turn(healthy=False)
+    await eventually(lambda: auth.watches > 3)
+
+
+async def _draining(auth: FakeAuth, channel: PickHealthyChannel) -> None:
+    await channel.channel_ready()
+    stream = channel.unary_stream("/fake.Who/Down")(b"")
+    assert await stream.read() == b"a"
+    auth.turn(healthy=False)
+    await eventually(lambda: auth.watches > 1)
+    auth.turn(healthy=True)
+
+
+async def _lost(auth: FakeAuth, channel: PickHealthyChannel) -> None:
+    await channel.channel_ready()
+    await auth.stop()
+    await eventually(lambda: channel.get_state() is not grpc.ChannelConnectivity.READY)
+
+
+@pytest.mark.parametrize("moment", [_nothing, _connecting, _asking, _watching, _trying, _draining, _lost])
+@pytest.mark.parametrize("steps", [0, 1, 3])
+async def test_close_leaks_nothing(
+    auths: Auths,
+    forwards: Forwards,
+    channels: Any,
+    moment: Callable[[FakeAuth, PickHealthyChannel], Awaitable[None]],
+    steps: int,
+) -> None:
+    """Closed at any moment: no task and no connection of its is left, and no task of its failed."""
+    auth = await auths("a")
+    wire = await forwards(auth)
+    faults: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: faults.append(context))
+    before = asyncio.all_tasks()
+    channel = channels(wire)
+    await moment(auth, channel)
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    await channel.close()
+    auth.answering.set()
+    await eventually(
+        lambda: not [task for task in asyncio.all_tasks() - before if "pick_healthy" in repr(task)]
+    )
+    await eventually(lambda: not wire.links)
+    assert faults == []
