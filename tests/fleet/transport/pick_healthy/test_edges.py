@@ -101,7 +101,14 @@ async def test_goaway_of_the_current_connection(auths: Auths, channels: Any) -> 
     stream = channel.unary_stream("/fake.Who/Down")(b"")
     assert await stream.read() == b"a"
     ending = asyncio.create_task(first.stop(grace=30))
-    await answered_by(channel, "b")
+
+    async def moved() -> bool:
+        try:
+            return await who(channel, wait_for_ready=True) == "b"
+        except grpc.aio.AioRpcError:
+            return False  # it was on its way when the server shut its door
+
+    await eventually(moved)
     first.streams[0].put_nowait(b"last words")
     assert await stream.read() == b"last words"
     first.streams[0].put_nowait(None)
