@@ -35,6 +35,8 @@ class Ground:
         self._ends = contextlib.AsyncExitStack()
         #: What may be logged as an error, as parts of the sentences.
         self.expected: list[str] = []
+        #: The servers, by address.
+        self.grpc: dict[str, grpc.aio.Server] = {}
 
     async def server(self, *tunnels: TunnelServer, more: Options | None = None) -> str:
         """A gRPC server of tunnels; its address."""
@@ -45,7 +47,9 @@ class Ground:
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         self._ends.push_async_callback(server.stop, 0)
-        return f"127.0.0.1:{port}"
+        address = f"127.0.0.1:{port}"
+        self.grpc[address] = server
+        return address
 
     def channel(self, address: str, more: Options | None = None) -> grpc.aio.Channel:
         """A channel with a connection of its own."""

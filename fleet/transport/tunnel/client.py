@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -31,8 +32,8 @@ from fleet.protocol.tunnel_client import (
 )
 from fleet.protocol.tunnel_server import Limits
 from fleet.transport.tunnel import codec, metadata
-from fleet.transport.tunnel.handlers import Handler, Taken
-from fleet.transport.tunnel.stream import ClientStream, TunnelAborted, TunnelStream, is_cancelled
+from fleet.transport.tunnel.handlers import Handler, Taken, tell
+from fleet.transport.tunnel.stream import ClientStream, TunnelStream, is_cancelled
 
 log = logging.getLogger(__name__)
 
@@ -40,9 +41,12 @@ log = logging.getLogger(__name__)
 #: Both methods carry bytes: `codec` reads and writes them.
 Calls = grpc.aio.StreamStreamMultiCallable[bytes, bytes]
 
+#: Messages waiting for a server that does not read its Register stream; then the tunnel is ended.
+_MOST_UNREAD = 10_000
+
 
 class RegisterEnded(TunnelError):
-    """The Register stream is over; the sentence is the server's, or gRPC's."""
+    """The Register stream is over, or never was; the sentence is the server's, gRPC's, or says that it was stopped."""
 
 
 class TunnelClient:
@@ -104,7 +108,7 @@ class TunnelClient:
             await self._run.up.wait()
 
     async def open_session(self, target: Target) -> TunnelStream:
-        """Ask the server for a session. Raises TunnelError, in set-up time at the latest."""
+        """Ask the server for a session. Raises TunnelError, in twice the set-up time at the latest."""
         run = self._running()
         tag, effects = run.state.open(target, time.monotonic())
         waiter: asyncio.Future[ClientStream] = asyncio.get_running_loop().create_future()
@@ -139,7 +143,7 @@ class TunnelClient:
             if self._sessions:
                 await asyncio.wait(self._sessions)
             for stream in list(self.streams):
-                await stream.gone()
+                await asyncio.wait((stream.over,))
 
     async def close(self) -> None:
         """End the Register stream and abort every session."""
@@ -154,12 +158,16 @@ class TunnelClient:
     # -- Register --------------------------------------------------------------------------------
 
     async def _register(self, run: _Run, targets: Iterable[Target], subscribe: Iterable[str]) -> None:
-        call = run.call = self._open_register(metadata=self._greeting)
+        try:
+            call = run.call = self._open_register(metadata=self._greeting)
+        except grpc.aio.UsageError:
+            raise RegisterEnded("the channel is closed") from None
         writer = asyncio.create_task(_write(call, run), name="tunnel register")
         try:
             # Nothing is awaited first: servers send their headers with their first message.
             targets = tuple(targets)
-            run.unanswered.update(targets)
+            for target in targets:
+                run.expect(target, None)
             self._do(run, run.state.start(targets, subscribe))
             while isinstance(raw := await call.read(), bytes):
                 if not run.greeted:
@@ -187,7 +195,7 @@ class TunnelClient:
         run = self._running()
         effects = change(target)
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        run.changes.setdefault(target, []).append(waiter)
+        run.expect(target, waiter)
         self._do(run, effects)
         try:
             async with asyncio.timeout(self._limits.set_up_within):
@@ -200,7 +208,7 @@ class TunnelClient:
     def _do(self, run: _Run, effects: Iterable[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Send):
-                run.outgoing.put_nowait(codec.encode(self._wire, effect.message))
+                run.send(codec.encode(self._wire, effect.message))
             elif isinstance(effect, AskHandler):
                 self._start(self._serve(run, effect), f"session to {effect.target}")
             elif isinstance(effect, OpenStream):
@@ -210,27 +218,24 @@ class TunnelClient:
             elif isinstance(effect, (Registered, NotRegistered)):
                 self._answered(run, effect)
             elif isinstance(effect, News):
-                if self._on_news is not None:
-                    self._on_news(effect.target, effect.op is Op.ADD)
+                tell(self._on_news, effect.target, effect.op is Op.ADD)
             elif isinstance(effect, Subscribed) and effect.error:
                 log.warning("subscription to %s refused: %s", effect.type or "all types", effect.error)
         self._set_timer(run)
 
     def _answered(self, run: _Run, effect: Registered | NotRegistered) -> None:
-        run.unanswered.discard(effect.target)
-        waiters = run.changes.pop(effect.target, [])
+        waiter = run.answered(effect.target)
         if isinstance(effect, NotRegistered):
             log.warning("target %s refused: %s", effect.target, effect.error)
             run.refused[effect.target] = effect.error
         else:
             run.refused.pop(effect.target, None)
-        for waiter in waiters:
-            if waiter.done():
-                continue
-            if isinstance(effect, Registered):
-                waiter.set_result(None)
-            else:
-                waiter.set_exception(TunnelError(effect.error))
+        if waiter is None or waiter.done():
+            return
+        if isinstance(effect, Registered):
+            waiter.set_result(None)
+        else:
+            waiter.set_exception(TunnelError(effect.error))
 
     def _start(self, work: Any, name: str) -> None:
         task = asyncio.create_task(work, name=name)
@@ -245,17 +250,17 @@ class TunnelClient:
             self._do(run, [wanted])
         if not isinstance(wanted, OpenStream):
             if taken is not None:
-                taken.discard()
+                tell(taken.discard)
             return
         assert taken is not None, "without an error it was taken"
         try:
             stream = await self._open(run, wanted)
         except TunnelError as failure:
-            taken.discard()
+            tell(taken.discard)
             self._do(run, run.state.broke(effect.tag, effect.target, str(failure)))
             return
         except asyncio.CancelledError:
-            taken.discard()
+            tell(taken.discard)
             raise
         await _serve(taken, stream)
 
@@ -286,11 +291,19 @@ class TunnelClient:
             waiter.set_result(stream)
 
     async def _open(self, run: _Run, effect: OpenStream) -> ClientStream:
-        call = self._open_tunnel(metadata=metadata.of_stream(run.token))
+        try:
+            call = self._open_tunnel(metadata=metadata.of_stream(run.token))
+        except grpc.aio.UsageError:
+            raise TunnelError("the channel is closed") from None
         stream = ClientStream(call, effect.target, effect.tag, half_close=run.half_close)
         self.streams.add(stream)
-        call.add_done_callback(lambda _: self.streams.discard(stream))
-        await stream.send(codec.first_message(effect.tag))
+        stream.over.add_done_callback(lambda _: self.streams.discard(stream))
+        try:
+            async with asyncio.timeout(self._limits.set_up_within):
+                await stream.send(codec.first_message(effect.tag))
+        except TimeoutError:
+            stream.abort("it was not opened in time")
+            raise TunnelError("the session's stream could not be opened in time") from None
         return stream
 
     def _set_timer(self, run: _Run) -> None:
@@ -312,8 +325,8 @@ class _Run:
         self.call: Any = None
         self.outgoing: asyncio.Queue[bytes] = asyncio.Queue()
         self.waiters: dict[int, asyncio.Future[ClientStream]] = {}
-        self.changes: dict[Target, list[asyncio.Future[None]]] = {}
-        self.unanswered: set[Target] = set()
+        #: Changes of a target that the server did not answer yet, and who waits for each. It answers in their order.
+        self.changes: dict[Target, deque[asyncio.Future[None] | None]] = {}
         self.refused: dict[Target, str] = {}
         self.connected = False
         self.up = asyncio.Event()
@@ -324,8 +337,30 @@ class _Run:
 
     def check(self) -> None:
         """Whether it is up now."""
-        if self.connected and self.state.ready and not self.unanswered:
+        if self.connected and self.state.ready and not self.changes:
             self.up.set()
+
+    def send(self, raw: bytes) -> None:
+        """Say something; a server that does not listen is left."""
+        if self.outgoing.qsize() < _MOST_UNREAD:
+            self.outgoing.put_nowait(raw)
+        else:
+            log.warning("the tunnel's server does not read its Register stream: the tunnel is ended")
+            self.call.cancel()
+
+    def expect(self, target: Target, waiter: asyncio.Future[None] | None) -> None:
+        """A change of a target is said: there will be an answer."""
+        self.changes.setdefault(target, deque()).append(waiter)
+
+    def answered(self, target: Target) -> asyncio.Future[None] | None:
+        """The server answered the oldest change of a target: who waits for that."""
+        changes = self.changes.get(target)
+        if not changes:
+            return None
+        waiter = changes.popleft()
+        if not changes:
+            del self.changes[target]
+        return waiter
 
     def fail(self, tag: int, error: str) -> None:
         """Tell who waits for a session."""
@@ -341,7 +376,7 @@ class _Run:
             self.fail(effect.tag, effect.error)
         for waiters in self.changes.values():
             for waiter in waiters:
-                if not waiter.done():
+                if waiter is not None and not waiter.done():
                     waiter.set_exception(TunnelError(why))
         if self.timer is not None:
             self.timer.cancel()
@@ -361,7 +396,7 @@ async def _write(call: Any, run: _Run) -> None:
 async def _serve(taken: Taken, stream: ClientStream) -> None:
     try:
         await taken.serve(stream)
-    except TunnelAborted as error:
+    except TunnelError as error:
         stream.abort(str(error))
     except asyncio.CancelledError:
         stream.abort("this end was stopped")

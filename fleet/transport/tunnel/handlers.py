@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from typing_extensions import override
 
 from fleet.protocol.tunnel import Target, TunnelError
 from fleet.transport.tunnel import codec, pump
 from fleet.transport.tunnel.pump import Policy
-from fleet.transport.tunnel.stream import CHUNK, TunnelStream
+from fleet.transport.tunnel.stream import CHUNK, TunnelAborted, TunnelStream
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Taken(Protocol):
@@ -67,7 +73,14 @@ async def dial(host: str, port: int, policy: Policy, *, within: float = 5.0) -> 
     except TimeoutError:
         raise TunnelError(f"{host}:{port} did not answer within {within:g} s") from None
     except OSError as error:
-        raise TunnelError(f"{host}:{port} cannot be reached: {error.strerror or error}") from None
+        raise TunnelError(f"{host}:{port} cannot be reached: {_reason(error)}") from None
+
+
+def _reason(error: OSError) -> str:
+    # The words of an event loop ("Connect call failed") say less than the system's. A name that is unknown has a number
+    # below zero, and good words of its own.
+    number = error.errno or 0
+    return os.strerror(number) if number > 0 else error.strerror or str(error)
 
 
 class Bridge(Taken):
@@ -86,21 +99,14 @@ class Bridge(Taken):
 
 
 async def join(near: TunnelStream, far: TunnelStream) -> None:
-    """Carry bytes between two sessions to their ends. Raises TunnelAborted."""
-    there = asyncio.create_task(_copy(near, far))
-    back = asyncio.create_task(_copy(far, near))
+    """Carry bytes between the caller's session and the target's to their ends. Raises TunnelAborted."""
+    there = asyncio.create_task(_copy(near, far, "caller", "target"))
+    back = asyncio.create_task(_copy(far, near, "target", "caller"))
     try:
-        waiting = {there, back}
-        while waiting:
-            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-            # An end that cannot half-close is finished with both directions when it says so.
-            if (there.done() and not near.half_close) or (back.done() and not far.half_close):
-                break
+        await _carry(there, back, near, far)
     except (TunnelError, asyncio.CancelledError) as error:
         for stream in (near, far):
-            stream.abort(str(error) or "the bridge was stopped")
+            stream.abort(str(error) or "the bridge was stopped, or the session's caller went away")
         raise
     finally:
         for task in (there, back):
@@ -109,8 +115,53 @@ async def join(near: TunnelStream, far: TunnelStream) -> None:
     await asyncio.gather(near.close(), far.close())
 
 
-async def _copy(source: TunnelStream, sink: TunnelStream) -> None:
-    while len(payload := await source.receive()):
+async def _carry(
+    there: asyncio.Task[None], back: asyncio.Task[None], near: TunnelStream, far: TunnelStream
+) -> None:
+    watched = {near.over: (near, "caller"), far.over: (far, "target")}
+    while True:
+        for task in (there, back):
+            if task.done():
+                task.result()
+        # An end that is finished is read no more: only its call's end tells that it is gone.
+        for over in [over for over in watched if over.done()]:
+            stream, whose = watched.pop(over)
+            if why := await stream.verdict():
+                raise TunnelAborted(_at(whose, why))
+        if there.done() and back.done():
+            return
+        # An end that cannot half-close, or whose call is over, is finished with both directions when it says so.
+        if there.done() and (not near.half_close or near.over.done()):
+            return
+        if back.done() and (not far.half_close or far.over.done()):
+            return
+        waiting = [task for task in (there, back) if not task.done()]
+        await asyncio.wait((*waiting, *watched), return_when=asyncio.FIRST_COMPLETED)
+
+
+async def _copy(source: TunnelStream, sink: TunnelStream, here: str, there: str) -> None:
+    while len(payload := await _told(here, source.receive())):
         for start in range(0, len(payload), CHUNK):
-            await sink.send(codec.data_message(payload[start : start + CHUNK]))
-    await sink.write_eof()
+            await _told(there, sink.send(codec.data_message(payload[start : start + CHUNK])))
+    await _told(there, sink.write_eof())
+
+
+async def _told(whose: str, work: Awaitable[T]) -> T:
+    """Do it, and say at whose end it failed: the other end is told, too."""
+    try:
+        return await work
+    except TunnelAborted as error:
+        raise TunnelAborted(_at(whose, str(error))) from None
+
+
+def _at(whose: str, why: str) -> str:
+    return f"at the {whose}'s end of the bridge: {why}"
+
+
+def tell(callback: Callable[..., None] | None, *news: object) -> None:
+    """Call a stranger's callback: its fault is logged, and is not the tunnel's."""
+    try:
+        if callback is not None:
+            callback(*news)
+    except Exception:
+        log.exception("a callback failed")

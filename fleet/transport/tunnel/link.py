@@ -20,7 +20,7 @@ import grpc.aio
 from fleet.protocol.backoff import Backoff
 from fleet.protocol.tunnel import Target, TunnelError, Wire
 from fleet.transport.tunnel.client import TunnelClient
-from fleet.transport.tunnel.handlers import Handler
+from fleet.transport.tunnel.handlers import Handler, tell
 from fleet.transport.tunnel.stream import TunnelStream
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class Link:
         self._open_channel = open_channel
         self._spec = spec
         self._keeping = keeping or Keeping()
-        self._on_up = on_up or (lambda up, why: None)
+        self._on_up = on_up
         self._current: _Attempt | None = None
         self._up = asyncio.Event()
         self._leaving: set[asyncio.Task[None]] = set()
@@ -115,13 +115,17 @@ class Link:
     async def open_session(self, target: Target, *, within: float | None = None) -> TunnelStream:
         """Ask for a session, once registered. Raises TunnelError; TimeoutError when that takes longer than `within`."""
         async with asyncio.timeout(within):
-            await self._up.wait()
-        assert self._current is not None, "it is up"
+            while self._current is None:  # it may be lost again before we are woken
+                await self._up.wait()
         return await self._current.client.open_session(target)
 
     async def _dial(self) -> _Attempt:
         attempt = _Attempt(self._spec, self._open_channel())
-        why = await attempt.come_up(self._keeping.up_within)
+        try:
+            why = await attempt.come_up(self._keeping.up_within)
+        except asyncio.CancelledError:
+            await attempt.close()
+            raise
         if why:
             self._retire(attempt)
             if self._current is None or not self._current.client.is_up:
@@ -131,7 +135,7 @@ class Link:
         if old is not None:
             self._retire(old, attempt)
         self._up.set()
-        self._on_up(True, "")
+        tell(self._on_up, True, "")
         return attempt
 
     async def _hold(self, attempt: _Attempt) -> None:
@@ -147,7 +151,7 @@ class Link:
             self._retire(self._current)
         self._current = None
         self._up.clear()
-        self._on_up(False, why)
+        tell(self._on_up, False, why)
 
     def _retire(self, old: _Attempt, new: _Attempt | None = None) -> None:
         task = asyncio.create_task(self._leave(old, new), name="tunnel that is left")
@@ -159,6 +163,8 @@ class Link:
             if new is not None:
                 await _move(old.client, new.client)
             old.client.stop()
+            if old.is_dead:
+                return
             async with asyncio.timeout(self._keeping.drain_within):
                 await old.client.drained()
         except TimeoutError:
@@ -185,14 +191,18 @@ class _Attempt:
         self._run = asyncio.create_task(self.client.run(spec.targets, spec.subscribe), name="tunnel client")
         self.up = False
         self.moved = False
+        #: Nobody answers there: its sessions would hang until TCP gives up.
+        self.is_dead = False
         self.why = ""
 
     async def come_up(self, within: float) -> str:
         """Wait until it is registered; the reason when it does not get there."""
         await asyncio.sleep(0)  # let the client begin
         waiting = asyncio.create_task(self.client.wait_until_up())
-        await asyncio.wait((waiting, self._run), timeout=within, return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
+        try:
+            await asyncio.wait((waiting, self._run), timeout=within, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
         if self._run.done():
             return self._reason()
         self.up = self.client.is_up
@@ -201,7 +211,7 @@ class _Attempt:
     async def wait_for_end(self, keeping: Keeping) -> bool:
         """Wait; whether its connection is to be left while Register still lives."""
         leaving = asyncio.create_task(_wait_for_goaway(self.channel))
-        probing = asyncio.create_task(_probe(self.channel, keeping))
+        probing = asyncio.create_task(_probe(self.channel, self.client, keeping))
         try:
             await asyncio.wait((leaving, probing, self._run), return_when=asyncio.FIRST_COMPLETED)
             if leaving.done() and not probing.done():
@@ -209,6 +219,7 @@ class _Attempt:
                 await asyncio.wait((self._run,), timeout=_LOST_WITHIN)
             if not self._run.done() and probing.done():
                 self.why = probing.result()
+                self.is_dead = True
                 return False
             if self._run.done():
                 self.why = self._reason()
@@ -237,15 +248,19 @@ async def _wait_for_goaway(channel: grpc.aio.Channel) -> None:
     await channel.wait_for_state_change(grpc.ChannelConnectivity.READY)
 
 
-async def _probe(channel: grpc.aio.Channel, keeping: Keeping) -> str:
+async def _probe(channel: grpc.aio.Channel, client: TunnelClient, keeping: Keeping) -> str:
     """Ask again and again; return what is wrong once there is no answer."""
     if keeping.probe_every is None:
         await asyncio.Event().wait()
     check: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(_PROBE)
     while True:
         await asyncio.sleep(keeping.probe_every or 0)
+        asked_at = asyncio.get_running_loop().time()
         call = check(b"", timeout=keeping.probe_within)
-        if await call.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+        if await call.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
+            continue
+        # A slow line may be full of what sessions carry: while that arrives, the server is there.
+        if not any(stream.heard_at >= asked_at for stream in client.streams):
             return f"the server did not answer within {keeping.probe_within:g} s"
 
 

@@ -62,6 +62,12 @@ class Listener:
         except asyncio.CancelledError:
             wire.reset()
             raise
+        except (
+            Exception
+        ):  # whoever asks for sessions is a stranger: its fault must end this connection and no more
+            log.exception("no session for a connection")
+            wire.reset()
+            return
         try:
             await pump(wire, stream, self._policy)
         except TunnelError as error:

@@ -143,6 +143,16 @@ class Wire(asyncio.BufferedProtocol):
 
     # -- the pump's side -------------------------------------------------------------------------
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether the tunnel has sent all that was read, and waits for more."""
+        return self._reader is not None and not self._waiting
+
+    @property
+    def unread(self) -> bool:
+        """Whether bytes wait that the tunnel did not take."""
+        return bool(self._waiting)
+
     def take_over(self, transport: asyncio.Transport, early: bytes) -> None:
         """Be the protocol of a paused connection, of which `early` was read too many by another."""
         self.connection_made(transport)
@@ -267,10 +277,10 @@ async def _carry(
 ) -> None:
     loop = asyncio.get_running_loop()
     while not (inward.done() and (outward.done() or not stream.half_close)):
-        waiting = [future for future in (outward, inward, wire.gone) if not future.done()]
+        waiting = [future for future in (outward, inward, wire.gone, stream.over) if not future.done()]
         left = None if policy.idle is None else wire.moved_at + policy.idle - loop.time()
         if left is not None and left <= 0:
-            await _end_idle(inward, wire, stream)
+            await _end_idle(outward, inward, wire, stream)
             return
         await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         for task in (outward, inward):
@@ -280,6 +290,10 @@ async def _carry(
             if not wire.left:
                 raise ConnectionResetError(_why(wire.lost))
             await _end_left(outward, inward)
+            return
+        if stream.over.done() and not outward.done():
+            # Nobody may read the call any more, as with an end that is finished: only this tells that it is over.
+            await _call_over(inward, wire, stream)
             return
 
 
@@ -292,11 +306,27 @@ async def _end_left(outward: asyncio.Task[None], inward: asyncio.Task[None]) -> 
             task.result()
 
 
-async def _end_idle(inward: asyncio.Task[None], wire: Wire, stream: TunnelStream) -> None:
+async def _call_over(inward: asyncio.Task[None], wire: Wire, stream: TunnelStream) -> None:
+    if why := await stream.verdict():
+        raise TunnelAborted(why)
+    await inward  # what came before the end
+    if wire.unread or not (wire.is_waited_for or stream.finished):
+        raise TunnelAborted("the other end closed the session before it took all that was sent")
+
+
+async def _end_idle(
+    outward: asyncio.Task[None], inward: asyncio.Task[None], wire: Wire, stream: TunnelStream
+) -> None:
+    if not outward.done() and not wire.is_waited_for:
+        # Nothing may be written beside the message on its way, and an orderly end would lose it.
+        raise TunnelAborted("the session was idle, and its other end does not take what was sent")
+    outward.cancel()
     await stream.write_eof()
     await asyncio.wait((inward,), timeout=_AGREE_WITHIN)
     if not inward.done():
         raise TunnelAborted("the session was idle, and its other end did not agree to end it")
+    if wire.unread:
+        raise TunnelAborted("the session was ended for being idle, and bytes came after that")
     wire.write_eof()
 
 

@@ -34,8 +34,8 @@ from fleet.protocol.tunnel_server import (
     Vanished,
 )
 from fleet.transport.tunnel import codec, metadata
-from fleet.transport.tunnel.handlers import Bridge, Handler, Taken
-from fleet.transport.tunnel.stream import ServerStream, TunnelAborted, TunnelStream
+from fleet.transport.tunnel.handlers import Bridge, Handler, Taken, tell
+from fleet.transport.tunnel.stream import ServerStream, TunnelStream
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +45,8 @@ Context = grpc.aio.ServicerContext[Any, Any]
 _MOST_UNREAD = 10_000
 #: A Tunnel stream must say its tag within this, seconds.
 _TAG_WITHIN = 10.0
+#: A client whose Register stream is to end may take so long to read what was said before that, seconds.
+_SAID_WITHIN = 5.0
 
 
 class _Registered:
@@ -61,11 +63,14 @@ class _Registered:
         self.streams: set[ServerStream] = set()
         self.task = asyncio.current_task()
         self.why = ""
+        self.ending: asyncio.TimerHandle | None = None
 
     def end(self, why: str) -> None:
-        """Let the Register stream end after what is to be said."""
+        """Let the Register stream end after what is to be said, and soon."""
         self.why = self.why or why
         self.outgoing.put_nowait(None)
+        if self.task is not None and self.ending is None:
+            self.ending = asyncio.get_running_loop().call_later(_SAID_WITHIN, self.task.cancel)
 
     def send(self, raw: bytes) -> None:
         """Say something; a client that does not listen is ended."""
@@ -103,7 +108,7 @@ class TunnelServer:
             has_handler=handler is not None,
             local=None if local is None else frozenset(local),
             bridge=bridge,
-            may_claim=may_claim,
+            may_claim=None if may_claim is None else _careful(may_claim),
             limits=self._limits,
         )
         self._handler = handler
@@ -158,7 +163,7 @@ class TunnelServer:
         self._do(effects)  # before anything is read: what answers must not come before it
         reader = asyncio.create_task(self._read(registered, context), name="tunnel register")
         reader.add_done_callback(lambda _: registered.end(""))  # however it ended, nobody listens any more
-        self._tell(connection, True)
+        tell(self._on_client, connection, True)
         try:
             await context.send_initial_metadata(metadata.answer(registered.token))
             while (raw := await registered.outgoing.get()) is not None:
@@ -177,26 +182,28 @@ class TunnelServer:
             while (raw := await context.read()) is not grpc.aio.EOF:
                 message = codec.decode(self.wire, raw)
                 self._do(self._state.receive(registered.connection, message, time.monotonic()))
+                _discard_unwanted(registered)
             registered.end("")
         except TunnelError as error:
             registered.end(str(error))
         except (grpc.aio.BaseError, asyncio.InvalidStateError):
             registered.end("the connection broke")
+        except Exception:
+            log.exception("reading a Register stream failed")
+            registered.end("this server failed")
 
     def _leave(self, registered: _Registered) -> None:
+        registered.task = None
+        if registered.ending is not None:
+            registered.ending.cancel()
         del self._registered[registered.connection]
         del self._tokens[registered.token]
         for task in registered.asking.values():
             task.cancel()
-        for taken in registered.taken.values():
-            taken.discard()
-        registered.taken.clear()
+        for tag in list(registered.taken):
+            _discard(registered, tag)
         self._do(self._state.disconnect(registered.connection))
-        self._tell(registered.connection, False)
-
-    def _tell(self, connection: Connection, there: bool) -> None:
-        if self._on_client is not None:
-            self._on_client(connection, there)
+        tell(self._on_client, registered.connection, False)
 
     # -- Tunnel ----------------------------------------------------------------------------------
 
@@ -216,19 +223,17 @@ class TunnelServer:
         except TunnelError as error:
             await context.abort(grpc.StatusCode.NOT_FOUND, str(error))
         target = wanted.target if isinstance(wanted, Request) else wanted
-        taken = registered.taken.pop(tag, None)
         stream = ServerStream(context, target, tag, half_close=registered.half_close)
         registered.streams.add(stream)
         try:
-            await context.send_initial_metadata(())
             if isinstance(wanted, Request):
+                # Before anything is awaited, headers too: nobody else would tell who waits for it that it broke.
                 self._give(wanted, stream)
-                await stream.over()
+                await asyncio.wait((stream.over,))
             else:
-                assert taken is not None, "it was taken before it was accepted"
-                await _serve(taken, stream)
+                await _serve(registered.taken.pop(tag), stream)
         finally:
-            stream.abort("the client went away")
+            stream.client_is_gone()
             registered.streams.discard(stream)
             self._state.detach(connection, tag)
         if stream.why:
@@ -254,8 +259,8 @@ class TunnelServer:
                 waiter = self._waiters.get(effect.request)
                 if waiter is not None and not waiter.done():
                     waiter.set_exception(TunnelError(effect.error))
-            elif self._on_target is not None and isinstance(effect, (Appeared, Vanished)):
-                self._on_target(effect.target, isinstance(effect, Appeared))
+            elif isinstance(effect, (Appeared, Vanished)):
+                tell(self._on_target, effect.target, isinstance(effect, Appeared))
         self._set_timer()
 
     def _send(self, effect: Send) -> None:
@@ -284,8 +289,8 @@ class TunnelServer:
             log.exception("the handler failed to take a session to %s", effect.target)
             error = "the handler failed"
         effects = self._state.answer(effect.connection, effect.tag, error)
-        if not effects and (taken := registered.taken.pop(effect.tag, None)) is not None:
-            taken.discard()  # it came too late
+        if not effects:
+            _discard(registered, effect.tag)  # it came too late
         self._do(effects)
 
     async def _bridge(self, target: Target) -> Taken:
@@ -301,14 +306,37 @@ class TunnelServer:
         self._timer = None
         self._do(self._state.expire(time.monotonic()))
         for registered in self._registered.values():
-            for tag in registered.taken.keys() - registered.connection.asking.keys():
-                registered.taken.pop(tag).discard()
+            _discard_unwanted(registered)
+
+
+def _discard_unwanted(registered: _Registered) -> None:
+    """Let go of what was taken for sessions that are no longer set up."""
+    for tag in registered.taken.keys() - registered.connection.asking.keys():
+        _discard(registered, tag)
+
+
+def _discard(registered: _Registered, tag: int) -> None:
+    if (taken := registered.taken.pop(tag, None)) is not None:
+        tell(taken.discard)
+
+
+def _careful(may_claim: Callable[[Peer, Target], bool]) -> Callable[[Peer, Target], bool]:
+    """A rule that fails allows nothing."""
+
+    def rule(peer: Peer, target: Target) -> bool:
+        try:
+            return may_claim(peer, target)
+        except Exception:
+            log.exception("the rule of who may claim %s failed", target)
+            return False
+
+    return rule
 
 
 async def _serve(taken: Taken, stream: ServerStream) -> None:
     try:
         await taken.serve(stream)
-    except TunnelAborted as error:
+    except TunnelError as error:
         stream.abort(str(error))
     except Exception:  # a handler is a stranger's code: its fault must end its session and no more
         log.exception("the handler of a session to %s failed", stream.target)

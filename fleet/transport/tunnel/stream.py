@@ -21,8 +21,12 @@ from fleet.transport.tunnel import codec
 #: Bytes in one message of ours, at most: large ones cost least a byte, a quarter less than of 256 KiB. Every peer takes
 #: this much: gRPC's limit is 4 MiB unless raised.
 CHUNK = 1024 * 1024
-#: After both ends are finished the server ends the call; a client waits so long for it, seconds.
-_END_WITHIN = 5.0
+#: After both ends are finished the server ends the call; a client waits so long for it, seconds. What is still on its
+#: way over a slow line is lost if this is too short.
+_END_WITHIN = 30.0
+#: A server cannot tell these from each other: gRPC shows it the end of the call and no more.
+_CLIENT_GONE = "the client went away: it aborted the session, was lost, or sent too large a message"
+_CLOSED = "the other end has closed the session"
 
 
 class TunnelAborted(TunnelError):
@@ -42,6 +46,12 @@ class TunnelStream(ABC):
         #: We are finished, and said so.
         self.finished = False
         self.ended = asyncio.Event()
+        #: Done when the call is over, whoever ended it. Not to be awaited alone: that would cancel it for all.
+        loop = asyncio.get_running_loop()
+        self.over: asyncio.Future[None] = loop.create_future()
+        self._now = loop.time
+        #: When the other end last said something, by the loop's clock.
+        self.heard_at = loop.time()
         #: Why it was aborted here; empty when it was not.
         self.why = ""
         self._rest = memoryview(b"")
@@ -51,9 +61,19 @@ class TunnelStream(ABC):
     # -- the bare call, without any care: pumps use these, each from one task of its own ------------
 
     async def receive(self) -> memoryview:
-        """The next payload, of any size; empty at the end. Raises TunnelAborted."""
+        """The next payload, of any size; empty at the end. What `read` left comes first. Raises TunnelAborted."""
+        if self._rest:
+            rest, self._rest = self._rest, memoryview(b"")
+            return rest
+        if self._reading is not None:
+            reading, self._reading = self._reading, None
+            return await reading
+        return await self._payload()
+
+    async def _payload(self) -> memoryview:
         while not self.remote_finished:
             payload, finished = codec.read_data(await self._receive())
+            self.heard_at = self._now()
             if finished:
                 self.remote_finished = True
             if len(payload):
@@ -72,6 +92,14 @@ class TunnelStream(ABC):
     async def _finish(self) -> None:
         """Both directions have ended."""
 
+    @abstractmethod
+    async def verdict(self) -> str:
+        """Once the call is over: why it ended badly; empty when it ended well."""
+
+    def _is_over(self) -> None:
+        if not self.over.done():
+            self.over.set_result(None)
+
     # -- the byte stream -------------------------------------------------------------------------
 
     async def read(self, limit: int = -1) -> bytes:
@@ -87,14 +115,14 @@ class TunnelStream(ABC):
         if self.ended.is_set():
             raise TunnelAborted(self.why or "the session is closed")
         if self._reading is None:
-            self._reading = asyncio.create_task(self.receive())
+            self._reading = asyncio.create_task(self._payload())
+            self._reading.add_done_callback(_forget)
         ended = asyncio.create_task(self.ended.wait())
         try:
             await asyncio.wait((self._reading, ended), return_when=asyncio.FIRST_COMPLETED)
         finally:
             ended.cancel()
         if not self._reading.done():
-            self._reading.add_done_callback(_forget)
             raise TunnelAborted(self.why or "the session is closed")
         reading, self._reading = self._reading, None
         return reading.result()
@@ -136,6 +164,7 @@ class ClientStream(TunnelStream):
     def __init__(self, call: Any, target: Target, tag: int, *, half_close: bool) -> None:
         super().__init__(target, tag, half_close=half_close)
         self._call = call
+        call.add_done_callback(lambda _: self._is_over())
 
     @override
     async def send(self, message: bytes) -> None:
@@ -144,7 +173,7 @@ class ClientStream(TunnelStream):
         except grpc.aio.AioRpcError as error:
             raise TunnelAborted(error.details() or error.code().name) from None
         except asyncio.InvalidStateError:
-            raise TunnelAborted(await self._why_over()) from None
+            raise TunnelAborted(await self.verdict() or _CLOSED) from None
         except asyncio.CancelledError:
             self._tell_abort()
             raise
@@ -175,12 +204,22 @@ class ClientStream(TunnelStream):
     async def _finish(self) -> None:
         """Wait for the server to end the call, as it must; one that does not is cancelled."""
         if not self._call.done():
-            with contextlib.suppress(asyncio.InvalidStateError):
-                await self._call.done_writing()
-            waiting = asyncio.ensure_future(self._call.code())
-            await asyncio.wait((waiting,), timeout=_END_WITHIN)
-            self._call.cancel()
-            await waiting
+            # gRPC holds the end back until everything before it was read.
+            draining = asyncio.create_task(self._drain())
+            try:
+                with contextlib.suppress(asyncio.InvalidStateError):
+                    await self._call.done_writing()
+                await asyncio.wait((self.over,), timeout=_END_WITHIN)
+            finally:
+                self._call.cancel()
+                await asyncio.wait((draining,))
+
+    async def _drain(self) -> None:
+        if self._reading is not None:
+            await asyncio.wait((self._reading,))
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            while isinstance(await self._call.read(), bytes):
+                pass
 
     @override
     def abort(self, why: str) -> None:
@@ -193,13 +232,12 @@ class ClientStream(TunnelStream):
         if not is_cancelled():
             raise TunnelAborted(self.why or "the session was aborted here") from None
 
-    async def gone(self) -> None:
-        """Wait until the call is over."""
-        await self._call.code()
-
-    async def _why_over(self) -> str:
-        details = await self._call.details()
-        return str(details or (await self._call.code()).name)
+    @override
+    async def verdict(self) -> str:
+        code = await self._call.code()
+        if code is grpc.StatusCode.OK:
+            return ""
+        return self.why or str(await self._call.details() or code.name)
 
 
 class ServerStream(TunnelStream):
@@ -210,41 +248,44 @@ class ServerStream(TunnelStream):
     ) -> None:
         super().__init__(target, tag, half_close=half_close)
         self._context = context
-        self._over = asyncio.Event()
 
     @override
     async def send(self, message: bytes) -> None:
         try:
             await self._context.write(message)
         except (grpc.aio.BaseError, asyncio.InvalidStateError):
-            raise TunnelAborted(self.why or "the client went away") from None
+            raise TunnelAborted(self.why or _CLIENT_GONE) from None
 
     @override
     async def _receive(self) -> bytes:
         try:
             raw = await self._context.read()
         except (grpc.aio.BaseError, asyncio.InvalidStateError):
-            raise TunnelAborted(self.why or "the client went away") from None
+            raise TunnelAborted(self.why or _CLIENT_GONE) from None
         if raw is grpc.aio.EOF:
             # A client that was killed looks like one that is finished, but for the close it did not send.
-            raise TunnelAborted(self.why or "the client went away")
+            raise TunnelAborted(self.why or _CLIENT_GONE)
         assert isinstance(raw, bytes)
         return raw
 
     @override
     async def _finish(self) -> None:
-        self._over.set()
+        self._is_over()
+
+    @override
+    async def verdict(self) -> str:
+        return self.why
 
     @override
     def abort(self, why: str) -> None:
-        if not self._over.is_set():
+        if not self.over.done():
             self.why = why
         self.ended.set()
-        self._over.set()
+        self._is_over()
 
-    async def over(self) -> None:
-        """Wait until the call may end."""
-        await self._over.wait()
+    def client_is_gone(self) -> None:
+        """Its call has ended, whether or not this end was ready for it."""
+        self.abort(_CLIENT_GONE)
 
 
 def is_cancelled() -> bool:

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from fleet.protocol.tunnel import Target, TunnelError, Wire
+from fleet.protocol.tunnel_client import OpenStream
 from fleet.protocol.tunnel_server import Limits
 from fleet.transport.tunnel.client import RegisterEnded, TunnelClient
 from fleet.transport.tunnel.handlers import Taken
@@ -129,3 +130,99 @@ async def test_subscriber_hears_of_others_targets(ground: Ground) -> None:
     await other.client.add_target(Target("late"))
     await other.client.remove_target(Target("late"))
     await eventually(lambda: heard[1:] == [(Target("late"), True), (Target("late"), False)])
+
+
+async def test_answers_reach_whoever_asked_in_their_order(ground: Ground) -> None:
+    """Three changes of one target on their way at once, each refused for a reason of its own."""
+    tunnel = TunnelServer(may_claim=lambda peer, target: target != SSH)
+    running = await ground.client(await ground.server(tunnel), handler=taking(echo))
+    client = running.client
+    answers = await asyncio.gather(
+        client.add_target(SSH), client.remove_target(SSH), client.add_target(SSH), return_exceptions=True
+    )
+    assert ["may not be claimed" in str(answer) for answer in answers] == [True, False, True]
+    assert "is not registered by this client" in str(answers[1])
+
+
+@pytest.mark.parametrize("asker", ["server", "client"])
+async def test_session_whose_stream_cannot_be_opened_ends_in_time(ground: Ground, asker: str) -> None:
+    """The connection has no room for another call: who asked is told, whichever end that was."""
+    tunnel = TunnelServer(handler=taking(echo))
+    address = await ground.server(tunnel, more=[("grpc.max_concurrent_streams", 1)])
+    running = await ground.client(
+        address, Target("mine"), handler=taking(echo), limits=Limits(set_up_within=0.3)
+    )
+    opening = tunnel.open_session(Target("mine")) if asker == "server" else running.client.open_session(SSH)
+    with pytest.raises(TunnelError, match="could not be opened in time"):
+        await asyncio.wait_for(opening, 9)  # and not only when the server gives up
+    await eventually(lambda: not running.client.streams)
+
+
+async def test_run_on_a_closed_channel_says_so(ground: Ground) -> None:
+    """It is the caller's mistake, in a sentence."""
+    channel = ground.channel("127.0.0.1:1")
+    client = TunnelClient(channel)
+    await channel.close()
+    with pytest.raises(RegisterEnded, match="the channel is closed"):
+        await client.run([SSH])
+
+
+async def test_session_on_a_closed_channel_says_so(ground: Ground) -> None:
+    """The same where the channel is closed between a session's being accepted and its stream."""
+    channel = ground.channel(await ground.server(TunnelServer(handler=taking(echo))))
+    running = await ground.client("", channel=channel)
+    run = running.client._run
+    assert run is not None
+    await channel.close()
+    with pytest.raises(TunnelError, match="the channel is closed"):
+        await running.client._open(run, OpenStream(-1, SSH))
+
+
+async def test_news_that_break_their_hearer_break_nothing_else(ground: Ground) -> None:
+    """A callback that raises is logged; the tunnel goes on."""
+    ground.expected.append("a callback failed")
+    heard: list[Target] = []
+
+    def hear(target: Target, there: bool) -> None:
+        del there
+        heard.append(target)
+        raise ZeroDivisionError
+
+    address = await ground.server(TunnelServer(bridge=True, handler=taking(echo), local=[Target("local")]))
+    await ground.client(address, SSH, handler=taking(echo))
+    running = await ground.client(address, subscribe=[""], on_news=hear)
+    await eventually(lambda: heard == [SSH])
+    stream = await running.client.open_session(Target("local"))
+    await still_works(stream)
+    await stream.close()
+
+
+async def test_register_handler_of_the_client_that_hangs_costs_its_session_alone(ground: Ground) -> None:
+    """It is given up in time; meanwhile another session is taken and served."""
+
+    async def hang(target: Target) -> Taken:
+        if target == SSH:
+            await asyncio.Event().wait()
+        return await taking(echo)(target)
+
+    tunnel = TunnelServer()
+    limits = Limits(set_up_within=0.3)
+    await ground.client(await ground.server(tunnel), SSH, Target("quick"), handler=hang, limits=limits)
+    slow = asyncio.create_task(tunnel.open_session(SSH))
+    quick = await tunnel.open_session(Target("quick"))
+    await still_works(quick)
+    with pytest.raises(TunnelError, match="the handler did not answer in time"):
+        await slow
+    await still_works(quick)
+    await quick.close()
+
+
+async def test_server_that_reads_nothing_is_left(ground: Ground) -> None:
+    """What waits for it is bounded: the tunnel ends rather than grow."""
+    running = await ground.client(await ground.server(TunnelServer()))
+    run = running.client._run
+    assert run is not None
+    for _ in range(10_001):
+        run.send(b"")
+    with pytest.raises(RegisterEnded):
+        await running.task

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 
 import pytest
 
 from fleet.protocol.tunnel import TunnelError
-from fleet.transport.tunnel.handlers import Serve, dial
+from fleet.transport.tunnel.handlers import Serve, dial, tell
 from fleet.transport.tunnel.pump import Policy
-from tests.fakes.tunnel import Ground, echo, echo_tcp
+from fleet.transport.tunnel.server import TunnelServer
+from fleet.transport.tunnel.stream import TunnelAborted, TunnelStream
+from tests.fakes.tunnel import SSH, Ground, echo, echo_tcp, no_sessions, still_works, taking
+from tests.fakes.waiting import eventually
 
 
 async def test_dial_a_service_that_is_down_is_a_refusal_with_its_address() -> None:
@@ -17,8 +21,80 @@ async def test_dial_a_service_that_is_down_is_a_refusal_with_its_address() -> No
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-        with pytest.raises(TunnelError, match=f"127.0.0.1:{port} cannot be reached"):
+        with pytest.raises(TunnelError, match=f"127.0.0.1:{port} cannot be reached: Connection refused$"):
             await dial("127.0.0.1", port, Policy())
+
+
+async def test_dial_a_name_that_nobody_knows_says_so() -> None:
+    """The resolver's words, whichever they are, and not a number."""
+    with pytest.raises(TunnelError, match=r"^nobody.invalid:22 cannot be reached: (?!Unknown error)\D+$"):
+        await dial("nobody.invalid", 22, Policy())
+
+
+async def test_bridge_whose_target_vanishes_tells_the_caller_where_it_broke(ground: Ground) -> None:
+    """The owner of the target goes in the middle of a session: the caller's is aborted, with the end that was lost."""
+    tunnel = TunnelServer(bridge=True)
+    address = await ground.server(tunnel)
+    owner = await ground.client(address, SSH, handler=taking(echo))
+    caller = await ground.client(address, subscribe=[""])
+    stream = await caller.client.open_session(SSH)
+    await still_works(stream)
+    await owner.client.close()
+    with pytest.raises(TunnelAborted, match="at the target's end of the bridge: the client went away"):
+        await stream.read()
+    await eventually(lambda: no_sessions(tunnel))
+
+
+async def test_bridge_whose_caller_vanishes_tells_the_target(ground: Ground) -> None:
+    """And the other way round, though the target had ended its own sending and nobody reads its session."""
+    given: asyncio.Future[TunnelStream] = asyncio.get_running_loop().create_future()
+
+    async def finish(stream: TunnelStream) -> None:
+        await stream.write_eof()
+        given.set_result(stream)
+        await stream.read()
+
+    tunnel = TunnelServer(bridge=True)
+    address = await ground.server(tunnel)
+    await ground.client(address, SSH, handler=taking(finish))
+    caller = await ground.client(address, subscribe=[""])
+    stream = await caller.client.open_session(SSH)
+    assert await stream.read() == b""
+    await caller.client.close()
+    async with asyncio.timeout(20):
+        far = await given
+        await asyncio.wait((far.over,))
+        assert "caller" in await far.verdict()
+    await eventually(lambda: no_sessions(tunnel))
+
+
+async def test_bridge_whose_target_dies_when_it_was_finished_ends_its_caller(ground: Ground) -> None:
+    """Its sending had ended, so the bridge reads it no more; the caller, who still sends nothing, is told."""
+    tunnel = TunnelServer(bridge=True)
+    address = await ground.server(tunnel)
+
+    async def finish(stream: TunnelStream) -> None:
+        await stream.write_eof()
+        await stream.read()
+
+    owner = await ground.client(address, SSH, handler=taking(finish))
+    caller = await ground.client(address, subscribe=[""])
+    stream = await caller.client.open_session(SSH)
+    assert await stream.read() == b""
+    await owner.client.close()
+    async with asyncio.timeout(20):
+        await asyncio.wait((stream.over,))
+        assert "at the target's end of the bridge" in await stream.verdict()
+
+
+def test_tell_a_callback_that_fails_is_logged_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    """A stranger's fault is not the tunnel's."""
+    heard: list[object] = []
+    tell(heard.append, 1)
+    tell(None, 1)
+    tell(heard.remove, 2)
+    assert heard == [1]
+    assert "a callback failed" in caplog.text
 
 
 async def test_dialled_and_discarded_closes_its_connection(ground: Ground) -> None:

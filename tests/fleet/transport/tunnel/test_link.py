@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import grpc.aio
+import pytest
 
 from fleet.nodes.forwards import Forward, Mode
 from fleet.protocol.backoff import Backoff
-from fleet.protocol.tunnel import Target, Wire
+from fleet.protocol.tunnel import Target, TunnelError, Wire
 from fleet.transport import channels
 from fleet.transport.tunnel.handlers import Serve, Taken
 from fleet.transport.tunnel.link import Keeping, Link, TunnelSpec
@@ -131,12 +132,12 @@ async def test_link_moves_its_target_where_the_server_does_not_know_it_again() -
 async def test_link_with_a_frozen_server_is_ended_by_its_probe() -> None:
     """A server that takes bytes and answers nothing is left after the probe's time."""
     keeping = Keeping(backoff=SOON.backoff, probe_every=0.05, probe_within=0.2)
-    async with serving() as (tunnel, port):
+    async with serving() as (_, port):
         forward = Forward("server", ("127.0.0.1", 0), ("127.0.0.1", port))
         await forward.start()
         try:
             async with linked(forward.listen[1], keeping) as (_, seen):
-                await eventually(lambda: ECHO in tunnel.targets())
+                await eventually(lambda: seen.ups == [True])
                 await forward.change(mode=Mode.HOLD)
                 await eventually(lambda: False in seen.ups)
                 await forward.change(mode=Mode.PASS)
@@ -144,3 +145,93 @@ async def test_link_with_a_frozen_server_is_ended_by_its_probe() -> None:
         finally:
             await forward.stop()
     assert any("did not answer within 0.2 s" in reason for reason in seen.reasons)
+
+
+async def test_link_with_a_frozen_server_aborts_its_sessions() -> None:
+    """They would hang until TCP gives up: whoever has one is told when the probe gives up."""
+    keeping = Keeping(backoff=SOON.backoff, probe_every=0.05, probe_within=0.3)
+    began: asyncio.Future[TunnelStream] = asyncio.get_running_loop().create_future()
+
+    async def hold(stream: TunnelStream) -> None:
+        if not began.done():
+            began.set_result(stream)
+        await stream.read()
+
+    async def take_and_hold(target: Target) -> Taken:
+        del target
+        return Serve(hold)
+
+    async with serving() as (tunnel, port):
+        forward = Forward("server", ("127.0.0.1", 0), ("127.0.0.1", port))
+        await forward.start()
+        spec = TunnelSpec(targets=(ECHO,), handler=take_and_hold, name="host-1")
+        link = Link(lambda: channels.open_channel(f"127.0.0.1:{forward.listen[1]}"), spec, keeping=keeping)
+        running = asyncio.create_task(link.run())
+        try:
+            await eventually(lambda: ECHO in tunnel.targets())
+            await tunnel.open_session(ECHO)
+            stream = await began
+            await forward.change(mode=Mode.HOLD)
+            await eventually(stream.over.done)
+        finally:
+            running.cancel()
+            await asyncio.wait((running,))
+            await forward.stop()
+
+
+async def test_link_stopped_while_it_dials_leaves_nothing() -> None:
+    """A server that takes the connection and says nothing: the attempt is ended with the link."""
+    before = asyncio.all_tasks()
+    accepted, left = asyncio.Event(), asyncio.Event()
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted.set()
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        left.set()
+
+    deaf = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    async with deaf:
+        async with linked(deaf.sockets[0].getsockname()[1]):
+            await accepted.wait()
+        async with asyncio.timeout(20):
+            await left.wait()
+    await eventually(
+        lambda: not [task for task in asyncio.all_tasks() - before if "tunnel" in task.get_name()]
+    )
+
+
+async def test_link_lost_between_its_coming_up_and_its_use_is_waited_for_again() -> None:
+    """Whoever waits for it to be up is woken late: it may be down once more."""
+    async with serving() as (_, port):
+        link = Link(lambda: channels.open_channel(f"127.0.0.1:{port}"), TunnelSpec(), keeping=SOON)
+        waiting = asyncio.create_task(link.open_session(ECHO, within=0.2))
+        await asyncio.sleep(0)
+        link._up.set()
+        link._up.clear()
+        try:
+            await waiting
+        except TimeoutError:
+            return
+        raise AssertionError("there was no tunnel")
+
+
+async def test_link_whose_callback_fails_stays_up(caplog: pytest.LogCaptureFixture) -> None:
+    """A stranger's fault is logged."""
+
+    def fail(*news: object) -> None:
+        raise ZeroDivisionError(news)
+
+    async with serving() as (tunnel, port):
+        spec = TunnelSpec(targets=(ECHO,), handler=take, name="host-1")
+        link = Link(lambda: channels.open_channel(f"127.0.0.1:{port}"), spec, keeping=SOON, on_up=fail)
+        running = asyncio.create_task(link.run())
+        try:
+            await eventually(lambda: ECHO in tunnel.targets())
+            await eventually(lambda: "a callback failed" in caplog.text)
+            with pytest.raises(TunnelError, match="nobody"):  # so it is up, and asked
+                await link.open_session(Target("nobody"), within=5)
+        finally:
+            running.cancel()
+            await asyncio.wait((running,))

@@ -6,6 +6,7 @@ import asyncio
 
 from fleet.transport.tunnel.listener import Listener
 from fleet.transport.tunnel.server import TunnelServer
+from fleet.transport.tunnel.stream import TunnelStream
 from tests.fakes.tunnel import SSH, Ground, dialling, echo_tcp, ended_badly, no_sessions
 from tests.fakes.waiting import eventually
 
@@ -41,3 +42,16 @@ async def test_stop_resets_what_is_open_and_refuses_what_comes(ground: Ground) -
     await listener.stop()
     assert await ended_badly(reader)
     await eventually(lambda: no_sessions(tunnel))
+
+
+async def test_fault_of_who_opens_sessions_resets_its_connection_alone(ground: Ground) -> None:
+    """It is logged, and the listener goes on."""
+    ground.expected.append("no session for a connection")
+
+    async def fail() -> TunnelStream:
+        raise ZeroDivisionError
+
+    port = await ground.listen(fail)
+    for _ in range(2):
+        reader, _ = await ground.connect(port)
+        assert await ended_badly(reader)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import select
 import socket
 import ssl
 import struct
@@ -13,8 +14,10 @@ from pathlib import Path
 import pytest
 
 from fleet.transport import authority
+from fleet.transport.tunnel.handlers import dial
 from fleet.transport.tunnel.pump import Closing, Policy, Wire, connect, pump
 from fleet.transport.tunnel.server import TunnelServer
+from fleet.transport.tunnel.stream import TunnelStream
 from tests.fakes.tunnel import (
     SSH,
     Ground,
@@ -23,6 +26,7 @@ from tests.fakes.tunnel import (
     echo_tcp,
     ended_badly,
     no_sessions,
+    taking,
 )
 from tests.fakes.waiting import eventually
 
@@ -258,3 +262,123 @@ async def test_tls_ends_both_directions(ground: Ground, tmp_path: Path, first: s
             await pumping[0]
     await eventually(lambda: heard == [b"good bye" if first == "user" else b""])
     await eventually(lambda: no_sessions(tunnel))
+
+
+async def finish_and_stay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Serve a protocol whose server ends its sending at once, and goes on reading."""
+    writer.write_eof()
+    await reader.read()
+
+
+def hung_up(writer: asyncio.StreamWriter) -> bool:
+    """Whether a TCP connection is over, even for who has read its end."""
+    poll = select.poll()
+    poll.register(writer.get_extra_info("socket").fileno(), 0)
+    return bool(poll.poll(0))
+
+
+async def test_half_closed_session_whose_client_dies_ends_its_user(ground: Ground) -> None:
+    """The service had ended its sending, so nobody reads the session: its user is reset all the same."""
+    tunnel = TunnelServer()
+    service = await ground.service(finish_and_stay)
+    running = await ground.client(await ground.server(tunnel), SSH, handler=dialling(service))
+    reader, writer = await ground.connect(await ground.listen(lambda: tunnel.open_session(SSH)))
+    async with asyncio.timeout(20):
+        assert await reader.read() == b""
+    assert not hung_up(writer)
+    await running.client.close()
+    await eventually(lambda: hung_up(writer))
+    await eventually(lambda: no_sessions(tunnel))
+
+
+async def test_half_closed_session_whose_server_dies_ends_its_service(ground: Ground) -> None:
+    """The user had ended its sending: the service at the other end is reset when the tunnel's server goes."""
+    ended = asyncio.Event()
+    began = asyncio.Event()
+
+    async def wait_for_hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert await reader.read() == b""
+        began.set()
+        await eventually(lambda: hung_up(writer))
+        ended.set()
+
+    tunnel = TunnelServer()
+    address = await ground.server(tunnel)
+    await ground.client(address, SSH, handler=dialling(await ground.service(wait_for_hang_up)))
+    _, writer = await ground.connect(await ground.listen(lambda: tunnel.open_session(SSH)))
+    writer.write_eof()
+    async with asyncio.timeout(20):
+        await began.wait()
+        await ground.grpc[address].stop(0)
+        await ended.wait()
+
+
+async def test_session_that_its_handler_closes_early_ends_its_user_in_an_orderly_way(ground: Ground) -> None:
+    """All was taken and the call is over: the user sees an end of stream though it has not ended its own sending."""
+
+    async def greet(stream: TunnelStream) -> None:
+        assert await stream.read() == b"hello"
+        await stream.write(b"good bye")
+
+    tunnel = TunnelServer(handler=taking(greet))
+    running = await ground.client(await ground.server(tunnel))
+    reader, writer = await ground.connect(await ground.listen(lambda: running.client.open_session(SSH)))
+    writer.write(b"hello")
+    async with asyncio.timeout(20):
+        assert await reader.read() == b"good bye"
+        await eventually(lambda: not running.client.streams)
+        writer.write(b"too late")
+        assert await ended_badly(reader) is False
+
+
+async def test_idle_session_with_bytes_on_their_way_is_an_abort(ground: Ground) -> None:
+    """Its other end takes nothing, so an orderly end would lose what was sent: it is reset, and nothing breaks."""
+
+    async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        del writer
+        reader._transport.pause_reading()  # type: ignore[attr-defined]
+        await asyncio.Event().wait()
+
+    policy = Policy(idle=0.3)
+    tunnel = TunnelServer()
+    await ground.client(
+        await ground.server(tunnel), SSH, handler=dialling(await ground.service(deaf), Policy())
+    )
+    reader, writer = await ground.connect(await ground.listen(lambda: tunnel.open_session(SSH), policy))
+    writer.write(bytes(64 * 1024 * 1024))
+    assert await ended_badly(reader)
+    await eventually(lambda: no_sessions(tunnel))
+
+
+async def test_pump_carries_what_a_read_before_it_left(ground: Ground) -> None:
+    """A handler reads a line of its own, and pumps the rest: no byte is lost, nor what a cancelled read waits for."""
+    echo = await ground.service(echo_tcp)
+    ready = asyncio.Event()
+
+    async def serve(stream: TunnelStream) -> None:
+        line = await stream.read(3)
+        assert line == b"abc"
+        if not stream._rest:
+            reading = asyncio.create_task(stream.read())
+            await eventually(lambda: stream._reading is not None)
+            reading.cancel()
+            await asyncio.wait((reading,))
+        ready.set()
+        taken = await dial("127.0.0.1", echo, Policy())
+        await taken.serve(stream)
+
+    tunnel = TunnelServer()
+    await ground.client(await ground.server(tunnel), SSH, handler=taking(serve))
+    for first, then in ((b"abcdef", b""), (b"abc", b"def")):
+        stream = await tunnel.open_session(SSH)
+        await stream.write(first)
+        await ready.wait()
+        ready.clear()
+        await stream.write(then)
+        await stream.write_eof()
+        got = b""
+        async with asyncio.timeout(20):
+            while part := await stream.read():
+                got += part
+        assert got == b"def"
+        await stream.close()

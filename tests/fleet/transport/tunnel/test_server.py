@@ -12,8 +12,9 @@ import grpc.aio
 import pytest
 
 from fleet.protocol.tunnel import Op, Registration, Session, Target, TunnelError, Wire
-from fleet.protocol.tunnel_server import Limits
+from fleet.protocol.tunnel_server import Limits, Peer
 from fleet.transport.tunnel import codec
+from fleet.transport.tunnel import server as server_module
 from fleet.transport.tunnel.handlers import Taken
 from fleet.transport.tunnel.options import MOST_MESSAGE
 from fleet.transport.tunnel.server import TunnelServer
@@ -265,6 +266,109 @@ async def test_bridge_tells_its_caller_of_a_refusal_and_carries_bytes(ground: Gr
     assert await stream.read() == b""
     await stream.close()
     await eventually(lambda: no_sessions(tunnel))
+
+
+@pytest.mark.parametrize("which", ["on_client", "on_target"])
+async def test_callback_that_raises_leaves_no_registration_behind(ground: Ground, which: str) -> None:
+    """Its fault is logged, the client is served, and when it goes nothing of it is left."""
+    ground.expected.append("a callback failed")
+
+    def hear(*news: object) -> None:
+        raise ZeroDivisionError(news)
+
+    tunnel = TunnelServer(**{which: hear})  # type: ignore[arg-type]
+    running = await ground.client(await ground.server(tunnel), SSH, handler=taking(echo))
+    stream = await tunnel.open_session(SSH)
+    await still_works(stream)
+    await stream.close()
+    await running.client.close()
+    await eventually(lambda: not tunnel._registered and not tunnel._tokens and not tunnel.targets())
+    assert not tunnel._state._connections
+
+
+async def test_rule_that_raises_allows_nothing_and_ends_nothing(ground: Ground) -> None:
+    """In doubt a target is refused; the client lives on."""
+    ground.expected.append("the rule of who may claim router-7 (SSH) failed")
+
+    def rule(peer: Peer, target: Target) -> bool:
+        if target == SSH:
+            raise ZeroDivisionError
+        return True
+
+    tunnel = TunnelServer(may_claim=rule)
+    address = await ground.server(tunnel)
+    running = await ground.client(address, SSH, Target("other"), handler=taking(echo))
+    assert "may not be claimed" in running.client.refused[SSH]
+    stream = await tunnel.open_session(Target("other"))
+    await still_works(stream)
+    await stream.close()
+
+
+async def test_register_reader_that_fails_ends_its_client_with_a_sentence(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault of ours is logged, and the client is told instead of being left."""
+    ground.expected.append("reading a Register stream failed")
+    tunnel = TunnelServer()
+    register = ground.raw(ground.channel(await ground.server(tunnel)), REGISTER)
+
+    def fail(*said: object) -> None:
+        raise ZeroDivisionError(said)
+
+    monkeypatch.setattr(tunnel._state, "receive", fail)
+    await register.write(codec.encode(Wire.V0_2, Registration(Op.ADD, SSH)))
+    assert await failure_of(register) == (grpc.StatusCode.FAILED_PRECONDITION, "this server failed")
+
+
+async def test_client_that_reads_nothing_is_ended_in_time(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its Register stream is full, so the reason cannot reach it: it is ended all the same, and its target freed."""
+    monkeypatch.setattr(server_module, "_SAID_WITHIN", 0.2)
+    tunnel = TunnelServer()
+    register = ground.raw(ground.channel(await ground.server(tunnel)), REGISTER)
+    await register.write(codec.encode(Wire.V0_2, Registration(Op.ADD, SSH)))
+    await eventually(lambda: SSH in tunnel.targets())
+    owner = tunnel.owner(SSH)
+    assert owner is not None
+    for _ in range(64):
+        tunnel._registered[owner].send(bytes(1024 * 1024))
+    tunnel.end_client(owner, "enough")
+    await eventually(lambda: SSH not in tunnel.targets())
+
+
+async def test_session_that_its_client_takes_back_is_let_go(ground: Ground) -> None:
+    """Accepted, and then refused by the client itself: what the handler took for it is discarded."""
+    discarded = asyncio.Event()
+
+    class Held:
+        async def serve(self, stream: TunnelStream) -> None:
+            raise AssertionError(stream)
+
+        def discard(self) -> None:
+            discarded.set()
+
+    async def take(target: Target) -> Taken:
+        del target
+        return Held()
+
+    register = ground.raw(ground.channel(await ground.server(TunnelServer(handler=take))), REGISTER)
+    await register.write(codec.encode(Wire.V0_2, Session(-1, SSH)))
+    assert codec.decode(Wire.V0_2, await register.read()) == Session(-1, SSH, accept=True)
+    await register.write(codec.encode(Wire.V0_2, Session(-1, error="never mind")))
+    async with asyncio.timeout(5):  # and not only when its time is over
+        await discarded.wait()
+
+
+async def test_tunnel_stream_that_never_says_its_tag_is_ended(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that is opened and left costs nothing for long."""
+    monkeypatch.setattr(server_module, "_TAG_WITHIN", 0.2)
+    channel = ground.channel(await ground.server(TunnelServer()))
+    await ground.client("", SSH, channel=channel, handler=taking(echo))
+    silent = ground.raw(channel, TUNNEL)
+    assert await failure_of(silent) == (grpc.StatusCode.DEADLINE_EXCEEDED, "no tag came")
 
 
 async def test_many_sessions_leave_nothing_behind(ground: Ground) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 
 import pytest
 
 from fleet.protocol.tunnel import TunnelError
+from fleet.transport.tunnel import codec
+from fleet.transport.tunnel.options import MOST_MESSAGE
 from fleet.transport.tunnel.stream import TunnelAborted
-from tests.fakes.tunnel import Ground
+from tests.fakes.tunnel import Ground, Pair
+from tests.fakes.waiting import eventually
 
 
 @pytest.mark.parametrize("limit", [1, 3, 7, 15, 20, 50, 100])
@@ -88,3 +93,53 @@ async def test_much_data_both_ways_at_once_arrives_whole(ground: Ground) -> None
     )
     assert (got[0], got[1]) == (theirs, ours)
     await asyncio.gather(pair.server.close(), pair.client.close())
+
+
+async def test_close_with_unread_data_does_not_wait_for_a_reader(ground: Ground) -> None:
+    """What nobody wants to read is dropped, so that the end behind it is seen."""
+    pair = await ground.pair()
+    await pair.server.write(bytes(3 * 1024 * 1024))
+    closing = asyncio.create_task(pair.server.close())
+    async with asyncio.timeout(20):
+        await pair.client.close()
+        await closing
+
+
+@pytest.mark.parametrize("who", ["server", "client"])
+async def test_read_that_is_given_up_leaves_no_error_behind(ground: Ground, who: str) -> None:
+    """Its caller is gone when the session is aborted: nobody is told of an exception that was never retrieved."""
+    await _give_up(await ground.pair(), who)
+    gc.collect()
+
+
+async def _give_up(pair: Pair, who: str) -> None:
+    stream, other = (pair.server, pair.client) if who == "server" else (pair.client, pair.server)
+    reading = asyncio.create_task(stream.read())
+    await eventually(lambda: stream._reading is not None)
+    reading.cancel()
+    await asyncio.wait((reading,))
+    other.abort("enough")
+    await eventually(stream.over.done)
+
+
+async def test_write_after_the_server_closed_says_so(ground: Ground) -> None:
+    """The call ended well, and "OK" is no reason."""
+    pair = await ground.pair()
+    await pair.server.close()
+    assert await pair.client.read() == b""
+    await eventually(pair.client.over.done)
+    with pytest.raises(TunnelAborted, match="the other end has closed the session"):
+        await pair.client.write(b"x")
+
+
+async def test_message_that_is_too_large_is_told_to_both_ends(ground: Ground) -> None:
+    """The sender hears gRPC's words; the server, to whom gRPC tells nothing, names it among what it may be."""
+    pair = await ground.pair()
+    reading = asyncio.gather(pair.client.read(), pair.server.read(), return_exceptions=True)
+    with contextlib.suppress(TunnelAborted):
+        await pair.client.send(codec.data_message(bytes(MOST_MESSAGE)))
+    at_client, at_server = await reading
+    assert isinstance(at_client, TunnelAborted)
+    assert isinstance(at_server, TunnelAborted)
+    assert "larger than max" in str(at_client)
+    assert "too large a message" in str(at_server)
