@@ -137,7 +137,13 @@ def tunnel() -> None:
     "claims",
     type=CLAIM,
     multiple=True,
-    help="Who has this identity in its certificate may register targets that match; repeat. Default: anybody any.",
+    help="Who has this name in its certificate may register targets that match, too; repeat. With --tls-ca a client "
+    "may register targets that its certificate names, by themselves.",
+)
+@click.option(
+    "--anybody",
+    is_flag=True,
+    help="Let anybody who can connect register any target. Without --tls-ca it is so; off loopback only if you say so.",
 )
 @click.option(
     "--wire",
@@ -156,6 +162,7 @@ def serve(
     services: tuple[Service, ...],
     bridge: bool,
     claims: tuple[Claim, ...],
+    anybody: bool,
     wires: tuple[str, ...],
     on_end: str,
     idle: float | None,
@@ -167,9 +174,14 @@ def serve(
     policy = Policy(Closing(on_end), idle)
     dead_peer = DeadPeer(ping_every, ping_timeout)
     spoken = [Wire(wire) for wire in dict.fromkeys(wires)]
-    plan = ServerPlan(listen, spoken, tls_files(**tls), forwards, services, claims, bridge, policy, dead_peer)
-    if claims and plan.tls.authority is None:
+    files = tls_files(**tls)
+    if claims and files.authority is None:
         raise click.UsageError("--claim needs --tls-ca: without certificates nobody proves who it is")
+    if anybody and files.authority is not None:
+        raise click.UsageError(
+            "--anybody and --tls-ca contradict each other: --claim 'NAME=*' opens it to one"
+        )
+    plan = ServerPlan(listen, spoken, files, forwards, services, claims, anybody, bridge, policy, dead_peer)
     _run(tunnel_server.serve(plan))
 
 

@@ -10,7 +10,7 @@ import grpc.aio
 
 from fleet.nodes import addresses, running
 from fleet.nodes.running import StartError
-from fleet.nodes.tunnel_words import Claim, Forward, Service, claims_rule, spell_target
+from fleet.nodes.tunnel_words import Claim, Forward, Service, claims_rule, is_loopback, spell_target
 from fleet.protocol.tunnel import Target, TunnelError, Wire
 from fleet.transport import channels
 from fleet.transport.channels import DeadPeer, TLSFiles
@@ -34,7 +34,10 @@ class ServerPlan:
     tls: TLSFiles
     forwards: Sequence[Forward]
     services: Sequence[Service]
+    #: What clients may register beyond targets that are named as their certificates are.
     claims: Sequence[Claim]
+    #: Anybody who connects may register anything: meant so, and not forgotten.
+    anybody: bool
     bridge: bool
     policy: Policy
     dead_peer: DeadPeer
@@ -42,6 +45,7 @@ class ServerPlan:
 
 async def serve(plan: ServerPlan) -> None:
     """Serve until SIGTERM or SIGINT. Raises StartError, TLSError."""
+    _demand_proof(plan)
     tunnels = [_tunnel(plan, wire) for wire in plan.wires]
     server = grpc.aio.server(options=[*channels.server_options(), *options.server_options(plan.dead_peer)])
     serve_tunnels(server, *tunnels)
@@ -57,11 +61,25 @@ async def serve(plan: ServerPlan) -> None:
         spell_target(forward.target): addresses.join(forward.listen[0], listener.port)
         for forward, listener in zip(plan.forwards, listeners, strict=True)
     }
-    running.announce(role="tunnel-server", listen=addresses.join(plan.listen[0], port), forwards=ports)
+    if plan.tls.authority is None:
+        log.warning("without --tls-ca nobody proves who it is: any client may register any target")
+    claims = "anybody" if plan.tls.authority is None else "certificate"
+    running.announce(
+        role="tunnel-server", listen=addresses.join(plan.listen[0], port), claims=claims, forwards=ports
+    )
     await running.until_told_to_end()
     for listener in listeners:
         await listener.stop()
     await server.stop(grace=0)
+
+
+def _demand_proof(plan: ServerPlan) -> None:
+    """Where others reach it, clients must prove who they are. Raises StartError unless it is meant otherwise."""
+    if plan.tls.authority is None and not plan.anybody and not is_loopback(plan.listen[0]):
+        raise StartError(
+            f"on {plan.listen[0]} without --tls-ca anybody could register any target and get its sessions: "
+            "give --tls-ca, or --anybody if that is meant"
+        )
 
 
 def _tunnel(plan: ServerPlan, wire: Wire) -> TunnelServer:
@@ -71,7 +89,7 @@ def _tunnel(plan: ServerPlan, wire: Wire) -> TunnelServer:
         handler=dialling(services, wire, plan.policy) if services else None,
         local=services,
         bridge=plan.bridge,
-        may_claim=claims_rule(plan.claims),
+        may_claim=None if plan.tls.authority is None else claims_rule(plan.claims),
         on_target=_tell,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import ipaddress
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -13,6 +14,10 @@ from typing_extensions import override
 from fleet.nodes import addresses
 from fleet.protocol.tunnel import Target
 from fleet.protocol.tunnel_server import Peer
+from fleet.transport.authority import SERVER_NAME
+
+#: Every certificate of one authority may have these names, ours have both: they prove nothing.
+_COMMON_NAMES = frozenset((SERVER_NAME, "localhost"))
 
 T = TypeVar("T")
 
@@ -78,18 +83,34 @@ def _halves(text: str, form: str) -> tuple[str, str]:
     return left, right
 
 
-def claims_rule(claims: Sequence[Claim]) -> Callable[[Peer, Target], bool] | None:
-    """Who may register what; without claims there is no rule."""
-    if not claims:
-        return None
+def claims_rule(claims: Sequence[Claim]) -> Callable[[Peer, Target], bool]:
+    """Who may register what, where certificates prove names: targets of these names, and what claims add to that."""
 
     def may_claim(peer: Peer, target: Target) -> bool:
+        if target.name in peer.identity and target.name not in _COMMON_NAMES and not _is_address(target.name):
+            return True
         return any(
             claim.identity in peer.identity and fnmatch.fnmatchcase(target.name, claim.pattern)
             for claim in claims
         )
 
     return may_claim
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens on `host`."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class Word(click.ParamType[T], Generic[T]):

@@ -76,10 +76,10 @@ class Variant:
     whole: bool = True
 
 
-def make_keys(folder: Path) -> KeyPair:
-    """A certificate for 127.0.0.1, and the CA that signed it."""
+def make_keys(folder: Path, name: str = "bench") -> KeyPair:
+    """A certificate for 127.0.0.1 and `name`, and the CA that signed it."""
     now = datetime.datetime.now(datetime.UTC)
-    return authority.issue(authority.ensure_authority(folder, now=now), "bench", role="bench", now=now)
+    return authority.issue(authority.ensure_authority(folder, now=now), name, role="bench", now=now)
 
 
 def python(name: str, ground: Ground, *words: str) -> tuple[Peer, dict[str, str]]:

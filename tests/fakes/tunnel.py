@@ -14,6 +14,7 @@ import grpc.aio
 
 from fleet.protocol.tunnel import Target, TunnelError, Wire
 from fleet.transport import channels
+from fleet.transport.channels import TLSFiles
 from fleet.transport.tunnel import codec, options
 from fleet.transport.tunnel.client import Calls, TunnelClient
 from fleet.transport.tunnel.handlers import Handler, Serve, Taken, dial
@@ -38,22 +39,26 @@ class Ground:
         #: The servers, by address.
         self.grpc: dict[str, grpc.aio.Server] = {}
 
-    async def server(self, *tunnels: TunnelServer, more: Options | None = None) -> str:
+    async def server(
+        self, *tunnels: TunnelServer, more: Options | None = None, tls: TLSFiles | None = None
+    ) -> str:
         """A gRPC server of tunnels; its address."""
         server = grpc.aio.server(
             options=[*channels.server_options(), *options.server_options(), *(more or [])]
         )
         serve_tunnels(server, *tunnels)
-        port = server.add_insecure_port("127.0.0.1:0")
+        port = channels.add_port(server, "127.0.0.1:0", tls)
         await server.start()
         self._ends.push_async_callback(server.stop, 0)
         address = f"127.0.0.1:{port}"
         self.grpc[address] = server
         return address
 
-    def channel(self, address: str, more: Options | None = None) -> grpc.aio.Channel:
+    def channel(
+        self, address: str, more: Options | None = None, tls: TLSFiles | None = None
+    ) -> grpc.aio.Channel:
         """A channel with a connection of its own."""
-        channel = channels.open_channel(address, more=[*options.channel_options(), *(more or [])])
+        channel = channels.open_channel(address, tls, more=[*options.channel_options(), *(more or [])])
         self._ends.push_async_callback(channel.close)
         return channel
 

@@ -67,7 +67,7 @@ class Ground:
         self._folder = folder
         self._stack = stack
         self._mutual = security == "mtls"
-        self._keys: KeyPair | None = None if security == "plain" else make_keys(folder / "keys")
+        self._keys: KeyPair | None = None if security == "plain" else make_keys(folder / "keys", _NAME)
 
     def start(self, whose_server: str, whose_target: str, service: str) -> str:
         """Start a server and a target that leads to `service`; return where the server listens."""

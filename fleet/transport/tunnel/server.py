@@ -211,9 +211,12 @@ class TunnelServer:
         """The connection to which a Tunnel stream belongs."""
         token = metadata.token_of(context.invocation_metadata() or ())
         found = self._tokens.get(token) if token else None
-        if found is not None and found.connection.peer.identity == _identity(context):
+        if found is None:
+            return self._state.connection(_key(context))
+        # On another connection it must be the same client by what its certificate proves, too.
+        if found.connection.key == _key(context) or found.connection.peer.identity == _identity(context):
             return found.connection
-        return self._state.connection(_key(context))
+        return None
 
     async def tunnel(self, connection: Connection, tag: int, context: Context) -> None:
         """Serve a client's Tunnel stream to its end."""
@@ -394,5 +397,7 @@ def _key(context: Context) -> Hashable:
 
 
 def _identity(context: Context) -> tuple[str, ...]:
-    """What the client's certificate proves: its alternative names, else its common name."""
-    return tuple(name.decode(errors="replace") for name in context.peer_identities() or ())
+    """What the client's certificate proves: its common name and its alternative names."""
+    proven = context.auth_context()
+    names = [*proven.get("x509_common_name", ()), *proven.get("x509_subject_alternative_name", ())]
+    return tuple(dict.fromkeys(name.decode(errors="replace") for name in names))

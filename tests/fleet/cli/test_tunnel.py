@@ -38,7 +38,7 @@ def _target(checked: Service, name: str = "r:SSH") -> tuple[str, str]:
 @pytest.mark.parametrize("security", ["plain", "tls", "mtls"])
 def test_server_port_leads_to_a_registered_target(checked: Service, security: str, tmp_path: Path) -> None:
     """Bytes both ways; our own peers half-close: what is sent after the other's end still arrives."""
-    keys = None if security == "plain" else make_keys(tmp_path / "keys")
+    keys = None if security == "plain" else make_keys(tmp_path / "keys", "r")
     mutual = security == "mtls"
     with (
         our_tunnel.serve(tmp_path, *_forward(), tls=keys, mutual=mutual) as server,
@@ -119,26 +119,35 @@ def test_service_that_is_gone_resets_its_user_alone(checked: Service, tmp_path: 
         transfer(good, 1000)
 
 
-def test_claims_refuse_who_may_not_have_a_target(checked: Service, tmp_path: Path) -> None:
-    """The certificate says `bench`: its target is taken, another's is not, and the client is told."""
+def test_certificate_names_the_targets_and_claims_add_to_them(checked: Service, tmp_path: Path) -> None:
+    """The certificate says `bench`: `bench` and what the claim adds are taken, another's is not; the client is told."""
     keys = make_keys(tmp_path / "keys")
     claim = ("--claim", "bench=mine-*")
     with (
         our_tunnel.serve(
-            tmp_path, *claim, *_forward("mine-1"), *_forward("yours"), tls=keys, mutual=True
+            tmp_path, *claim, *_forward("mine-1"), *_forward("bench"), tls=keys, mutual=True
         ) as server,
         our_tunnel.register(
             tmp_path,
             server.address,
             *_target(checked, "mine-1"),
+            *_target(checked, "bench"),
             *_target(checked, "yours"),
             tls=keys,
             mutual=True,
         ) as client,
     ):
         client.peer.await_words("target yours refused: .*may not be claimed by")
-        with connect(server.forwards["mine-1"]) as sock:
-            transfer(sock, 1000)
+        for name in ("mine-1", "bench"):
+            with connect(server.forwards[name]) as sock:
+                transfer(sock, 1000)
+        assert "any client may register any target" not in server.peer.said()
+
+
+def test_server_without_certificates_says_that_anybody_may_register(tmp_path: Path) -> None:
+    """On loopback it may be so; in the log it stands."""
+    with our_tunnel.serve(tmp_path) as server:
+        server.peer.await_words("any client may register any target")
 
 
 def test_programs_end_when_told(checked: Service, tmp_path: Path) -> None:
@@ -162,6 +171,8 @@ def test_programs_end_when_told(checked: Service, tmp_path: Path) -> None:
         (["register", "--server", "127.0.0.1:1", "--target", "r"], "'r' is not NAME"),
         (["register", "--server", "somewhere", "--target", "r=127.0.0.1:1"], "is not host:port"),
         (["serve", "--claim", "edge-1=r"], "--claim needs --tls-ca"),
+        (["serve", "--listen", "0.0.0.0:0"], "on 0.0.0.0 without --tls-ca anybody could register any target"),
+        (["serve", "--anybody", "--tls-ca", __file__], "contradict each other"),
         (["serve", "--forward", "r"], "'r' is not HOST:PORT=NAME"),
         (["serve", "--wire", "0.3"], "'0.3' is not one of"),
     ],

@@ -6,6 +6,7 @@ from fleet.nodes.tunnel_words import (
     Forward,
     Service,
     claims_rule,
+    is_loopback,
     parse_claim,
     parse_forward,
     parse_service,
@@ -45,17 +46,43 @@ def test_service_without_a_part_is_refused(text: str) -> None:
         parse_service(text)
 
 
-def test_claims_bind_identities_to_targets() -> None:
-    """Who proves a name may register what its claims match, and nothing else; the others nothing."""
+def test_certificate_names_are_the_targets_a_client_may_register() -> None:
+    """By themselves: the target's name as the certificate has it, as its common name, a DNS name or a URI."""
+    rule = claims_rule([])
+    client = Peer(identity=("router-7", "router-7.example", "spiffe://example/router-7"))
+    for name in client.identity:
+        assert rule(client, Target(name, "SSH"))
+    assert not rule(client, Target("router-8", "SSH"))
+    assert not rule(Peer(), Target("router-7", "SSH"))
+    assert not rule(Peer(identity=("router-*",)), Target("router-7"))
+
+
+@pytest.mark.parametrize("name", ["localhost", "refloat.local", "127.0.0.1", "::1"])
+def test_names_that_every_certificate_has_prove_nothing(name: str) -> None:
+    """One client could take the target from another; a claim that names it is the operator's own word."""
+    client = Peer(identity=("edge-1", name))
+    assert not claims_rule([])(client, Target(name))
+    assert claims_rule([parse_claim(f"edge-1={name}")])(client, Target(name))
+
+
+def test_claims_widen_what_an_identity_may_register() -> None:
+    """Who proves a name may register what its claims match, beside its own name."""
     rule = claims_rule([parse_claim("edge-1=router-*"), parse_claim("edge-2=router-9")])
-    assert rule is not None
     one = Peer(identity=("edge-1",))
     assert rule(one, Target("router-7", "SSH"))
+    assert rule(one, Target("edge-1", "SSH"))
     assert not rule(one, Target("switch-7", "SSH"))
     assert not rule(Peer(identity=("edge-2",)), Target("router-7", "SSH"))
     assert not rule(Peer(), Target("router-7", "SSH"))
 
 
-def test_no_claims_are_no_rule() -> None:
-    """Anybody may register anything then."""
-    assert claims_rule([]) is None
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        *((host, True) for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost")),
+        *((host, False) for host in ("0.0.0.0", "::", "10.0.0.1", "edge.example")),
+    ],
+)
+def test_loopback_is_what_only_this_machine_reaches(host: str, loopback: bool) -> None:
+    """Names other than localhost may lead anywhere."""
+    assert is_loopback(host) is loopback
