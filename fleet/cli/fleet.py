@@ -58,7 +58,7 @@ def ps(cluster: str, home: Path, as_json: bool) -> None:
     if as_json:
         show_json(rows)
         return
-    shown = ("name", "role", "state", "pid", "grpc", "diag", "faults", "memory", "cpu")
+    shown = ("name", "role", "state", "pid", "grpc", "diag", "connect", "faults", "memory", "cpu")
     click.echo(table(shown, [[_cell(row, column) for column in shown] for row in rows]))
 
 
@@ -84,6 +84,7 @@ def _row(member: Member, modes: dict[str, str]) -> dict[str, Any]:
         "pid": member.pid,
         "grpc": member.grpc,
         "diag": member.diag,
+        "connect": member.connect,
         "id": member.id,
         "forwards": forwards,
         "faults": [f"{part} {mode}" for part, mode in forwards.items() if mode != Mode.PASS],

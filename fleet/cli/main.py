@@ -18,6 +18,7 @@ from fleet.cli.lazy import LazyGroup
         "instances": "fleet.cli.console:instances",
         "watch": "fleet.cli.watch:watch",
         "tunnel": "fleet.cli.tunnel:tunnel",
+        "connect": "fleet.cli.connect:connect",
     },
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -14,6 +14,7 @@ from fleet.cli.answers import Failure
 from fleet.cli.home import cluster_option, home_option
 from fleet.nodes import fleet_keys
 from fleet.nodes import up as fleet_up
+from fleet.nodes.agent_services import Services, check_unique_flags, service_option
 from fleet.nodes.fleet_plan import FleetPlan
 from fleet.nodes.fleet_record import FleetError, FleetRecord
 from fleet.protocol import announce, durations
@@ -56,6 +57,7 @@ class _Teller:
                 "pid": record.pid,
                 "auths": record.addresses("auth"),
                 "proxies": record.addresses("proxy"),
+                "connect": [member.connect for member in record.members if member.connect],
                 "auth_balancer": record.auth_balancer,
                 "proxy_balancer": record.proxy_balancer,
                 "backend": record.backend,
@@ -108,6 +110,7 @@ def _sentences(record: FleetRecord, seconds: float) -> str:
     default=None,
     help="Between pings on a tunnel; default: the nodes' own.",
 )
+@service_option
 @click.option("--no-faults", is_flag=True, help="Leave the forwarder out: no cut-backend, no blackhole.")
 @click.option("--tls", is_flag=True, help="Mutual TLS on every gRPC port, with a CA of the fleet's own.")
 @click.option(
@@ -128,6 +131,7 @@ def up(
     tls: bool,
     as_json: bool,
     keep_alive_interval: str | None,
+    services: Services,
     **shape: Any,
 ) -> None:
     """Run a fleet of real auths, proxies and agents until Ctrl-C.
@@ -136,11 +140,13 @@ def up(
     """
     if mesh and connections is not None:
         raise click.UsageError("--mesh and --connections exclude each other")
+    check_unique_flags(services)
     plan = FleetPlan(
         connections=0 if mesh else connections or 1,
         faults=not no_faults,
         keys=fleet_keys.folder_of(home, shape["cluster"]) if tls else None,
         keep_alive_interval=keep_alive_interval or "",
+        services=tuple(f"{name}={address}" for name, address in services),
         **shape,
     )
     try:

@@ -290,10 +290,7 @@ def command(
     """Run agents: each keeps one gRPC connection to some auth for its heartbeats, and reverse tunnels to proxies."""
     if mesh and connections is not None:
         raise click.UsageError("--mesh and --connections exclude each other")
-    try:
-        agent_services.check_unique(services)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
+    agent_services.check_unique_flags(services)
     flags = AgentFlags(
         services=services,
         connections=0 if mesh else connections or 1,

@@ -60,6 +60,14 @@ def check_unique(services: Services) -> Services:
     return services
 
 
+def check_unique_flags(services: Services) -> None:
+    """Stop a command whose services are not unique. Raises UsageError."""
+    try:
+        check_unique(services)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
 def service_option(command: Any) -> Any:
     """Add `--service`."""
     return click.option(

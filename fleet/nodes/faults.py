@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet.nodes import fleet_record
+from fleet.nodes.fleet_plan import BACKEND, PORTS
 from fleet.nodes.fleet_record import FleetError, FleetRecord, Member
 from fleet.nodes.forwards import Mode
 from fleet.processes import pids
@@ -50,22 +51,22 @@ def thaw(fleet: FleetRecord, name: str) -> None:
 
 def cut_backend(fleet: FleetRecord, name: str, mode: Mode = Mode.CUT) -> None:
     """Part an instance from the backend: reset and refuse its connections, or hold their bytes."""
-    _set(fleet, name, ("backend",), mode)
+    _set(fleet, name, (BACKEND,), mode)
 
 
 def restore_backend(fleet: FleetRecord, name: str) -> None:
     """Give an instance its backend again."""
-    _set(fleet, name, ("backend",), Mode.PASS)
+    _set(fleet, name, (BACKEND,), Mode.PASS)
 
 
 def blackhole(fleet: FleetRecord, name: str, *, backend: bool = True) -> None:
     """Hold every byte to and from an instance; its connections stay open. Without `backend`, that one passes."""
-    _set(fleet, name, ("grpc", "diag", "backend") if backend else ("grpc", "diag"), Mode.HOLD)
+    _set(fleet, name, (*_ports(fleet, name), BACKEND) if backend else _ports(fleet, name), Mode.HOLD)
 
 
 def unblackhole(fleet: FleetRecord, name: str) -> None:
     """Let the bytes of an instance pass again, those held first."""
-    _set(fleet, name, ("grpc", "diag", "backend"), Mode.PASS)
+    _set(fleet, name, (*_ports(fleet, name), BACKEND), Mode.PASS)
 
 
 def modes(fleet: FleetRecord) -> dict[str, str]:
@@ -132,6 +133,10 @@ def ask(fleet: FleetRecord, path: str, body: dict[str, str] | None = None) -> An
         raise FaultError(
             f"the forwarder at {fleet.control} does not answer ({error}): is it killed or frozen?"
         ) from error
+
+
+def _ports(fleet: FleetRecord, name: str) -> tuple[str, ...]:
+    return PORTS.get(fleet.member(name).role, ())
 
 
 def _set(fleet: FleetRecord, name: str, parts: tuple[str, ...], mode: Mode) -> None:

@@ -12,8 +12,12 @@ _LATER = "-"
 _ANY_PORT = "127.0.0.1:0"
 #: Names of agents are this and a number, as the nodes have it by themselves.
 AGENT_PREFIX = "agent"
-#: Forwards of an instance: its two ports, and its way to the backend.
-PARTS = ("grpc", "diag", "backend")
+#: Ports of an instance, by its role: others reach each through a forward.
+PORTS = {"auth": ("grpc", "diag"), "proxy": ("grpc", "diag", "connect")}
+#: The forward through which an instance reaches the backend.
+BACKEND = "backend"
+#: The flag that tells an instance where others reach a port of its.
+_ADVERTISE = {"grpc": "--advertise", "diag": "--advertise-diag", "connect": "--connect-advertise"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,8 @@ class FleetPlan:
     faults: bool = True
     cluster: str = "default"
     agents_per_process: int = 500
+    #: What each agent exposes, name=host:port.
+    services: tuple[str, ...] = ()
     #: Where the keys of a fleet with mutual TLS are (fleet_keys); None for a fleet without.
     keys: Path | None = None
 
@@ -53,23 +59,26 @@ class FleetPlan:
 
 
 def forwarder(plan: FleetPlan, backend: str) -> list[str]:
-    """The forwarder, with three forwards for every instance; those of its ports get their target later.
+    """The forwarder, with forwards for every port of an instance, which get their target later, and to the backend.
 
     `backend` is host:port.
     """
     argv = node("forwarder")
-    for _, name in plan.instances:
-        for part in PARTS:
-            argv += ["--forward", f"{name}/{part}={_ANY_PORT},{backend if part == 'backend' else _LATER}"]
+    for role, name in plan.instances:
+        for part in PORTS[role]:
+            argv += ["--forward", f"{name}/{part}={_ANY_PORT},{_LATER}"]
+        argv += ["--forward", f"{name}/{BACKEND}={_ANY_PORT},{backend}"]
     return argv
 
 
 def instance(plan: FleetPlan, role: str, name: str, backend: str, forwards: Mapping[str, str]) -> list[str]:
     """An auth or a proxy; it advertises its forwards, where it has some."""
     argv = node(role, "--name", name, "--cluster", plan.cluster, "--announce-ttl", plan.announce_ttl)
-    argv += ["--backend", f"redis://{forwards.get(f'{name}/backend', backend)}/0"]
-    if forwards:
-        argv += ["--advertise", forwards[f"{name}/grpc"], "--advertise-diag", forwards[f"{name}/diag"]]
+    argv += ["--backend", f"redis://{forwards.get(f'{name}/{BACKEND}', backend)}/0"]
+    if role == "proxy":
+        argv += ["--connect-listen", _ANY_PORT]
+    for part in PORTS[role] if forwards else ():
+        argv += [_ADVERTISE[part], forwards[f"{name}/{part}"]]
     if role == "proxy" and plan.keep_alive_interval:
         argv += ["--keep-alive-interval", plan.keep_alive_interval]
     return argv + _tls(plan, name)
@@ -90,6 +99,8 @@ def agents(plan: FleetPlan, name: str, first: int, count: int, auth: str, proxy:
     argv += ["--connections", str(plan.connections)] if plan.connections else ["--mesh"]
     if plan.keep_alive_interval:
         argv += ["--keep-alive-interval", plan.keep_alive_interval]
+    for service in plan.services:
+        argv += ["--service", service]
     return argv + _tls(plan, name)
 
 

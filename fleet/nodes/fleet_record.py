@@ -41,6 +41,8 @@ class Member:
     #: Where others reach it, host:port, through the forwarder if there is one; empty for what it has not.
     grpc: str = ""
     diag: str = ""
+    #: A proxy's port for users.
+    connect: str = ""
     #: Host UUID of an auth or a proxy.
     id: str = ""
 

@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 DIAG_LABEL = "refloat.dev/diag-addr"
 TTL_LABEL = "refloat.dev/announce-ttl"
+CONNECT_LABEL = "refloat.dev/connect-addr"
 
 #: An agent's id is a UUID; what is much longer is no id.
 LONGEST_ID = 128
@@ -92,6 +93,8 @@ class Instance:
         )
         self.server = grpc.aio.server(options=channels.server_options())
         HealthServicer(self.process).add_to(self.server)
+        #: Of its resource; what is known only once it listens may be added before `start`.
+        self.labels = dict(flags.labels)
         self._stack = AsyncExitStack()
         self._heartbeats: asyncio.Task[None] | None = None
         self.grpc_address = ""
@@ -205,7 +208,7 @@ class Instance:
                 labels={
                     DIAG_LABEL: diag_address,
                     TTL_LABEL: durations.format_seconds(flags.announce_ttl),
-                    **flags.labels,
+                    **self.labels,
                 },
             ),
             spec=types_pb2.ServerSpecV2(

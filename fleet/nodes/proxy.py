@@ -19,7 +19,11 @@ from prometheus_client import Gauge
 
 from fleet.nodes import flags as node_flags
 from fleet.nodes import running
-from fleet.nodes.instance import Instance, InstanceFlags
+from fleet.nodes.addresses import Address
+from fleet.nodes.connect_access import ConnectFlags, read_tokens
+from fleet.nodes.connect_metrics import ConnectMetrics
+from fleet.nodes.connect_port import ConnectPort
+from fleet.nodes.instance import CONNECT_LABEL, Instance, InstanceFlags
 from fleet.nodes.reverse_tunnels import ReverseTunnels
 from fleet.nodes.tunnels import Tunnel
 from fleet.protocol import announce, discovery
@@ -44,6 +48,8 @@ class ProxyFlags:
     compact_discovery: bool = True
     #: How long agents may take to leave when the proxy ends, seconds.
     drain: float = 2.0
+    #: Its port for users; None for none.
+    connect: ConnectFlags | None = None
 
 
 class Proxy:
@@ -66,24 +72,45 @@ class Proxy:
             registry=self.instance.registry,
         )
         tunnels.labels("node").set_function(lambda: float(len(self.table)))
+        self.connect: ConnectPort | None = None
+        if flags.connect is not None:
+            metrics = ConnectMetrics(self.instance.registry, self.table.states)
+            self.connect = ConnectPort(flags.connect, flags.instance.tls, self.tunnels, metrics)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Start it. Raises StartError."""
-        await self.instance.start()
+        try:
+            if self.connect is not None:
+                await self.connect.start()
+                self.instance.labels[CONNECT_LABEL] = self.connect.advertised
+            await self.instance.start()
+        except running.StartError:
+            if self.connect is not None:
+                await self.connect.stop()
+            raise
         self._tasks = [
             asyncio.create_task(self._watch_proxies(), name="proxy watcher"),
             asyncio.create_task(self._sweep(), name="tunnel sweeper"),
         ]
 
+    def ready_facts(self) -> dict[str, object]:
+        """What the ready line says."""
+        facts = self.instance.ready_facts()
+        return facts if self.connect is None else {**facts, "connect": self.connect.address}
+
     async def stop(self) -> None:
         """End it gracefully: nobody new comes, agents are advised to go and given time, then all is closed."""
         self.tunnels.draining = True
+        if self.connect is not None:
+            self.connect.leave()
         await self.instance.leave()
         self.table.send_all(_advisory)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.flags.drain):
                 await self.table.empty()
+        if self.connect is not None:
+            await self.connect.stop()
         self.table.end_all("this proxy is shutting down", time.monotonic())
         for task in self._tasks:
             task.cancel()
@@ -170,15 +197,43 @@ async def serve(flags: ProxyFlags) -> None:
     proxy = Proxy(flags)
     await proxy.start()
     try:
-        running.announce(**proxy.instance.ready_facts())
+        running.announce(**proxy.ready_facts())
         await running.until_told_to_end()
     finally:
         await proxy.stop()
 
 
+def _connect_flags(
+    listen: tuple[str, int] | None, advertise: tuple[str, int] | None, tokens: Path | None
+) -> ConnectFlags | None:
+    if listen is None:
+        if advertise is not None or tokens is not None:
+            raise running.StartError(
+                "--connect-advertise and --connect-tokens are nothing without --connect-listen"
+            )
+        return None
+    return ConnectFlags(listen, advertise, read_tokens(tokens) if tokens else ())
+
+
 @click.command("proxy")
 @node_flags.instance_options(ttl_variable=announce.PROXY_TTL_VARIABLE)
 @node_flags.keep_alive_options
+@click.option(
+    "--connect-listen",
+    type=Address(),
+    help="Port for users, who reach agents' services by HTTP CONNECT; 0 is any. Default: none.",
+)
+@click.option(
+    "--connect-advertise",
+    type=Address(),
+    help="Where others reach the CONNECT port; default: the port itself.",
+)
+@click.option(
+    "--connect-tokens",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File of tokens, one a line, each of which lets a user in. Without it, and without --tls-ca, "
+    "the port must be of this machine alone.",
+)
 @click.option(
     "--drain",
     type=node_flags.Duration(),
@@ -194,6 +249,9 @@ def command(
     tls_server_name: str,
     keep_alive_interval: float,
     keep_alive_count_max: int,
+    connect_listen: tuple[str, int] | None,
+    connect_advertise: tuple[str, int] | None,
+    connect_tokens: Path | None,
     drain: float,
     **given: Any,
 ) -> None:
@@ -214,6 +272,7 @@ def command(
             keep_alive=KeepAlive(keep_alive_interval, keep_alive_count_max),
             compact_discovery=compact_discovery(os.environ),
             drain=drain,
+            connect=_connect_flags(connect_listen, connect_advertise, connect_tokens),
         )
         uvloop.run(serve(flags))
 

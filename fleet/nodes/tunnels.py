@@ -123,6 +123,18 @@ class TunnelTable:
         """Sessions that are open."""
         return sum(len(tunnel.sessions) for tunnel in self._open.values())
 
+    def states(self) -> dict[str, int]:
+        """How many tunnels are live, offline, joining (no Register stream yet) and retiring (displaced, in use)."""
+        counts = dict.fromkeys(("live", "offline", "joining", "retiring"), 0)
+        for tunnel in self._open.values():
+            if tunnel.displaced:
+                counts["retiring"] += 1
+            elif not tunnel.joined:
+                counts["joining"] += 1
+            else:
+                counts["live" if self._feed.get(tunnel.agent_id) is tunnel else "offline"] += 1
+        return counts
+
     def at(self, key: Hashable) -> Tunnel | None:
         """The tunnel of a connection, whether it counts or not."""
         return self._open.get(key)

@@ -138,7 +138,11 @@ class _Up:
                 "balancer",
                 fleet_plan.balancer(
                     f"{role}-balancer",
-                    [(name, *self._reached_at(name)) for kind, name in self.plan.instances if kind == role],
+                    [
+                        (name, self._reached_at(name, "grpc"), self._reached_at(name, "diag"))
+                        for kind, name in self.plan.instances
+                        if kind == role
+                    ],
                 ),
                 _NETWORK,
             )
@@ -173,15 +177,14 @@ class _Up:
     def _child_of(self, name: str) -> Child:
         return next(child for child in self.supervisor.children if child.name == name)
 
-    def _reached_at(self, name: str) -> tuple[str, str]:
-        """Where others reach an instance: its forwards, or its own ports."""
+    def _reached_at(self, name: str, part: str) -> str:
+        """Where others reach a port of an instance: its forward, or the port itself; empty when it has none."""
         if self.forwards:
-            return self.forwards[f"{name}/grpc"], self.forwards[f"{name}/diag"]
-        announced = self._child_of(name).announced
-        return str(announced["grpc"]), str(announced["diag"])
+            return self.forwards.get(f"{name}/{part}", "")
+        return str(self._child_of(name).announced.get(part, ""))
 
     def _point(self, child: Child) -> None:
-        for part in ("grpc", "diag"):
+        for part in fleet_plan.PORTS[self.roles[child.name]]:
             faults.point(self.record(), f"{child.name}/{part}", child.announced[part])
 
     def record(self) -> FleetRecord:
@@ -207,8 +210,8 @@ class _Up:
         plain = Member(child.name, role, child.pid, pids.birth(child.pid), str(child.log))
         said = child.announced
         if plain.is_instance:
-            grpc, diag = self._reached_at(child.name)
-            return replace(plain, grpc=grpc, diag=diag, id=str(said.get("id", "")))
+            grpc, diag, connect = (self._reached_at(child.name, part) for part in ("grpc", "diag", "connect"))
+            return replace(plain, grpc=grpc, diag=diag, connect=connect, id=str(said.get("id", "")))
         return replace(plain, grpc=str(said.get("listen", "")), diag=str(said.get("diag", "")))
 
     def save(self) -> Path:
@@ -245,6 +248,8 @@ class _Up:
             grpc = child.announced["listen" if role == "balancer" else "grpc"]
             if "--listen" not in child.argv:
                 child.argv += ("--listen", grpc, "--diag-listen", child.announced["diag"])
+                if role == "proxy":  # of a flag that is given twice, click takes the last
+                    child.argv += ("--connect-listen", child.announced["connect"])
 
 
 def _how(code: int) -> str:

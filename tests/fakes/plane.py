@@ -15,6 +15,7 @@ from fleet.nodes.agent import AgentFlags, AgentGroup
 from fleet.nodes.auth import Auth
 from fleet.nodes.auth_site import DEFAULT_HTTP, HTTPFlags
 from fleet.nodes.cluster_config import Beginning
+from fleet.nodes.connect_access import ConnectFlags
 from fleet.nodes.forwards import Forward
 from fleet.nodes.instance import Instance, InstanceFlags
 from fleet.nodes.proxy import Proxy, ProxyFlags
@@ -76,6 +77,7 @@ class Plane:
         keep_alive: KeepAlive | None = None,
         *,
         compact: bool = True,
+        connect: ConnectFlags | None = None,
         **more: Any,
     ) -> Proxy:
         """A running proxy."""
@@ -85,6 +87,7 @@ class Plane:
                 keep_alive=keep_alive or KeepAlive(),
                 compact_discovery=compact,
                 drain=1.0,
+                connect=connect,
             )
         )
         await made.start()

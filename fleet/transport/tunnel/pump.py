@@ -120,7 +120,11 @@ class Wire(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         self._eof = True
         self._wake_reader()
-        return True  # half open, as TCP is
+        assert self.transport is not None
+        if self.transport.can_write_eof():
+            return True  # half open, as TCP is
+        self._linger(_LINGER_NOT)  # TLS closes by itself now
+        return False
 
     @override
     def pause_writing(self) -> None:

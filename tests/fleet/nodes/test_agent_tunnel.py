@@ -23,25 +23,10 @@ from fleet.protocol.keep_alive import KeepAlive
 from fleet.protocol.tunnel import TunnelError
 from fleet.transport.tunnel.stream import TunnelStream
 from tests.fakes.plane import Plane, channel_to
+from tests.fakes.tcp import echoing
 from tests.fakes.waiting import eventually
 
 Make = Callable[..., Tunnel]
-
-
-@contextlib.asynccontextmanager
-async def echoing() -> AsyncIterator[int]:
-    """A TCP service that sends back what it is sent, to the end."""
-
-    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError):
-            while part := await reader.read(65536):
-                writer.write(part)
-                await writer.drain()
-        writer.close()
-
-    server = await asyncio.start_server(echo, "127.0.0.1", 0)
-    async with server:
-        yield server.sockets[0].getsockname()[1]
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from fleet.processes.supervisor import Supervisor, json_line
 from tests.fakes.waiting import eventually_sync
 
 TOKEN = "let-me"
+_PARTS = ("grpc", "diag", "connect", "backend")
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FleetRecord]:
     """A forwarder, and a process that only sleeps in the place of proxy-1."""
     with Supervisor(tmp_path_factory.mktemp("logs")) as supervisor:
         argv = [sys.executable, "-m", "fleet.nodes", "forwarder"]
-        for part in ("grpc", "diag", "backend"):
+        for part in _PARTS:
             argv += ["--forward", f"proxy-1/{part}=127.0.0.1:0,127.0.0.1:9"]
         forwarder = supervisor.start(
             "forwarder", argv, env={**os.environ, "REFLOAT_FORWARDER_TOKEN": TOKEN}, ready=json_line
@@ -54,7 +55,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FleetRecord]:
 
 def modes(fleet: FleetRecord) -> list[str]:
     found = faults.modes(fleet)
-    return [found[f"proxy-1/{part}"] for part in ("grpc", "diag", "backend")]
+    return [found[f"proxy-1/{part}"] for part in _PARTS]
 
 
 def test_freeze_and_thaw_stop_the_process_and_let_it_go_on(fleet: FleetRecord) -> None:
@@ -68,21 +69,21 @@ def test_freeze_and_thaw_stop_the_process_and_let_it_go_on(fleet: FleetRecord) -
 def test_cut_backend_touches_the_backend_alone(fleet: FleetRecord) -> None:
     """Cut or held, then restored."""
     faults.cut_backend(fleet, "proxy-1")
-    assert modes(fleet) == ["pass", "pass", "cut"]
+    assert modes(fleet) == ["pass", "pass", "pass", "cut"]
     faults.cut_backend(fleet, "proxy-1", Mode.HOLD)
-    assert modes(fleet) == ["pass", "pass", "hold"]
+    assert modes(fleet) == ["pass", "pass", "pass", "hold"]
     faults.restore_backend(fleet, "proxy-1")
-    assert modes(fleet) == ["pass", "pass", "pass"]
+    assert modes(fleet) == ["pass", "pass", "pass", "pass"]
 
 
 def test_blackhole_holds_everything_or_leaves_the_backend(fleet: FleetRecord) -> None:
     """Nothing passes; undone, all does."""
     faults.blackhole(fleet, "proxy-1", backend=False)
-    assert modes(fleet) == ["hold", "hold", "pass"]
+    assert modes(fleet) == ["hold", "hold", "hold", "pass"]
     faults.blackhole(fleet, "proxy-1")
-    assert modes(fleet) == ["hold", "hold", "hold"]
+    assert modes(fleet) == ["hold", "hold", "hold", "hold"]
     faults.unblackhole(fleet, "proxy-1")
-    assert modes(fleet) == ["pass", "pass", "pass"]
+    assert modes(fleet) == ["pass", "pass", "pass", "pass"]
 
 
 def test_fault_on_an_unknown_name_lists_the_known(fleet: FleetRecord) -> None:

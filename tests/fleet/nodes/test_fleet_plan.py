@@ -19,7 +19,7 @@ def test_agent_groups_cover_every_agent_once() -> None:
     assert FleetPlan(agents=0).agent_groups == []
 
 
-def test_forwarder_has_three_forwards_for_every_instance() -> None:
+def test_forwarder_has_forwards_for_every_port() -> None:
     """Ports get their target later, the backend is known."""
     argv = fleet_plan.forwarder(FleetPlan(auths=1, proxies=1), "127.0.0.1:5")
     forwards = [text for before, text in itertools.pairwise(argv) if before == "--forward"]
@@ -29,17 +29,20 @@ def test_forwarder_has_three_forwards_for_every_instance() -> None:
         "auth-1/backend=127.0.0.1:0,127.0.0.1:5",
         "proxy-1/grpc=127.0.0.1:0,-",
         "proxy-1/diag=127.0.0.1:0,-",
+        "proxy-1/connect=127.0.0.1:0,-",
         "proxy-1/backend=127.0.0.1:0,127.0.0.1:5",
     ]
 
 
 def test_instance_advertises_its_forwards() -> None:
     """Behind a forwarder, others are told the forwards, and the backend is reached through one."""
-    forwards = {f"auth-1/{part}": f"127.0.0.1:{n}" for n, part in enumerate(fleet_plan.PARTS, 1)}
-    argv = fleet_plan.instance(FleetPlan(), "auth", "auth-1", "127.0.0.1:9", forwards)
+    parts = (*fleet_plan.PORTS["proxy"], fleet_plan.BACKEND)
+    forwards = {f"proxy-1/{part}": f"127.0.0.1:{n}" for n, part in enumerate(parts, 1)}
+    argv = fleet_plan.instance(FleetPlan(), "proxy", "proxy-1", "127.0.0.1:9", forwards)
     assert flag(argv, "--advertise") == "127.0.0.1:1"
     assert flag(argv, "--advertise-diag") == "127.0.0.1:2"
-    assert flag(argv, "--backend") == "redis://127.0.0.1:3/0"
+    assert flag(argv, "--connect-advertise") == "127.0.0.1:3"
+    assert flag(argv, "--backend") == "redis://127.0.0.1:4/0"
 
 
 def test_instance_without_forwarder_is_itself() -> None:
@@ -47,6 +50,14 @@ def test_instance_without_forwarder_is_itself() -> None:
     argv = fleet_plan.instance(FleetPlan(faults=False), "proxy", "proxy-1", "127.0.0.1:9", {})
     assert "--advertise" not in argv
     assert flag(argv, "--backend") == "redis://127.0.0.1:9/0"
+
+
+def test_agents_expose_services() -> None:
+    """As they are given; the agents put their numbers in."""
+    plan = FleetPlan(services=("web=127.0.0.1:{n}", "x=10.0.0.{n}:1"))
+    argv = fleet_plan.agents(plan, "agents-1", 1, 5, "a:1", "p:1")
+    exposed = [text for before, text in itertools.pairwise(argv) if before == "--service"]
+    assert exposed == list(plan.services)
 
 
 def test_agents_mesh_or_counted() -> None:

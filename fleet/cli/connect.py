@@ -1,0 +1,85 @@
+"""`refloat connect`: an agent's service on standard input and output, as `ssh -o ProxyCommand` wants it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+import uvloop
+
+from fleet.cli.answers import Failure
+from fleet.cli.home import cluster_option, home_option
+from fleet.nodes import addresses, connect_access, connect_client, fleet_record
+from fleet.nodes.addresses import Address
+from fleet.nodes.connect_client import BrokenError, ConnectError, ConnectPlan
+from fleet.nodes.flags import tls_files, tls_options
+from fleet.nodes.fleet_record import FleetError
+from fleet.nodes.running import StartError
+from fleet.transport.channels import TLSError, TLSFiles
+
+
+class _Broken(Failure):
+    """It was there, and did not end well."""
+
+    exit_code = 1
+
+
+@click.command()
+@click.argument("target", metavar="SERVICE.AGENT")
+@click.option(
+    "--proxy",
+    "proxies",
+    type=Address(),
+    multiple=True,
+    help="CONNECT port of a proxy; repeat. Default: those of the local fleet, with its keys.",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File with the token to show. [env: REFLOAT_CONNECT_TOKEN, the token itself]",
+)
+@tls_options
+@cluster_option
+@home_option
+def connect(
+    target: str,
+    proxies: tuple[tuple[str, int], ...],
+    token_file: Path | None,
+    cluster: str,
+    home: Path,
+    **tls: Any,
+) -> None:
+    """Connect standard input and output to a service that an agent exposes.
+
+    As a ProxyCommand: ssh -o ProxyCommand='refloat connect ssh.agent-7' agent-7
+    """
+    files = tls_files(**tls)
+    try:
+        if not proxies:
+            proxies, files = _local(cluster, home, files)
+        plan = ConnectPlan(target, proxies, _token(token_file), files)
+        with contextlib.suppress(KeyboardInterrupt):
+            uvloop.run(connect_client.carry(plan))
+    except BrokenError as error:
+        raise _Broken(f"the connection was aborted: {error}") from error
+    except (ConnectError, TLSError, FleetError, StartError) as error:
+        raise Failure(str(error)) from error
+
+
+def _local(cluster: str, home: Path, given: TLSFiles) -> tuple[tuple[tuple[str, int], ...], TLSFiles]:
+    """The proxies of the fleet that runs here, and what to show them. Raises FleetError."""
+    record = fleet_record.load(home, cluster)
+    proxies = tuple(addresses.parse(member.connect) for member in record.members if member.connect)
+    if given.enabled or not record.console:
+        return proxies, given
+    certificate, key, ca = (Path(record.console[f"REFLOAT_TLS_{name}"]) for name in ("CERT", "KEY", "CA"))
+    return proxies, TLSFiles(certificate, key, ca)
+
+
+def _token(path: Path | None) -> str:
+    if path is None:
+        return os.environ.get("REFLOAT_CONNECT_TOKEN", "").strip()
+    return connect_access.read_tokens(path, "--token-file")[0]
