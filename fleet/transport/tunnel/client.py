@@ -397,12 +397,15 @@ async def _serve(taken: Taken, stream: ClientStream) -> None:
     try:
         await taken.serve(stream)
     except TunnelError as error:
-        stream.abort(str(error))
+        why = str(error)
     except asyncio.CancelledError:
         stream.abort("this end was stopped")
         raise
     except Exception:  # a handler is a stranger's code: its fault must end its session and no more
         log.exception("the handler of a session to %s failed", stream.target)
-        stream.abort("the handler failed")
+        why = "the handler failed"
     else:
         await stream.close()
+        return
+    await stream.settle()
+    stream.abort(why)

@@ -261,8 +261,11 @@ async def pump(wire: Wire, stream: TunnelStream, policy: Policy | None = None) -
     try:
         await _carry(outward, inward, wire, stream, policy)
     except (OSError, TunnelError) as error:
-        stream.abort(str(error))
         wire.reset()
+        try:
+            await stream.settle()
+        finally:
+            stream.abort(str(error))
         raise TunnelAborted(str(error)) from None
     except asyncio.CancelledError:
         stream.abort("this end was stopped")

@@ -24,6 +24,8 @@ CHUNK = 1024 * 1024
 #: After both ends are finished the server ends the call; a client waits so long for it, seconds. What is still on its
 #: way over a slow line is lost if this is too short.
 _END_WITHIN = 30.0
+#: A call's first message has reached the server's program within this, seconds, so that an end cannot overtake it.
+_TAG_WITHIN = 0.25
 #: A server cannot tell these from each other: gRPC shows it the end of the call and no more.
 _CLIENT_GONE = "the client went away: it aborted the session, was lost, or sent too large a message"
 _CLOSED = "the other end has closed the session"
@@ -151,6 +153,10 @@ class TunnelStream(ABC):
         await self._finish()
 
     @abstractmethod
+    async def settle(self) -> None:
+        """Before an abort of a session that was just opened: see to it that the other end knows which one it is."""
+
+    @abstractmethod
     def abort(self, why: str) -> None:
         """End both directions at once, and tell the other end that it is not the orderly way."""
 
@@ -164,6 +170,7 @@ class ClientStream(TunnelStream):
     def __init__(self, call: Any, target: Target, tag: int, *, half_close: bool) -> None:
         super().__init__(target, tag, half_close=half_close)
         self._call = call
+        self._opened_at = self.heard_at
         call.add_done_callback(lambda _: self._is_over())
 
     @override
@@ -213,6 +220,12 @@ class ClientStream(TunnelStream):
             finally:
                 self._call.cancel()
                 await asyncio.wait((draining,))
+
+    @override
+    async def settle(self) -> None:
+        """A call that is cancelled at once may reach the server without its tag, whose caller would wait in vain."""
+        if self.heard_at == self._opened_at:
+            await asyncio.wait((self.over,), timeout=self._opened_at + _TAG_WITHIN - self._now())
 
     async def _drain(self) -> None:
         if self._reading is not None:
@@ -282,6 +295,10 @@ class ServerStream(TunnelStream):
             self.why = why
         self.ended.set()
         self._is_over()
+
+    @override
+    async def settle(self) -> None:
+        """Its client knows: it opened the call."""
 
     def client_is_gone(self) -> None:
         """Its call has ended, whether or not this end was ready for it."""
