@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from dashboards.agent_said import said
 from dashboards.api import schemas
 from dashboards.presenters import moment
 from fleet.domain.evidence import Heartbeat
@@ -79,6 +80,7 @@ def explanation(cluster: str, found: Explanation) -> schemas.AgentAnswer:
         **_agent_fields(found.view, by_id),
         cluster=cluster,
         evidence=_evidence(found),
+        said=_said(found),
         instances=[instance(known) for known in found.instances.values()],
     )
 
@@ -135,6 +137,37 @@ def _evidence(explanation: Explanation) -> schemas.EvidenceItem:
         retired=found.retired,
         had_tunnel=found.had_tunnel,
         working_until=moment(found.working_until),
+    )
+
+
+def _said(explanation: Explanation) -> schemas.SaidItem | None:
+    # Dates only: how old they are is for pages.
+    found = said(explanation, now=0.0)
+    if found is None:
+        return None
+    through = found.through_id and schemas.InstanceRef(id=found.through_id, name=found.through)
+    return schemas.SaidItem(
+        asked_at=found.at,
+        through=through or None,
+        error=found.error,
+        version=found.version,
+        desired=found.desired,
+        services=list(found.services),
+        proxies=[
+            schemas.SaidProxyItem(
+                id=proxy.id,
+                name=proxy.name,
+                group=proxy.group,
+                generation=proxy.generation,
+                desired=proxy.desired,
+                claimed=proxy.claimed,
+                opened_at=proxy.opened,
+                sessions=proxy.sessions,
+                retired=proxy.retired,
+                expires_at=proxy.expires,
+            )
+            for proxy in found.proxies
+        ],
     )
 
 

@@ -144,11 +144,43 @@ class EvidenceItem(Schema):
     working_until: datetime | None
 
 
+class SaidProxyItem(InstanceRef):
+    """A proxy that an agent knows, or holds a tunnel to."""
+
+    group: str
+    generation: int
+    #: It wants a tunnel there.
+    desired: bool
+    #: It has one there, since then, with so many user connections; `retired`: it closes when those have ended.
+    claimed: bool
+    opened_at: datetime | None
+    sessions: int
+    retired: bool
+    #: When it forgets the proxy, unless it hears of it again.
+    expires_at: datetime | None
+
+
+class SaidItem(Schema):
+    """What an agent said of itself when it was asked through its tunnel."""
+
+    asked_at: datetime | None
+    through: InstanceRef | None
+    #: Why it did not answer; empty when it did.
+    error: str
+    version: str
+    #: Wanted tunnels; 0: one to every proxy.
+    desired: int
+    services: list[str]
+    proxies: list[SaidProxyItem]
+
+
 class AgentAnswer(AgentItem):
     """One agent with everything its verdict rests on."""
 
     cluster: str
     evidence: EvidenceItem
+    #: Null when it was not asked lately: who is not healthy is, and a sample of who is.
+    said: SaidItem | None
     instances: list[InstanceItem]
 
 

@@ -34,6 +34,23 @@ LIST_PARITY = 0x80
 #: T, one row per tunnel, one blob per proxy. 8 bytes.
 TUNNEL = np.dtype([("agent", "<u4"), ("opened_at", "<u4")])  # opened_at: whole seconds since the epoch
 
+#: C as an agent told it through its tunnel: one row per agent that was asked lately, by its index. 32 bytes.
+TOLD = np.dtype(
+    [
+        ("at", "<f8"),  # when it was asked
+        ("policy_read_at", "<f8"),  # 0: it did not say
+        ("ttl_seen", "<f4"),
+        ("mode", "u1"),
+        ("flags", "u1"),  # HEALTH_CHECK | ANSWERED
+        ("desired", "u1"),
+        ("claimed", "u1"),
+        ("tracked", "u1"),
+        ("padding", "V7"),
+    ]
+)
+#: In its `flags`: the agent answered, and the row says what.
+ANSWERED = 2
+
 #: How many proxies an agent is remembered on.
 REMEMBERED = 3
 

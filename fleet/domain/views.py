@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from fleet.domain.agent_report import Answer
 from fleet.domain.evidence import AgentEvidence, FleetEvidence
 from fleet.domain.instances import InstanceFacts, InstanceState
 from fleet.domain.verdicts import State, Verdict
@@ -124,6 +125,8 @@ class Explanation:
     instances: Mapping[int, InstanceView]
     #: When each tunnel was opened, by instance index of the proxy; one that has gone meanwhile is not in it.
     opened_at: Mapping[int, float] = field(default_factory=dict)
+    #: What came of asking the agent through its tunnel; None when that was not done lately.
+    answer: Answer | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,12 @@
 """The polled services of an invented fleet, as real auths and proxies serve them. docs/simulate.md.
 
-fleet.v1.AgentFeed and TunnelFeed (incremental by epoch and revision), teleport.presence.v1.PresenceService
+fleet.v1.AgentFeed and TunnelFeed (incremental by epoch and revision), AgentStatus, teleport.presence.v1.PresenceService
 and teleport.grpcclientconfig.v1.ServiceConfigDiscoveryService.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ from typing_extensions import override
 from fleet.domain.instances import InstanceKind
 from fleet.nodes.invented import Fleet, Instance
 from fleet.wire import (
+    agent_status_pb2,
+    agent_status_pb2_grpc,
     fleet_pb2,
     fleet_pb2_grpc,
     grpcclientconfig_pb2,
@@ -142,6 +145,60 @@ class TunnelFeed(fleet_pb2_grpc.TunnelFeedServicer):
             closed=page.removed,
             proxy_id=proxy.id,
         )
+
+
+class AgentStatus(agent_status_pb2_grpc.AgentStatusServicer):
+    """What agents say of themselves through their tunnels to one proxy."""
+
+    def __init__(self, fleet: Fleet, proxy: Instance, clock: Clock) -> None:
+        self._fleet = fleet
+        self._proxy = proxy
+        self._clock = clock
+
+    @override
+    async def ReadAgentStatus(
+        self, request: agent_status_pb2.ReadAgentStatusRequest, context: Context
+    ) -> agent_status_pb2.ReadAgentStatusResponse:
+        """Answer for an agent that has a tunnel here."""
+        opened = self._proxy.tunnels.get(request.agent_id)
+        if opened is None:
+            why = f"no live tunnel of agent {request.agent_id!r} is here"
+            await context.abort(grpc.StatusCode.NOT_FOUND, why)
+        document = json.dumps(self._document(opened.agent))
+        return agent_status_pb2.ReadAgentStatusResponse(document=document.encode())
+
+    def _document(self, agent: int) -> dict[str, Any]:
+        fleet, now = self._fleet, self._clock()
+        present = fleet.present(fleet.proxies, now)
+        claimed = fleet.claimed(agent)
+        return {
+            "agent_id": fleet.ids[agent],
+            "name": fleet.names[agent],
+            "version": _VERSION,
+            "tracker": {
+                "desired_count": fleet.shape.tunnels_each,
+                "claimed": claimed,
+                "ttl_seen_ms": _milliseconds(fleet.shape.instance_ttl),
+                "proxies": [
+                    {
+                        "proxy_id": proxy.id,
+                        "group": "simulated",
+                        "generation": 1,
+                        "expires_in_ms": _milliseconds(proxy.expires_at - now),
+                        "desired": True,
+                    }
+                    for proxy in present
+                ],
+            },
+            "policy": {
+                "mode": "reconnect" if fleet.reconnecting[agent] else "pick_first",
+                "health_check": bool(fleet.reconnecting[agent]),
+                "auth_id": fleet.auths[int(fleet.auth[agent])].id,
+                "read_age_ms": _milliseconds(now - float(fleet.read_at[agent])),
+            },
+            "tunnels": [{"proxy_id": proxy} for proxy in claimed],
+            "services": [],
+        }
 
 
 class Presence(presence_pb2_grpc.PresenceServiceServicer):

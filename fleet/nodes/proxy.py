@@ -20,6 +20,7 @@ from prometheus_client import Gauge
 from fleet.nodes import flags as node_flags
 from fleet.nodes import running
 from fleet.nodes.addresses import Address
+from fleet.nodes.agent_status_reading import AgentStatusServicer
 from fleet.nodes.connect_access import ConnectFlags, read_tokens
 from fleet.nodes.connect_metrics import ConnectMetrics
 from fleet.nodes.connect_port import ConnectPort
@@ -30,7 +31,7 @@ from fleet.protocol import announce, discovery
 from fleet.protocol.discovery import ProxyResource, Publisher
 from fleet.protocol.keep_alive import KeepAlive
 from fleet.transport.backend import BackendUnavailable
-from fleet.wire import fleet_pb2, types_pb2
+from fleet.wire import agent_status_pb2_grpc, fleet_pb2, types_pb2
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +66,9 @@ class Proxy:
         )
         self.table = self.tunnels.table
         self.tunnels.add_to(self.instance.server)
+        agent_status_pb2_grpc.add_AgentStatusServicer_to_server(
+            AgentStatusServicer(self.tunnels), self.instance.server
+        )
         tunnels = Gauge(
             "teleport_reverse_tunnels_connected",
             "Live reverse tunnels",

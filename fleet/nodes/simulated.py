@@ -18,13 +18,14 @@ from fleet.domain.instances import InstanceKind
 from fleet.nodes.invented import Fleet, Instance
 from fleet.nodes.invented_wire import (
     AgentFeed,
+    AgentStatus,
     Clock,
     Directory,
     Presence,
     ServiceConfigDiscovery,
     TunnelFeed,
 )
-from fleet.wire import fleet_pb2_grpc, grpcclientconfig_pb2_grpc, presence_pb2_grpc
+from fleet.wire import agent_status_pb2_grpc, fleet_pb2_grpc, grpcclientconfig_pb2_grpc, presence_pb2_grpc
 
 _HOST = "127.0.0.1"
 
@@ -117,6 +118,8 @@ class SimulatedInstance:
         if self._instance.kind is InstanceKind.PROXY:
             tunnels = TunnelFeed(self._fleet, self._instance, self._clock)
             fleet_pb2_grpc.add_TunnelFeedServicer_to_server(tunnels, server)
+            statuses = AgentStatus(self._fleet, self._instance, self._clock)
+            agent_status_pb2_grpc.add_AgentStatusServicer_to_server(statuses, server)
             return
         fleet_pb2_grpc.add_AgentFeedServicer_to_server(AgentFeed(self._fleet, self._clock), server)
         presence = Presence(self._fleet, self._directory, self._clock)

@@ -143,6 +143,10 @@ class TunnelTable:
         """The tunnel of an agent that counts, live or offline."""
         return self._current.get(agent_id)
 
+    def live(self, agent_id: str) -> Tunnel | None:
+        """The tunnel of an agent, if it is live."""
+        return self._feed.get(agent_id)
+
     def find(self, agent: str) -> list[Tunnel]:
         """Live tunnels of the agents with that id, or that name in any case."""
         ids = {agent} if agent in self._current else self._named.get(agent.lower(), set())

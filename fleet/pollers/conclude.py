@@ -14,6 +14,7 @@ from fleet.domain.events import Delta, Event, InstancesChanged, LayoutChanged
 from fleet.domain.evidence import Timing
 from fleet.domain.instances import InstanceState
 from fleet.domain.verdicts import State
+from fleet.pollers.asking import to_ask, to_forget
 from fleet.state.codec import Header, Rows, Spell
 from fleet.state.outbox import TRANSITION, Owed, pack_owed
 from fleet.state.record import Record
@@ -105,6 +106,13 @@ def judge(record: Record, number: int, now: float, timing: Timing) -> Judged:
         memory_changed=remembered,
         spells=spells,
         owed=pack_owed(owed),
+        ask=to_ask(
+            *(verdicts["state"], agents, proxies, record.told),
+            number=number,
+            now=now,
+            interval=timing.round_interval,
+        ),
+        forget=to_forget(record.told, now),
     )
     return Judged(conclusion, _events(record, header, verdicts, moved, counts, spells))
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from fleet.domain.agent_report import Answer
 from fleet.domain.instances import InstanceKind, ServingStatus
 from fleet.pollers.probe import SelfProbe
 from fleet.sources import SourceFailed
@@ -15,6 +16,7 @@ from fleet.sources.channels import Connections
 from fleet.sources.health import ask_health
 from fleet.sources.presence import AgentChanges, ListedInstance, ask_agents, ask_instances
 from fleet.sources.readyz import ask_readyz
+from fleet.sources.trackers import ask_tracker
 from fleet.sources.tunnels import TunnelChanges, ask_tunnels
 from fleet.transport.channels import TLSError
 
@@ -22,6 +24,8 @@ T = TypeVar("T")
 
 #: What the first auth asked for the lists may use of the deadline while there is another to ask.
 _FIRST_SHARE = 0.5
+#: What agents asked through their tunnels may use of it: one that hangs must not make a round long.
+_TRACKER_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,8 @@ class Target:
     #: Our place in its feed.
     epoch: str = ""
     revision: int = 0
+    #: Agents to ask through it, as (index, id).
+    agents: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,8 @@ class Sighting:
     health: ServingStatus | SourceFailed
     readyz: int | SourceFailed | None
     tunnels: TunnelChanges | SourceFailed | None
+    #: What agents asked through it said, by index.
+    answers: Mapping[int, Answer] = field(default_factory=dict)
 
     @property
     def error(self) -> str:
@@ -129,12 +137,13 @@ async def _ask(
         channel = connections.channel(target.address)
     except (ValueError, TLSError) as error:
         return Sighting(target, clock(), _cannot_dial(target.address, error), None, None)
-    health, readyz, tunnels = await asyncio.gather(
+    health, readyz, tunnels, answers = await asyncio.gather(
         _or_failure(ask_health(channel, timeout=left())),
         _readyz(connections, target, left),
         _tunnels(connections, target, left, clock),
+        _trackers(connections, target, left, clock),
     )
-    return Sighting(target, clock(), health, readyz, tunnels)
+    return Sighting(target, clock(), health, readyz, tunnels, answers)
 
 
 async def _readyz(
@@ -152,6 +161,22 @@ async def _tunnels(
         return None
     channel = connections.channel(target.address)
     return await _or_failure(ask_tunnels(channel, target.epoch, target.revision, left=left, clock=clock))
+
+
+async def _trackers(
+    connections: Connections, target: Target, left: Callable[[], float], clock: Callable[[], float]
+) -> dict[int, Answer]:
+    channel = connections.channel(target.address)
+    timeout = left() * _TRACKER_SHARE
+
+    async def ask(agent: int, agent_id: str) -> tuple[int, Answer]:
+        at = clock()
+        answer = await _or_failure(ask_tracker(channel, agent_id, timeout=timeout))
+        if isinstance(answer, SourceFailed):
+            return agent, Answer(at, target.index, None, str(answer))
+        return agent, Answer(at, target.index, answer)
+
+    return dict(await asyncio.gather(*(ask(*agent) for agent in target.agents)))
 
 
 async def _ask_lists(

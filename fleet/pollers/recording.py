@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fleet.domain.agent_report import Answer
 from fleet.domain.columns import TUNNEL
 from fleet.domain.evidence import Feed
 from fleet.domain.instances import Attempt, InstanceFacts
@@ -41,6 +42,7 @@ class Place:
 def record_sightings(place: Place, seen: Seen) -> None:
     """Write attempts, answers and tunnels. Raises RecordLost, StateUnavailable."""
     polls: dict[int, Poll] = {}
+    answers: dict[int, Answer] = {}
     fresh: dict[str, tuple[bytes, FeedState]] = {}
     for sighting in seen.sightings:
         if sighting.error and not seen.probe_good:
@@ -48,6 +50,9 @@ def record_sightings(place: Place, seen: Seen) -> None:
             continue
         facts = place.instances[sighting.target.index]
         polls[facts.index] = poll_after(facts, sighting)
+        if not sighting.error:
+            # A proxy that was not reached says nothing of its agents.
+            answers |= sighting.answers
         if isinstance(sighting.tunnels, SourceFailed):
             before, state = place.feed(str(facts.index))
             fresh[str(facts.index)] = (before, state.attempted(sighting.at))
@@ -56,6 +61,7 @@ def record_sightings(place: Place, seen: Seen) -> None:
     place.writer.write_instances(
         place.cluster, place.epoch, polls=polls, probed_at=seen.at if seen.probe_good else None
     )
+    place.writer.write_answers(place.cluster, place.epoch, answers)
     if not place.writer.write_feeds(place.cluster, place.epoch, fresh):
         for name, (before, after) in fresh.items():
             place.writer.write_feed(place.cluster, place.epoch, name, before=before, after=after)

@@ -90,9 +90,11 @@ class Worker:
         if bootstrap is not None:
             known = place.instances.values()
             auths = lists_from(known, bootstrap, presence.source, now, polling.timing)
+        known_here = [index for index in instances if index in place.instances]
+        agents = self._agents_to_ask(place.cluster, known_here)
         return Errand(
             targets=tuple(
-                _target(place.instances[index], place) for index in instances if index in place.instances
+                _target(place.instances[index], place, agents.get(index, ())) for index in known_here
             ),
             lists_from=auths,
             epoch=presence.epoch,
@@ -100,6 +102,18 @@ class Worker:
             deadline=polling.deadline,
             fresh=polling.fresh_rounds > 0 and number % polling.fresh_rounds == 0,
         )
+
+    def _agents_to_ask(
+        self, cluster: str, instances: Sequence[int]
+    ) -> dict[int, tuple[tuple[int, str], ...]]:
+        asked = self.writer.to_ask(cluster, instances)
+        if not asked:
+            return {}
+        ids, _ = self.writer.agent_ids(cluster)
+        return {
+            proxy: tuple((agent, ids[agent]) for agent in agents.tolist() if agent < len(ids))
+            for proxy, agents in asked.items()
+        }
 
     async def _poll(self, place: Place, errand: Errand) -> Seen:
         # Made here, in the loop that uses them.
@@ -115,6 +129,8 @@ class Worker:
         return seen
 
 
-def _target(facts: InstanceFacts, place: Place) -> Target:
+def _target(facts: InstanceFacts, place: Place, agents: tuple[tuple[int, str], ...]) -> Target:
     state = unpack_feed(place.feeds.get(str(facts.index)))
-    return Target(facts.index, facts.kind, facts.address, facts.diag_address, state.epoch, state.revision)
+    return Target(
+        *(facts.index, facts.kind, facts.address, facts.diag_address, state.epoch, state.revision, agents)
+    )

@@ -91,6 +91,21 @@ class Keys:
         return self._of("outbox")
 
     @property
+    def asked(self) -> str:
+        """Hash: instance index of a proxy -> agents to be asked through it in the next round, as u4."""
+        return self._of("asked")
+
+    @property
+    def told(self) -> str:
+        """Hash: agent index -> TOLD row, of agents that were asked lately."""
+        return self._of("told")
+
+    @property
+    def answers(self) -> str:
+        """Hash: agent index -> all that it said of itself, or why it did not answer."""
+        return self._of("answers")
+
+    @property
     def probe(self) -> str:
         """String: when a self-probe of a poller last succeeded."""
         return self._of("probe")
@@ -101,7 +116,7 @@ class Keys:
         return (
             *(self.epoch, self.agents, self.instances, self.heartbeats, self.tunnels, self.listings),
             *(self.memory, self.memory_version, self.verdicts, self.concluded, self.resources, self.polls),
-            *(self.spells, self.feeds, self.outbox, self.probe),
+            *(self.spells, self.feeds, self.outbox, self.probe, self.asked, self.told, self.answers),
         )
 
     @property

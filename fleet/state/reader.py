@@ -14,6 +14,7 @@ import numpy as np
 from redis import Redis
 
 from fleet.classify import FleetFrame, prepare
+from fleet.domain.agent_report import Answer
 from fleet.domain.columns import MEMORY, NO_INSTANCE, TUNNEL, VERDICT
 from fleet.domain.evidence import Timing
 from fleet.domain.verdicts import State
@@ -34,6 +35,7 @@ from fleet.state.keys import Keys
 from fleet.state.record import load, nothing
 from fleet.state.roster import Rosters
 from fleet.state.tables import explanation_of, table_of, view_of
+from fleet.state.told import unpack_answer
 
 T = TypeVar("T")
 
@@ -145,7 +147,16 @@ class Reader:
         if index is None or index >= len(table.ids) or table.ids[index] != agent_id:
             return None
         found = explanation_of(table, index, self._frame(table))
-        return replace(found, opened_at=self._opened(keys, index, found.evidence.tunnels))
+        opened_at = self._opened(keys, index, found.evidence.tunnels)
+        answer = self._answer(keys, index)
+        named = _named(answer, table) if answer is not None else {}
+        return replace(found, opened_at=opened_at, answer=answer, instances={**found.instances, **named})
+
+    def _answer(self, keys: Keys, agent: int) -> Answer | None:
+        """What an agent said of itself; it goes with its record, as the indices do."""
+        with reaching():
+            found = self._redis.hget(keys.answers, str(agent))
+        return unpack_answer(found) if isinstance(found, bytes) else None
 
     def _opened(self, keys: Keys, agent: int, proxies: Sequence[int]) -> dict[int, float]:
         """When an agent's tunnels were opened. Tables leave that out: it is asked for one agent at a time."""
@@ -220,6 +231,15 @@ class Reader:
             except RecordLost:
                 continue
         return read()
+
+
+def _named(answer: Answer, table: FleetTable) -> dict[int, InstanceView]:
+    """The instances an answer speaks of."""
+    report = answer.report
+    ids: set[str] = set()
+    if report is not None:
+        ids = {*report.tracker.claimed, *(proxy.proxy_id for proxy in report.tracker.proxies)}
+    return {at: view for at, view in table.instances.items() if at == answer.proxy or view.facts.id in ids}
 
 
 def open_reader(url: str, prefix: str) -> Reader:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ from fleet.state.connect import reaching
 from fleet.state.kept import Kept, Versions
 from fleet.state.keys import Keys
 from fleet.state.roster import Roster, Rosters
+from fleet.state.told import Told, overlay, told_of
 
 #: The feed of agent heartbeats, and the lists of instances, among the tunnel feeds, which go by instance index.
 PRESENCE = "presence"
@@ -61,6 +62,8 @@ class Record:
     tunnel_feeds: Mapping[int, FeedState]
     #: When a self-probe last succeeded, seconds since the epoch; None when none ever did.
     probed_at: float | None
+    #: Agents that were asked through their tunnels lately; what they said is in the columns already.
+    told: Told = field(default_factory=Told)
 
     def fleet(self, now: float, timing: Timing) -> FleetEvidence:
         """I and F for `classify`. We are blind when our own probes have failed for as long as makes data stale."""
@@ -109,9 +112,9 @@ def load(
     with reaching(), redis.pipeline(transaction=True) as pipe:
         for key in (keys.epoch, keys.memory_version, keys.concluded, keys.probe):
             pipe.get(key)
-        for key in (keys.feeds, keys.resources, keys.polls, keys.spells):
+        for key in (keys.feeds, keys.told, keys.resources, keys.polls, keys.spells):
             pipe.hgetall(key)
-        epoch, version, newest, probe, feeds, *hashes = pipe.execute()
+        epoch, version, newest, probe, feeds, answers, *hashes = pipe.execute()
     states = {name.decode(): unpack_feed(text) for name, text in feeds.items()}
     presence, lists = states.pop(PRESENCE, FeedState()), states.pop(LISTS, FeedState())
     tunnel_feeds = {int(name): state for name, state in states.items()}
@@ -127,14 +130,16 @@ def load(
     if count < len(agents.index):
         judged = tunnel_agents < count
         tunnel_agents, tunnel_proxies = tunnel_agents[judged], tunnel_proxies[judged]
+    told = told_of(answers, count)
+    heartbeats, memory = overlay(fitted(columns.heartbeats, count), fitted(columns.memory, count), told)
     return Record(
         cluster=keys.cluster,
         epoch=agents.epoch,
         header=header,
         ids=agents.first(0, count),
         names=agents.first(1, count),
-        heartbeats=fitted(columns.heartbeats, count),
-        memory=fitted(columns.memory, count),
+        heartbeats=heartbeats,
+        memory=memory,
         memory_version=version or b"",
         verdicts=fitted(columns.verdicts, count),
         tunnel_agents=tunnel_agents,
@@ -145,6 +150,7 @@ def load(
         lists=lists,
         tunnel_feeds=tunnel_feeds,
         probed_at=None if probe is None else float(probe),
+        told=told,
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from redis import Redis
 
+from fleet.domain.agent_report import Answer
 from fleet.domain.columns import HEARTBEAT, MEMORY, RETIRED, TUNNEL, VERDICT
 from fleet.domain.instances import InstanceFacts
 from fleet.state import RecordLost, StateError
@@ -36,6 +37,7 @@ from fleet.state.kept import Kept
 from fleet.state.keys import Keys
 from fleet.state.record import PRESENCE, Record, load, load_instances
 from fleet.state.roster import Rosters, encode
+from fleet.state.told import pack_answer, pack_told
 
 #: Above this share of changed rows a column is written whole: one SET of 3 MB costs as much as 2,000 rows in place.
 _WHOLE_SHARE = 0.05
@@ -73,6 +75,9 @@ class Conclusion:
     spells: Mapping[int, Spell]
     #: What the database is owed; empty when nothing is.
     owed: bytes = b""
+    #: Agents to be asked through their tunnels, by instance index of the proxy; and agents whose answers are old.
+    ask: Mapping[int, npt.NDArray[np.uint32]] = field(default_factory=dict)
+    forget: npt.NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))
 
 
 class Writer:
@@ -191,6 +196,26 @@ class Writer:
         with reaching():
             found = self.redis.hget(keys.listings if listing else keys.tunnels, str(proxy))
         return found if isinstance(found, bytes) else b""
+
+    def to_ask(self, cluster: str, proxies: Sequence[int]) -> dict[int, npt.NDArray[np.uint32]]:
+        """Agents to be asked through each of these proxies. Raises StateUnavailable."""
+        if not proxies:
+            return {}
+        with reaching():
+            found = self.redis.hmget(self.keys(cluster).asked, [str(proxy) for proxy in proxies])
+        blobs = cast("list[bytes | None]", found)
+        return {proxy: np.frombuffer(blob, "<u4") for proxy, blob in zip(proxies, blobs, strict=True) if blob}
+
+    def write_answers(self, cluster: str, epoch: str, answers: Mapping[int, Answer]) -> None:
+        """Write what agents said of themselves, by agent index. Raises RecordLost, StateUnavailable."""
+        if not answers:
+            return
+        keys = self.keys(cluster)
+        batch = self._batch(keys, epoch)
+        for agent, answer in answers.items():
+            batch.do("HSET", keys.told, str(agent), pack_told(answer))
+            batch.do("HSET", keys.answers, str(agent), pack_answer(answer))
+        self._won(batch, keys)
 
     def write_heartbeats(
         self,
@@ -355,6 +380,11 @@ class Writer:
             batch.do("INCR", keys.memory_version)
         for index, spell in conclusion.spells.items():
             batch.do("HSET", keys.spells, str(index), pack_spell(spell))
+        batch.do("DEL", keys.asked)
+        for proxy, asked in conclusion.ask.items():
+            batch.do("HSET", keys.asked, str(proxy), asked.astype("<u4").tobytes())
+        for key in (keys.told, keys.answers) if len(conclusion.forget) else ():
+            batch.do("HDEL", key, *map(str, conclusion.forget.tolist()))
         if conclusion.owed:
             batch.do("RPUSH", keys.outbox, conclusion.owed)
             batch.do("LTRIM", keys.outbox, -_OUTBOX_LIMIT, -1)

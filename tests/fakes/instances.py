@@ -12,7 +12,15 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from typing_extensions import override
 
-from fleet.wire import fleet_pb2, fleet_pb2_grpc, presence_pb2, presence_pb2_grpc, types_pb2
+from fleet.wire import (
+    agent_status_pb2,
+    agent_status_pb2_grpc,
+    fleet_pb2,
+    fleet_pb2_grpc,
+    presence_pb2,
+    presence_pb2_grpc,
+    types_pb2,
+)
 
 
 class FakeInstance:
@@ -84,11 +92,14 @@ class FakeProxy(FakeInstance):
 
     def __init__(self, identity: str, name: str) -> None:
         self.tunnels: Callable[[fleet_pb2.ListTunnelsRequest], fleet_pb2.ListTunnelsResponse] = _no_tunnels
+        #: What agents say of themselves, by id; who is not in it has no tunnel here.
+        self.statuses: dict[str, str] = {}
         super().__init__(identity, name)
 
     @override
     def add_services(self, server: grpc.Server) -> None:
         fleet_pb2_grpc.add_TunnelFeedServicer_to_server(_Tunnels(self), server)
+        agent_status_pb2_grpc.add_AgentStatusServicer_to_server(_Statuses(self), server)
 
 
 def agent_entry(agent: str, auth: str, *, expires_in: float = 20.0, desired: int = 1) -> fleet_pb2.AgentEntry:
@@ -159,6 +170,19 @@ class _Tunnels(fleet_pb2_grpc.TunnelFeedServicer):
     def ListTunnels(self, request: Any, context: Any) -> fleet_pb2.ListTunnelsResponse:
         self._of.asked(request, context)
         return self._of.tunnels(request)
+
+
+class _Statuses(agent_status_pb2_grpc.AgentStatusServicer):
+    def __init__(self, of: FakeProxy) -> None:
+        self._of = of
+
+    @override
+    def ReadAgentStatus(self, request: Any, context: Any) -> agent_status_pb2.ReadAgentStatusResponse:
+        self._of.asked(request, context)
+        document = self._of.statuses.get(request.agent_id)
+        if document is None:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"no live tunnel of agent {request.agent_id!r} is here")
+        return agent_status_pb2.ReadAgentStatusResponse(document=document.encode())
 
 
 def _diag(of: FakeInstance) -> type[BaseHTTPRequestHandler]:

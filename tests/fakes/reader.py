@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fleet.domain import columns
+from fleet.domain.agent_report import Answer
 from fleet.domain.evidence import AgentEvidence, FleetEvidence, Heartbeat, Mode
 from fleet.domain.instances import Attempt, InstanceFacts, InstanceKind, InstanceState, ServingStatus
 from fleet.domain.verdicts import NO_CAUSE, Reason, Recovery, State, Verdict
@@ -38,6 +39,8 @@ class FakeReader:
     #: Every method raises StateUnavailable.
     down: bool = False
     proxy_state: InstanceState = InstanceState.OK
+    #: What every agent said of itself.
+    answer: Answer | None = None
 
     def change(self, index: int, state: State) -> dict[str, object]:
         """Conclude a round that changed one agent; answers its event, as publish sends it."""
@@ -205,6 +208,7 @@ class FakeReader:
             ),
             instances=self._instances(now),
             opened_at={index % 2 + 2: now - 60},
+            answer=self.answer,
         )
 
     def _reach(self) -> None:

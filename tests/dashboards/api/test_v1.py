@@ -8,6 +8,7 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
+from fleet.domain.agent_report import Answer, parse
 from fleet.domain.verdicts import State
 from fleet.models.access import ClusterLimit, Permission
 from fleet.models.clusters import Cluster
@@ -117,7 +118,20 @@ def test_agent_is_explained(client: Client, bearer: dict[str, str], fake_reader:
     assert (tunnel["id"], tunnel["name"]) == ("proxy-id-1", "proxy-1")
     assert timezone.now() - datetime.fromisoformat(tunnel["opened_at"]) >= timedelta(seconds=60)
     assert len(found["instances"]) == 4
+    assert found["said"] is None
     assert "no agent nobody" in _get(client, "agents/nobody", bearer, 404)["detail"]
+
+
+def test_agent_in_its_own_words(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:
+    """What it said of itself, with the names of the proxies it spoke of."""
+    report = parse('{"agent_id": "id-2", "version": "9", "tracker": {"claimed": ["proxy-id-1"]}}')
+    fake_reader.answer = Answer(1_700_000_000.0, 2, report)
+    said = _get(client, "agents/id-2", bearer)["said"]
+    assert said["asked_at"] == "2023-11-14T22:13:20Z"
+    assert said["through"] == {"id": "proxy-id-1", "name": "proxy-1"}
+    assert (said["version"], said["error"], said["desired"]) == ("9", "", 0)
+    (proxy,) = said["proxies"]
+    assert (proxy["name"], proxy["claimed"], proxy["expires_at"]) == ("proxy-1", True, None)
 
 
 @pytest.mark.parametrize("odd", ["%00", "%ED%A0%80", "%F0%9F%9A%A2", "a%2Fb", "default%0A", "x" * 5000])

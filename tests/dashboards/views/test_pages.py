@@ -15,6 +15,7 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from dashboards import reading
+from fleet.domain.agent_report import Answer, parse
 from fleet.domain.instances import InstanceState
 from fleet.domain.verdicts import State
 from fleet.models.clusters import ensure_default_cluster
@@ -152,6 +153,27 @@ def test_agent_with_its_evidence(viewer: Client, record: Writer) -> None:
     card = viewer.get("/agents/agent-3-id/", headers={"HX-Request": "true", "HX-Target": "agent-card"})
     assert "<html" not in card.content.decode()
     assert viewer.get("/agents/nobody/").status_code == 404
+
+
+def test_agent_in_its_own_words(viewer: Client, record: Writer) -> None:
+    """What it said through its tunnel; why it did not; or that it was not asked."""
+    epoch = record.epoch("default")
+    assert epoch is not None
+    index = record.agent_ids("default")[0].index("agent-3-id")
+    proxy = next(facts for facts in record.load_instances("default").values() if facts.name == "proxy-1")
+    assert "It was not asked lately." in viewer.get("/agents/agent-3-id/").content.decode()
+    record.write_answers(
+        "default", epoch, {index: Answer(time.time(), proxy.index, None, "unavailable: gone")}
+    )
+    page = viewer.get("/agents/agent-3-id/").content.decode()
+    assert "it did not answer: unavailable: gone" in page
+    report = parse(
+        f'{{"agent_id": "agent-3-id", "services": ["web"], "tracker": {{"claimed": ["{proxy.id}"]}}}}'
+    )
+    record.write_answers("default", epoch, {index: Answer(time.time(), proxy.index, report)})
+    page = viewer.get("/agents/agent-3-id/").content.decode()
+    assert "it exposes web" in page
+    assert '<th scope="row">proxy-1</th>' in page.partition("said-title")[2]
 
 
 def test_agent_history(viewer: Client, record: Writer) -> None:

@@ -11,9 +11,13 @@ from grpc_health.v1 import health_pb2
 
 from fleet.domain.evidence import Mode, Timing
 from fleet.domain.instances import InstanceFacts, InstanceKind, ServingStatus
+from fleet.domain.verdicts import State
+from fleet.domain.views import Explanation
+from fleet.pollers.conclude import conclude
 from fleet.pollers.plan import plan
 from fleet.pollers.worker import Polling, Worker
 from fleet.state import RecordLost
+from fleet.state.reader import Reader
 from fleet.state.writer import Remembered, Writer
 from fleet.wire import fleet_pb2
 from tests.fakes.instances import FakeAuth, FakeProxy, agent_entry
@@ -249,3 +253,39 @@ def test_record_lost_while_polling(fleet: Fleet) -> None:
     fleet.writer.redis.delete(fleet.writer.keys(CLUSTER).epoch)
     with pytest.raises(RecordLost):
         fleet.poll()
+
+
+def test_agents_asked_through_their_tunnels(fleet: Fleet, reader: Reader) -> None:
+    """Those that are not healthy: what they say is newer than their heartbeats, and counts; or why they do not."""
+    auth, proxy = fleet.auths[0], fleet.proxies[0]
+    auth.agents = lambda _: fleet_pb2.ListAgentsResponse(
+        epoch="agents",
+        revision=5,
+        full=True,
+        agents=[agent_entry(name, auth.id, desired=2, expires_in=10.0) for name in ("a-id", "b-id")],
+    )
+    proxy.tunnels = lambda _: fleet_pb2.ListTunnelsResponse(
+        epoch="tunnels",
+        revision=5,
+        full=True,
+        tunnels=[fleet_pb2.TunnelEntry(agent_id=name, agent_name=name) for name in ("a-id", "b-id")],
+    )
+    proxy.statuses["a-id"] = '{"agent_id": "a-id", "tracker": {"desired_count": 1}, "services": ["web"]}'
+
+    def round_of(agent_id: str) -> Explanation:
+        found = reader.explain(CLUSTER, agent_id, time.time())
+        assert found is not None
+        return found
+
+    # Instances, then their agents, then what those say.
+    for _ in range(4):
+        fleet.poll()
+        conclude(fleet.writer, CLUSTER, fleet.round, now=time.time(), timing=TIMING, clock=time.monotonic)
+    told, mute = round_of("a-id"), round_of("b-id")
+    assert told.answer is not None
+    assert told.answer.report is not None
+    assert told.answer.report.services == ("web",)
+    assert told.instances[told.answer.proxy].facts.name == "proxy-1"
+    assert (told.view.state, mute.view.state) == (State.HEALTHY, State.DEGRADED)
+    assert mute.answer is not None
+    assert mute.answer.error == "not found: no live tunnel of agent 'b-id' is here"

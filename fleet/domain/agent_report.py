@@ -1,0 +1,101 @@
+"""What an agent says of itself in full, read through its tunnel. docs/nodes.md, "What an agent tells of itself".
+
+The document is the agent's JSON; ages and durations in it are milliseconds, counted from when it was asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+_Text = Annotated[str, Field(max_length=256)]
+_Count = Annotated[int, Field(ge=0, le=2**63)]
+
+
+class ReportError(ValueError):
+    """A document that is no report; the sentence says where it goes wrong."""
+
+
+class _Part(BaseModel):
+    # Agents of other versions say more, or less.
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class TrackedProxy(_Part):
+    """A proxy its tracker knows."""
+
+    proxy_id: _Text
+    group: _Text = ""
+    generation: _Count = 0
+    expires_in_ms: int = 0
+    desired: bool = False
+
+
+class ReportedTracker(_Part):
+    """Its proxy tracker."""
+
+    #: 0 means one tunnel to every desired proxy (agent mesh).
+    desired_count: _Count = 0
+    claimed: tuple[_Text, ...] = ()
+    ttl_seen_ms: _Count = 0
+    topology_age_ms: int | None = None
+    proxies: tuple[TrackedProxy, ...] = ()
+
+
+class ReportedPolicy(_Part):
+    """The load balancing policy it runs with."""
+
+    mode: _Text = ""
+    health_check: bool = False
+    auth_id: _Text = ""
+    read_age_ms: int = 0
+
+
+class ReportedTunnel(_Part):
+    """A tunnel as the agent has it."""
+
+    proxy_id: _Text = ""
+    open_for_ms: int = 0
+    #: User connections on it.
+    sessions: _Count = 0
+    #: Its proxy asked it to reconnect.
+    advised: bool = False
+    #: It closes when its last user connection has ended.
+    retired: bool = False
+
+
+class AgentReport(_Part):
+    """The whole document."""
+
+    agent_id: _Text
+    name: _Text = ""
+    version: _Text = ""
+    tracker: ReportedTracker = ReportedTracker()
+    policy: ReportedPolicy | None = None
+    tunnels: tuple[ReportedTunnel, ...] = ()
+    services: tuple[_Text, ...] = ()
+
+
+def parse(document: bytes | str) -> AgentReport:
+    """Read a document. Raises ReportError."""
+    try:
+        return AgentReport.model_validate_json(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the document"
+        raise ReportError(f"{where}: {first['msg']}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of asking an agent."""
+
+    #: When it was asked, seconds since the epoch.
+    at: float
+    #: Instance index of the proxy it was asked through.
+    proxy: int
+    #: None when it did not answer; then `error` says why.
+    report: AgentReport | None
+    error: str = ""

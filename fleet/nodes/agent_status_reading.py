@@ -1,0 +1,60 @@
+"""A proxy's fleet.v1.AgentStatus: what an agent says of itself, asked through its tunnel for those who watch."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from fleet.nodes.reverse_tunnels import ReverseTunnels
+from fleet.nodes.tunnels import Tunnel
+from fleet.protocol import agent_services
+from fleet.protocol.tunnel import TunnelError
+from fleet.wire import agent_status_pb2
+
+#: A mesh of a thousand proxies fits; an agent that never ends is cut.
+_LONGEST = 1024 * 1024
+#: For callers that do not say how long they wait, seconds.
+_WITHIN = 5.0
+
+
+class AgentStatusServicer:
+    """fleet.v1.AgentStatus. Method names are those of the .proto."""
+
+    def __init__(self, tunnels: ReverseTunnels) -> None:
+        self._tunnels = tunnels
+
+    async def ReadAgentStatus(  # noqa: N802
+        self,
+        request: agent_status_pb2.ReadAgentStatusRequest,
+        context: grpc.aio.ServicerContext[Any, Any],
+    ) -> agent_status_pb2.ReadAgentStatusResponse:
+        """Ask the agent with that id."""
+        tunnel = self._tunnels.table.live(request.agent_id)
+        if tunnel is None:
+            why = f"no live tunnel of agent {request.agent_id!r} is here"
+            await context.abort(grpc.StatusCode.NOT_FOUND, why)
+        try:
+            async with asyncio.timeout(min(context.time_remaining() or _WITHIN, _WITHIN)):
+                document = await self._read(tunnel)
+        except TimeoutError:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the agent did not answer on its tunnel in time")
+        except TunnelError as error:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+        return agent_status_pb2.ReadAgentStatusResponse(document=document)
+
+    async def _read(self, tunnel: Tunnel) -> bytes:
+        stream = await self._tunnels.open_session(tunnel, agent_services.STATUS)
+        try:
+            document = bytearray()
+            while piece := await stream.read():
+                document += piece
+                if len(document) > _LONGEST:
+                    raise TunnelError(f"the agent's status is longer than {_LONGEST} bytes")
+            await stream.close()
+        finally:
+            # Nothing to an end that was orderly.
+            stream.abort("whoever asked for the status is gone")
+        return bytes(document)

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dashboards.agent_said import said
+from fleet.domain.agent_report import Answer, parse
+from fleet.domain.views import Explanation
+from tests.fakes.reader import FakeReader
+
+NOW = 1_700_000_000.0
+ASKED = NOW - 3.0
+
+
+def explained(answer: Answer | None) -> Explanation:
+    """One agent of a fleet whose instances all have names."""
+    reader = FakeReader(as_of=NOW)
+    found = reader.explain("default", reader.table("default", NOW).ids[0], NOW)
+    assert found is not None
+    instances = {view.facts.index: view for view in reader.instances("default", NOW)}
+    return replace(found, answer=answer, instances=instances)
+
+
+def proxies() -> list[tuple[int, str, str]]:
+    """Index, id and name of the fleet's proxies."""
+    views = FakeReader(as_of=NOW).instances("default", NOW)
+    return [(v.facts.index, v.facts.id, v.facts.name) for v in views if v.facts.kind.value == "proxy"]
+
+
+def test_not_asked_lately() -> None:
+    """There is nothing to show."""
+    assert said(explained(None), NOW) is None
+
+
+def test_no_answer_says_why_and_through_whom() -> None:
+    """An error is shown with its proxy and its age."""
+    index, identity, name = proxies()[0]
+    shown = said(explained(Answer(ASKED, index, None, "unavailable: gone")), NOW)
+    assert shown is not None
+    assert (shown.error, shown.through, shown.through_id, shown.at_ms) == (
+        *("unavailable: gone", name, identity),
+        3000,
+    )
+    assert shown.proxies == ()
+
+
+def test_proxies_it_knows_holds_and_has_forgotten() -> None:
+    """By name, those with a tunnel first; one it holds and knows no more has no expiry; a stranger keeps its id."""
+    (index, first, first_name), (_, second, second_name) = proxies()[:2]
+    report = parse(
+        f'{{"agent_id": "a", "version": "9", "services": ["web"], "tracker": {{"desired_count": 1, "claimed":'
+        f' ["{second}", "odd"], "proxies": [{{"proxy_id": "{first}", "group": "g", "generation": 2, "expires_in_ms":'
+        f' 5000, "desired": true}}, {{"proxy_id": "{second}", "expires_in_ms": 1000}}]}}, "tunnels": [{{"proxy_id":'
+        f' "{second}", "open_for_ms": 2000, "sessions": 3, "retired": true}}]}}'
+    )
+    shown = said(explained(Answer(ASKED, index, report)), NOW)
+    assert shown is not None
+    assert (shown.version, shown.desired, shown.services) == ("9", 1, ("web",))
+    stranger, held, known = shown.proxies
+    assert [proxy.name for proxy in shown.proxies] == ["odd", second_name, first_name]
+    assert (held.claimed, held.opened_ms, held.sessions, held.retired) == (True, 5000, 3, True)
+    assert held.expires_ms == 2000
+    assert (stranger.id, stranger.claimed, stranger.expires, stranger.opened) == ("odd", True, None, None)
+    assert (known.claimed, known.desired, known.group, known.generation) == (False, True, "g", 2)
+    assert known.expires_ms == -2000
