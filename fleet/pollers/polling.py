@@ -169,14 +169,16 @@ async def _trackers(
     channel = connections.channel(target.address)
     timeout = left() * _TRACKER_SHARE
 
-    async def ask(agent: int, agent_id: str) -> tuple[int, Answer]:
+    async def ask(agent_id: str) -> Answer | None:
         at = clock()
-        answer = await _or_failure(ask_tracker(channel, agent_id, timeout=timeout))
-        if isinstance(answer, SourceFailed):
-            return agent, Answer(at, target.index, None, str(answer))
-        return agent, Answer(at, target.index, answer)
+        report = await _or_failure(ask_tracker(channel, agent_id, timeout=timeout))
+        if isinstance(report, SourceFailed):
+            return Answer(at, target.index, None, str(report))
+        return None if report is None else Answer(at, target.index, report)
 
-    return dict(await asyncio.gather(*(ask(*agent) for agent in target.agents)))
+    answers = await asyncio.gather(*(ask(agent_id) for _, agent_id in target.agents))
+    asked = zip(target.agents, answers, strict=True)
+    return {agent: answer for (agent, _), answer in asked if answer is not None}
 
 
 async def _ask_lists(

@@ -5,6 +5,7 @@ It says more than the heartbeat carries, and says it now; and an answer proves t
 
 from __future__ import annotations
 
+import grpc
 import grpc.aio
 
 from fleet.domain.agent_report import AgentReport, ReportError, parse
@@ -12,12 +13,26 @@ from fleet.sources import SourceFailed, asking
 from fleet.wire import agent_status_pb2, agent_status_pb2_grpc
 
 
-async def ask_tracker(channel: grpc.aio.Channel, agent_id: str, *, timeout: float) -> AgentReport:  # noqa: ASYNC109 - it is gRPC's
-    """Ask through the proxy of `channel` within `timeout` seconds. Raises SourceFailed."""
+async def ask_tracker(
+    channel: grpc.aio.Channel,
+    agent_id: str,
+    *,
+    timeout: float,  # noqa: ASYNC109 - it is gRPC's
+) -> AgentReport | None:
+    """Ask through the proxy of `channel` within `timeout` seconds; None when it has no tunnel of the agent any more.
+
+    Raises SourceFailed.
+    """
     stub = agent_status_pb2_grpc.AgentStatusStub(channel)
     request = agent_status_pb2.ReadAgentStatusRequest(agent_id=agent_id)
     with asking():
-        answer = await stub.ReadAgentStatus(request, timeout=timeout)
+        try:
+            answer = await stub.ReadAgentStatus(request, timeout=timeout)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.NOT_FOUND:
+                # It moved since its tunnel was listed: the list is what is old, not the agent that is wrong.
+                return None
+            raise
     try:
         report = parse(answer.document)
     except ReportError as error:
