@@ -111,6 +111,13 @@ def _sentences(record: FleetRecord, seconds: float) -> str:
     help="Between pings on a tunnel; default: the nodes' own.",
 )
 @service_option
+@click.option(
+    "--auth-via",
+    type=click.Choice(["direct", "proxy"]),
+    default="direct",
+    show_default=True,
+    help="How agents reach auths: through the auths' balancer, or tunnelled through proxies.",
+)
 @click.option("--no-faults", is_flag=True, help="Leave the forwarder out: no cut-backend, no blackhole.")
 @click.option("--tls", is_flag=True, help="Mutual TLS on every gRPC port, with a CA of the fleet's own.")
 @click.option(
@@ -130,6 +137,7 @@ def up(
     no_faults: bool,
     tls: bool,
     as_json: bool,
+    auth_via: str,
     keep_alive_interval: str | None,
     services: Services,
     **shape: Any,
@@ -144,6 +152,7 @@ def up(
     plan = FleetPlan(
         connections=0 if mesh else connections or 1,
         faults=not no_faults,
+        auth_via_proxy=auth_via == "proxy",
         keys=fleet_keys.folder_of(home, shape["cluster"]) if tls else None,
         keep_alive_interval=keep_alive_interval or "",
         services=tuple(f"{name}={address}" for name, address in services),

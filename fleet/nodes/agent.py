@@ -27,6 +27,8 @@ from fleet.protocol.tracker import Snapshot, Tracker
 from fleet.transport import channels
 from fleet.transport.channels import DeadPeer, TLSError, TLSFiles
 from fleet.transport.pick_healthy import opening
+from fleet.transport.pick_healthy.channel import PickHealthyChannel
+from fleet.transport.pick_healthy.tunnelled import TunnelledChannel
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +44,8 @@ class AgentFlags:
 
     auth: Addresses
     proxy: Addresses
+    #: Auths are reached through the proxies, each connection through one of them; then `auth` is not used.
+    auth_via_proxy: bool = False
     count: int = 1
     first: int = 1
     name_prefix: str = "agent"
@@ -76,14 +80,7 @@ class Agent:
         #: The auth that wrote the last heartbeat; empty before the first.
         self.auth_id = ""
         try:
-            self._channel = opening.open_channel(
-                flags.auth,
-                flags.tls,
-                flags.dead_peer,
-                flags.balancer,
-                name=f"auth connection of {name}",
-                changed=self._auth_connection_changed,
-            )
+            self._channel = self._open_auth_channel()
         except (ValueError, TLSError) as error:
             raise running.StartError(str(error)) from None
         try:
@@ -149,6 +146,20 @@ class Agent:
         if self._tasks:
             await asyncio.wait(self._tasks)
         await self.tunnels.close()
+
+    def _open_auth_channel(self) -> PickHealthyChannel:
+        flags, name = self._flags, f"auth connection of {self.identity.name}"
+        open_channel, where = (
+            (TunnelledChannel, flags.proxy) if flags.auth_via_proxy else (opening.open_channel, flags.auth)
+        )
+        return open_channel(
+            where,
+            flags.tls,
+            flags.dead_peer,
+            flags.balancer,
+            name=name,
+            changed=self._auth_connection_changed,
+        )
 
     def _auth_connection_changed(self) -> None:
         self.heartbeats.connection_changed()
@@ -227,7 +238,14 @@ async def serve(flags: AgentFlags) -> None:
     show_default=True,
     help="Names are PREFIX-NUMBER; ids are made from them.",
 )
-@click.option("--auth", required=True, type=node_flags.Addresses(), help="The auths, or their load balancer.")
+@click.option("--auth", type=node_flags.Addresses(), help="The auths, or their load balancer.")
+@click.option(
+    "--auth-via",
+    type=click.Choice(["direct", "proxy"]),
+    default="direct",
+    show_default=True,
+    help="Reach auths directly, or tunnelled through the proxies; then --auth is not needed.",
+)
 @click.option("--proxy", required=True, type=node_flags.Addresses(), help="The proxies' load balancers.")
 @click.option("--cluster", default="default", show_default=True, help="Name of the cluster.")
 @click.option(
@@ -272,6 +290,8 @@ async def serve(flags: AgentFlags) -> None:
 @node_flags.keep_alive_options
 @node_flags.tls_options
 def command(
+    auth: Addresses | None,
+    auth_via: str,
     connections: int | None,
     mesh: bool,
     reconnect_wait: float,
@@ -291,7 +311,11 @@ def command(
     if mesh and connections is not None:
         raise click.UsageError("--mesh and --connections exclude each other")
     agent_services.check_unique_flags(services)
+    if auth is None and auth_via == "direct":
+        raise click.UsageError("--auth says where auths are; or reach them with --auth-via proxy")
     flags = AgentFlags(
+        auth=auth or (),
+        auth_via_proxy=auth_via == "proxy",
         services=services,
         connections=0 if mesh else connections or 1,
         keep_alive=KeepAlive(keep_alive_interval, keep_alive_count_max),

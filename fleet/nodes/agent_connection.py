@@ -143,6 +143,7 @@ class Heartbeats:
             name=self._identity.name,
             version=__version__,
             ttl_ms=int(self._ttl * 1000),
+            via_proxy_id=self._channel.via,
             tracker=fleet_pb2.TrackerSummary(
                 desired_count=snapshot.connection_count,
                 claimed=snapshot.claimed,

@@ -31,6 +31,8 @@ class FleetPlan:
     connections: int = 1
     announce_ttl: str = "10s"
     agent_announce_ttl: str = "20s"
+    #: Agents reach auths through the proxies.
+    auth_via_proxy: bool = False
     #: Between pings on a tunnel; empty for the nodes' own default.
     keep_alive_interval: str = ""
     #: Ports and backend connections of instances pass through a forwarder.
@@ -96,6 +98,8 @@ def agents(plan: FleetPlan, name: str, first: int, count: int, auth: str, proxy:
     """One process of agents, which dial the two balancers."""
     argv = node("agent", "--first", str(first), "--count", str(count), "--cluster", plan.cluster)
     argv += ["--auth", auth, "--proxy", proxy, "--announce-ttl", plan.agent_announce_ttl]
+    if plan.auth_via_proxy:
+        argv += ["--auth-via", "proxy"]
     argv += ["--connections", str(plan.connections)] if plan.connections else ["--mesh"]
     if plan.keep_alive_interval:
         argv += ["--keep-alive-interval", plan.keep_alive_interval]

@@ -21,6 +21,7 @@ from fleet.nodes import flags as node_flags
 from fleet.nodes import running
 from fleet.nodes.addresses import Address
 from fleet.nodes.agent_status_reading import AgentStatusServicer
+from fleet.nodes.auth_door import AuthDoor
 from fleet.nodes.connect_access import ConnectFlags, read_tokens
 from fleet.nodes.connect_metrics import ConnectMetrics
 from fleet.nodes.connect_port import ConnectPort
@@ -61,8 +62,9 @@ class Proxy:
         self.flags = flags
         self.instance = Instance("proxy", flags.instance)
         self._publisher = Publisher(flags.instance.announce_ttl, compact=flags.compact_discovery)
+        door = AuthDoor(self.instance.backend, flags.instance.id, self.instance.registry)
         self.tunnels = ReverseTunnels(
-            flags.instance.id, flags.instance.cluster, self._publisher, flags.keep_alive
+            flags.instance.id, flags.instance.cluster, self._publisher, flags.keep_alive, door.take
         )
         self.table = self.tunnels.table
         self.tunnels.add_to(self.instance.server)

@@ -20,12 +20,13 @@ from fleet import __version__
 from fleet.nodes import flags
 from fleet.nodes.instance import LONGEST_ID
 from fleet.nodes.tunnels import Tunnel, TunnelTable
-from fleet.protocol import agent_services
+from fleet.protocol import agent_services, auth_path
 from fleet.protocol.discovery import Publisher
 from fleet.protocol.keep_alive import KeepAlive
 from fleet.protocol.tunnel import Target, TunnelError
 from fleet.protocol.tunnel_server import Connection, Limits
 from fleet.transport.authority import SERVER_NAME
+from fleet.transport.tunnel.handlers import Handler
 from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
 from fleet.transport.tunnel.stream import TunnelStream
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
@@ -49,7 +50,14 @@ _COMMON_NAMES = frozenset((SERVER_NAME, "localhost"))
 class ReverseTunnels:
     """All tunnels of a proxy, and the services that make them."""
 
-    def __init__(self, proxy_id: str, cluster: str, publisher: Publisher, keep_alive: KeepAlive) -> None:
+    def __init__(
+        self,
+        proxy_id: str,
+        cluster: str,
+        publisher: Publisher,
+        keep_alive: KeepAlive,
+        auth_door: Handler | None = None,
+    ) -> None:
         self.table = TunnelTable(publisher, keep_alive, self._closed)
         #: Nobody new is taken in.
         self.draining = False
@@ -57,6 +65,8 @@ class ReverseTunnels:
         self._cluster = cluster
         self._refused: set[str] = set()
         self._server = TunnelServer(
+            handler=auth_door,
+            local=auth_path.TARGETS,
             may_claim=agent_services.may_claim,
             limits=_LIMITS,
             on_client=self._on_client,
@@ -103,6 +113,8 @@ class ReverseTunnels:
     def _on_client(self, client: Connection, there: bool) -> None:
         tunnel = self.table.at(client.key)
         if there:
+            if tunnel is None and not client.peer.name:
+                return  # it claims nothing, and only asks for the way to an auth
             if tunnel is None or tunnel.agent_id != client.peer.name or tunnel.register is not None:
                 why = "say hello on the Control stream of this connection first, as the agent that registers"
                 self._server.end_client(client, why)

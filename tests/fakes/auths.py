@@ -13,6 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from fleet.protocol import service_config
 from fleet.protocol.service_config import Mode, ServiceConfig
 from fleet.transport import channels
+from fleet.transport.passage import Passage
 from fleet.transport.service_config import AUTH_ID_METADATA
 from fleet.wire import grpcclientconfig_pb2, grpcclientconfig_pb2_grpc
 
@@ -40,11 +41,18 @@ class FakeAuth:
         self._has_health = health
         self._server: grpc.aio.Server | None = None
         self.port = 0
+        #: Set by tests that reach it through a proxy.
+        self.passage: Passage | None = None
 
     @property
     def address(self) -> tuple[str, int]:
         """Where it listens."""
         return "127.0.0.1", self.port
+
+    @property
+    def reached_at(self) -> tuple[str, int]:
+        """Where clients find it: its own address, or that of the way through a proxy."""
+        return self.address if self.passage is None else self.passage.address
 
     async def start(self) -> FakeAuth:
         """Listen; after a stop, on the port it had."""

@@ -78,6 +78,21 @@ class PickHealthyChannel(grpc.aio.Channel):
         picked = self._connections.get(self._balancer.picked)
         return self._balancer.picked, 0 if picked is None else picked.life
 
+    @property
+    def carrier(self) -> grpc.aio.Channel | None:
+        """The real channel that carries new RPCs; None before the first."""
+        picked = self._connections.get(self._balancer.picked)
+        return None if picked is None else picked.channel
+
+    @property
+    def via(self) -> str:
+        """Id of the proxy that new RPCs go through; empty when they go directly."""
+        return ""
+
+    async def close_connection(self, channel: grpc.aio.Channel) -> None:
+        """Close a real channel nothing runs over any more, and what it stands on."""
+        await channel.close()
+
     def connect(self) -> None:
         """Open the first connection, unless that is done. Raises what `open_connection` raises."""
         if not self._connections and not self._closed:
@@ -177,7 +192,9 @@ class PickHealthyChannel(grpc.aio.Channel):
         for command in commands:
             if isinstance(command, Open):
                 opened = self._open_connection(command.shuffled)
-                self._connections[command.connection] = Connection(command.connection, opened, self._hear)
+                self._connections[command.connection] = Connection(
+                    command.connection, opened, self._hear, self.close_connection
+                )
             elif isinstance(command, Ask):
                 self._connections[command.connection].ask(command.life)
             elif isinstance(command, Watch):

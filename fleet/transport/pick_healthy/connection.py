@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import grpc
@@ -27,11 +27,16 @@ class Connection:
     """A channel that is kept connected, and reports what becomes of it."""
 
     def __init__(
-        self, number: int, channel: grpc.aio.Channel, report: Callable[[Connection, Event], None]
+        self,
+        number: int,
+        channel: grpc.aio.Channel,
+        report: Callable[[Connection, Event], None],
+        close: Callable[[grpc.aio.Channel], Awaitable[None]],
     ) -> None:
         self.number = number
         self.channel = channel
         self._report = report
+        self._close = close
         #: Counts the TCP connections it had.
         self.life = 0
         #: What its server said of itself, and when it did, by the monotonic clock.
@@ -66,7 +71,7 @@ class Connection:
                 left,
                 within,
             )
-        await self.channel.close()
+        await self._close(self.channel)
         if ends:
             await asyncio.wait(ends)
 

@@ -127,7 +127,8 @@ async def test_proxy_that_ends(plane: Plane) -> None:
         assert seen.count(set()) < len(seen)
 
 
-async def test_auth_that_dies(plane: Plane) -> None:
+@pytest.mark.parametrize("via_proxy", [False, True], ids=["direct", "proxy"])
+async def test_auth_that_dies(plane: Plane, via_proxy: bool) -> None:
     """pick_first: the connection died, so heartbeats go to another auth, with the policy read anew there."""
     first, second = await plane.auth("auth-1", ttl=600.0), await plane.auth("auth-2", ttl=600.0)
     proxy = await plane.proxy(ttl=600.0)
@@ -136,11 +137,14 @@ async def test_auth_that_dies(plane: Plane) -> None:
             auth=tuple(addresses.parse(address) for address in grpc_of(first, second)),
             proxy=(addresses.parse(proxy.instance.grpc_address),),
             announce_ttl=2.0,
+            auth_via_proxy=via_proxy,
         )
     )
     made.start()
     (agent,) = made.agents
-    await eventually(lambda: agent.auth_id == first.instance.flags.id)
+    await eventually(lambda: bool(agent.auth_id))
+    if agent.auth_id == second.instance.flags.id:  # through a proxy it is the proxy who chooses
+        first, second = second, first
     await plane.stop(first)
     await eventually(lambda: agent.auth_id == second.instance.flags.id)
 
@@ -187,26 +191,31 @@ async def test_policy_is_reported(plane: Plane) -> None:
     await eventually(told)
 
 
+@pytest.mark.parametrize("via_proxy", [False, True], ids=["direct", "proxy"])
 @pytest.mark.parametrize("mode", list(PolicyMode))
-async def test_auth_cut_from_its_backend(plane: Plane, mode: PolicyMode) -> None:
+async def test_auth_cut_from_its_backend(plane: Plane, mode: PolicyMode, via_proxy: bool) -> None:
     """In reconnect mode agents leave it by themselves and stay listed; in pick_first they do not, and expire."""
     config = ServiceConfig(mode, "" if mode is PolicyMode.RECONNECT else None)
     link, url = await plane.backend_forward()
     sick = await plane.auth("sick", backend=url, config=config, ttl=1.0)
-    healthy = await plane.auth("healthy", config=config, ttl=600.0)
     proxy = await plane.proxy(ttl=600.0)
+    healthy_address = addresses.join("127.0.0.1", free_port())
     made = AgentGroup(
         AgentFlags(
-            auth=tuple(addresses.parse(address) for address in grpc_of(sick, healthy)),
+            auth=tuple(addresses.parse(address) for address in (*grpc_of(sick), healthy_address)),
             proxy=(addresses.parse(proxy.instance.grpc_address),),
             announce_ttl=3.0,
             count=5,
+            auth_via_proxy=via_proxy,
             balancer=pick_healthy.Settings(first_wait=0.05, base=0.1, ceiling=0.2),
         )
     )
     made.start()
     try:
         await eventually(lambda: all(agent.auth_id == sick.instance.flags.id for agent in made.agents))
+        healthy = await plane.auth(
+            "healthy", config=config, ttl=600.0, listen=addresses.parse(healthy_address)
+        )
         await link.change(mode=Mode.CUT)
         if mode is PolicyMode.RECONNECT:
             await eventually(lambda: all(agent.auth_id == healthy.instance.flags.id for agent in made.agents))

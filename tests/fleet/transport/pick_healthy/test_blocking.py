@@ -30,7 +30,7 @@ async def channels() -> AsyncIterator[Callable[..., BlockingPickHealthyChannel]]
     opened: list[BlockingPickHealthyChannel] = []
 
     def open_to(*auths: FakeAuth, settings: Settings = FAST) -> BlockingPickHealthyChannel:
-        opened.append(open_blocking_channel([auth.address for auth in auths], settings=settings))
+        opened.append(open_blocking_channel([auth.reached_at for auth in auths], settings=settings))
         return opened[-1]
 
     yield open_to

@@ -29,7 +29,7 @@ async def channels() -> AsyncIterator[Callable[..., PickHealthyChannel]]:
     opened: list[PickHealthyChannel] = []
 
     def open_to(*auths: FakeAuth, settings: Settings = FAST, **more: Any) -> PickHealthyChannel:
-        opened.append(open_channel([auth.address for auth in auths], settings=settings, **more))
+        opened.append(open_channel([auth.reached_at for auth in auths], settings=settings, **more))
         return opened[-1]
 
     yield open_to

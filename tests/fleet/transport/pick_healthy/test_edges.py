@@ -31,7 +31,7 @@ async def forwards() -> AsyncIterator[Forwards]:
     started: list[Forward] = []
 
     async def start(auth: FakeAuth) -> Forward:
-        started.append(Forward(auth.name, ("127.0.0.1", 0), auth.address))
+        started.append(Forward(auth.name, ("127.0.0.1", 0), auth.reached_at))
         await started[-1].start()
         return started[-1]
 
@@ -46,7 +46,7 @@ async def channels() -> AsyncIterator[Callable[..., PickHealthyChannel]]:
     opened: list[PickHealthyChannel] = []
 
     def open_to(*where: FakeAuth | Forward, settings: Settings = FAST, **more: Any) -> PickHealthyChannel:
-        at = [one.address if isinstance(one, FakeAuth) else one.listen for one in where]
+        at = [one.reached_at if isinstance(one, FakeAuth) else one.listen for one in where]
         opened.append(open_channel(at, settings=settings, **more))
         return opened[-1]
 

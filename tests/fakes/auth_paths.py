@@ -1,0 +1,51 @@
+"""A way to a server through a proxy, made of the real tunnel: what agents with `--auth-via proxy` have."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import grpc.aio
+
+from fleet.protocol import auth_path
+from fleet.protocol.tunnel import Target
+from fleet.transport import channels
+from fleet.transport.passage import Passage
+from fleet.transport.tunnel.handlers import Serve, Taken, dial
+from fleet.transport.tunnel.pump import Policy
+from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
+from fleet.transport.tunnel.stream import TunnelStream
+
+
+@asynccontextmanager
+async def serving_path(where: Callable[[], tuple[str, int]], proxy_id: str) -> AsyncIterator[tuple[str, int]]:
+    """A proxy that leads to one address, and serves nothing else."""
+
+    async def say_who(stream: TunnelStream) -> None:
+        await stream.write(proxy_id.encode())
+        await stream.close()
+
+    async def take(target: Target) -> Taken:
+        return Serve(say_who) if target == auth_path.PROXY else await dial(*where(), Policy())
+
+    server = grpc.aio.server(options=channels.server_options())
+    serve_tunnels(server, TunnelServer(handler=take, local=auth_path.TARGETS))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield "127.0.0.1", port
+    finally:
+        await server.stop(0)
+
+
+@asynccontextmanager
+async def passage_to(
+    where: Callable[[], tuple[str, int]], proxy_id: str = "proxy-1"
+) -> AsyncIterator[Passage]:
+    """A passage through a proxy that leads to one address."""
+    async with serving_path(where, proxy_id) as proxy:
+        passage = Passage(lambda: channels.open_channel(channels.target_of([proxy])))
+        try:
+            yield passage
+        finally:
+            await passage.close()

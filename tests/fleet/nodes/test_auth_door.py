@@ -1,0 +1,172 @@
+"""Agents that reach auths through real proxies."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from fleet.nodes import addresses
+from fleet.nodes.agent import AgentFlags, AgentGroup
+from fleet.nodes.auth import Auth
+from fleet.nodes.auth_door import AuthDoor
+from fleet.nodes.forwards import Mode
+from fleet.nodes.proxy import Proxy
+from fleet.protocol import auth_path
+from fleet.protocol.keep_alive import KeepAlive
+from fleet.protocol.tunnel import Target, TunnelError
+from fleet.transport import authority, channels
+from fleet.transport.channels import TLSFiles
+from fleet.transport.tunnel.client import TunnelClient
+from fleet.wire import fleet_pb2
+from tests.fakes.plane import Plane
+from tests.fakes.waiting import eventually
+
+
+async def through(
+    *proxies: Proxy, keep_alive: KeepAlive | None = None, tls: TLSFiles | None = None
+) -> AgentGroup:
+    """One agent that knows proxies only."""
+    group = AgentGroup(
+        AgentFlags(
+            auth=(),
+            auth_via_proxy=True,
+            proxy=tuple(addresses.parse(proxy.instance.grpc_address) for proxy in proxies),
+            announce_ttl=2.0,
+            redial_step=0.05,
+            keep_alive=keep_alive or KeepAlive(),
+            tls=tls or TLSFiles(),
+        )
+    )
+    group.start()
+    return group
+
+
+async def entry(auth: Auth) -> fleet_pb2.AgentEntry | None:
+    page = await auth.instance.backend.agents("", 0, 0)
+    return page.agents[0] if page.agents else None
+
+
+async def test_heartbeats_come_through_a_proxy(plane: Plane) -> None:
+    """And say through which: the console then knows on what the agent depends."""
+    auth, proxy = await plane.auth(ttl=600.0), await plane.proxy(ttl=600.0)
+    group = await through(proxy)
+
+    async def told() -> bool:
+        found = await entry(auth)
+        return found is not None and found.agent.via_proxy_id == proxy.instance.flags.id
+
+    await eventually(told)
+    # The way to auths is no tunnel of the agent.
+    await eventually(lambda: len(proxy.table) == 1)
+    value = proxy.instance.registry.get_sample_value("proxy_auth_connections_total", {"outcome": "connected"})
+    assert value is not None
+    assert value >= 1
+    await group.stop()
+
+
+async def test_proxy_that_dies_takes_the_connection_with_it(plane: Plane) -> None:
+    """The agent reaches auths through another one."""
+    auth = await plane.auth(ttl=600.0)
+    first, second = await plane.proxy("p1", ttl=600.0), await plane.proxy("p2", ttl=600.0)
+    group = await through(first, second)
+    (agent,) = group.agents
+    await eventually(lambda: bool(agent.auth_id))
+    used = first if agent._channel.via == first.instance.flags.id else second
+    await plane.stop(used)
+    other = second if used is first else first
+
+    async def told() -> bool:
+        found = await entry(auth)
+        return found is not None and found.agent.via_proxy_id == other.instance.flags.id
+
+    await eventually(told)
+    await group.stop()
+
+
+async def test_ready_auths_come_first(plane: Plane) -> None:
+    """One that says 503 is only taken when there is no other; one that does not even listen is passed over."""
+    link, url = await plane.backend_forward()
+    sick, well = await plane.auth("sick", backend=url, ttl=1.0), await plane.auth("well", ttl=600.0)
+    proxy = await plane.proxy(ttl=600.0)
+    door = AuthDoor(proxy.instance.backend, "proxy-1", CollectorRegistry())
+    await link.change(mode=Mode.CUT)
+    await eventually(lambda: sick.instance.process.state.name == "DEGRADED")
+    ports = []
+    for _ in range(8):
+        door._looked_at = -1e9
+        first, *_ = await door._order()
+        ports.append(first.address)
+    assert set(ports) == {addresses.parse(well.instance.grpc_address)}
+    await plane.stop(well)
+    door._looked_at = -1e9
+    taken = await door.take(auth_path.AUTH)
+    taken.discard()
+    await link.change(mode=Mode.PASS)
+
+
+async def test_backend_that_is_gone(plane: Plane) -> None:
+    """Auths that are known stay known; who knew none says so in a sentence."""
+    await plane.auth(ttl=600.0)
+    link, url = await plane.backend_forward()
+    proxy = await plane.proxy(backend=url, ttl=600.0)
+    door = AuthDoor(proxy.instance.backend, "proxy-1", CollectorRegistry())
+    (await door.take(auth_path.AUTH)).discard()
+    await link.change(mode=Mode.CUT)
+    door._looked_at = -1e9
+    (await door.take(auth_path.AUTH)).discard()
+    stranger = AuthDoor(proxy.instance.backend, "proxy-1", CollectorRegistry())
+    with pytest.raises(TunnelError, match="no auth can be reached: none is known"):
+        await stranger.take(auth_path.AUTH)
+    await link.change(mode=Mode.PASS)
+
+
+async def test_client_without_a_tunnel_gets_nothing_else(plane: Plane) -> None:
+    """Who has said no hello may ask for the way to auths; it claims no target and reaches no agent."""
+    proxy = await plane.proxy(ttl=600.0)
+    async with channels.open_channel(proxy.instance.grpc_address) as channel:
+        client = TunnelClient(channel)
+        running = asyncio.create_task(client.run())
+        await asyncio.sleep(0)
+        await client.wait_until_up()
+        stream = await client.open_session(auth_path.PROXY)
+        assert await stream.read() == proxy.instance.flags.id.encode()
+        await stream.close()
+        with pytest.raises(TunnelError):
+            await client.open_session(Target("ssh.some-agent"))
+        with pytest.raises(TunnelError):
+            await client.add_target(Target("ssh.some-agent"))
+        running.cancel()
+        await client.close()
+        await asyncio.wait([running])
+
+
+async def test_mutual_tls_is_with_the_auth(plane: Plane, tmp_path: Path) -> None:
+    """The agent's handshake passes the proxy and is with the auth: a certificate of another authority is refused."""
+    at = datetime.datetime.now(datetime.UTC)
+    ca = authority.ensure_authority(tmp_path / "ours", now=at)
+    pair = authority.issue(ca, "node", role="test", now=at)
+    tls = TLSFiles(pair.certificate, pair.key, pair.ca)
+    other = authority.ensure_authority(tmp_path / "theirs", now=at)
+    foreign = authority.issue(other, "node", role="test", now=at)
+    proxy = await plane.proxy(ttl=600.0, tls=tls)
+    wrong = await plane.auth("wrong", ttl=600.0, tls=TLSFiles(foreign.certificate, foreign.key, foreign.ca))
+    group = await through(proxy, tls=tls)
+    await eventually(lambda: _connected(proxy) >= 1)
+    assert await entry(wrong) is None
+    await plane.stop(wrong)
+    right = await plane.auth("right", ttl=600.0, tls=tls)
+
+    async def told() -> bool:
+        return await entry(right) is not None
+
+    await eventually(told, seconds=40)
+    await group.stop()
+
+
+def _connected(proxy: Proxy) -> float:
+    value = proxy.instance.registry.get_sample_value("proxy_auth_connections_total", {"outcome": "connected"})
+    return value or 0.0

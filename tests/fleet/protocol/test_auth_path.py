@@ -1,0 +1,13 @@
+"""Names of the way to auths."""
+
+from __future__ import annotations
+
+from fleet.protocol import agent_services, auth_path
+from fleet.protocol.tunnel_server import Peer
+
+
+def test_no_agent_can_claim_the_way_to_auths() -> None:
+    """An agent that could would be what other agents take for an auth."""
+    for target in auth_path.TARGETS:
+        for name in ("", "_auth", "agent-1"):
+            assert not agent_services.may_claim(Peer(name=name), target)
