@@ -29,6 +29,8 @@ _TAG_WITHIN = 0.25
 #: A server cannot tell these from each other: gRPC shows it the end of the call and no more.
 _CLIENT_GONE = "the client went away: it aborted the session, was lost, or sent too large a message"
 _CLOSED = "the other end has closed the session"
+#: How grpc.aio names a write that met the end of its call, whatever that end was.
+_MET_THE_END = "Internal error from Core"
 
 
 class TunnelAborted(TunnelError):
@@ -178,7 +180,7 @@ class ClientStream(TunnelStream):
         try:
             await self._call.write(message)
         except grpc.aio.AioRpcError as error:
-            raise TunnelAborted(error.details() or error.code().name) from None
+            raise TunnelAborted(_reason(error.code(), error.details())) from None
         except asyncio.InvalidStateError:
             raise TunnelAborted(await self.verdict() or _CLOSED) from None
         except asyncio.CancelledError:
@@ -190,7 +192,7 @@ class ClientStream(TunnelStream):
         try:
             raw = await self._call.read()
         except grpc.aio.AioRpcError as error:
-            raise TunnelAborted(error.details() or error.code().name) from None
+            raise TunnelAborted(_reason(error.code(), error.details())) from None
         except asyncio.CancelledError:
             self._tell_abort()
             raise
@@ -250,7 +252,7 @@ class ClientStream(TunnelStream):
         code = await self._call.code()
         if code is grpc.StatusCode.OK:
             return ""
-        return self.why or str(await self._call.details() or code.name)
+        return self.why or _reason(code, await self._call.details())
 
 
 class ServerStream(TunnelStream):
@@ -303,6 +305,12 @@ class ServerStream(TunnelStream):
     def client_is_gone(self) -> None:
         """Its call has ended, whether or not this end was ready for it."""
         self.abort(_CLIENT_GONE)
+
+
+def _reason(code: grpc.StatusCode, details: str | None) -> str:
+    if code is grpc.StatusCode.INTERNAL and details == _MET_THE_END:
+        return f"{_CLOSED}, while more was sent to it"
+    return details or code.name
 
 
 def is_cancelled() -> bool:
