@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from celery import shared_task
@@ -16,7 +17,7 @@ from django.db import DatabaseError
 
 from fleet.domain.evidence import Timing
 from fleet.models import Cluster
-from fleet.models.history import recall, settle
+from fleet.models.history import prune, recall, settle
 from fleet.pollers.conclude import conclude
 from fleet.pollers.plan import plan
 from fleet.pollers.worker import Polling, Worker
@@ -95,6 +96,18 @@ def settle_history(cluster: str) -> None:
         logger.warning("cluster %s: history waits: %s", cluster, error)
     except DatabaseError:
         logger.exception("cluster %s: the database is owed its history until the next round", cluster)
+
+
+@shared_task(name="fleet.tasks.prune_history", ignore_result=True)
+def prune_history() -> None:
+    """Delete the history that is older than it is kept."""
+    try:
+        pruned = prune(datetime.now(UTC) - timedelta(days=settings.REFLOAT_HISTORY_DAYS))
+    except DatabaseError:
+        logger.exception("old history is kept until the next hour")
+    else:
+        if pruned:
+            logger.info("deleted %d transitions older than %d days", pruned, settings.REFLOAT_HISTORY_DAYS)
 
 
 def _start(cluster: Cluster, number: int, now: float, interval: float) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import dj_database_url
+from celery.schedules import crontab
 from csp.constants import NONCE, NONE, SELF
 
 from dashboards.config import env
@@ -25,10 +26,12 @@ REFLOAT_AUTHS = env.items("REFLOAT_AUTHS")
 #: Seconds between rounds, and what one poll may take.
 REFLOAT_ROUND_INTERVAL = env.seconds("REFLOAT_ROUND_INTERVAL", 5.0)
 REFLOAT_ROUND_DEADLINE = env.seconds("REFLOAT_ROUND_DEADLINE", 2.0)
-#: Every n-th round polls over fresh channels: reuse hides a dead listener behind a live connection.
+#: An instance is polled over a fresh channel every n-th round: reuse hides a dead listener behind a live connection.
 REFLOAT_FRESH_CHANNEL_ROUNDS = env.integer("REFLOAT_FRESH_CHANNEL_ROUNDS", 10)
 #: Instances in one shard, that is in one Celery task.
 REFLOAT_SHARD_SIZE = env.integer("REFLOAT_SHARD_SIZE", 250)
+#: Days that changes of agents' states are kept; 0: for ever.
+REFLOAT_HISTORY_DAYS = env.integer("REFLOAT_HISTORY_DAYS", 90)
 #: TLS towards the fleet: CA, and our certificate and key for mTLS. Paths; empty means plain.
 REFLOAT_TLS_CA = env.text("REFLOAT_TLS_CA")
 REFLOAT_TLS_CERT = env.text("REFLOAT_TLS_CERT")
@@ -190,6 +193,12 @@ CELERY_BEAT_SCHEDULE = {
         "options": {"expires": REFLOAT_ROUND_INTERVAL},
     },
 }
+if REFLOAT_HISTORY_DAYS:
+    CELERY_BEAT_SCHEDULE["prune-history"] = {
+        "task": "fleet.tasks.prune_history",
+        "schedule": crontab(minute="17"),
+        "options": {"expires": 3000},
+    }
 
 CACHES = {
     # Rate limits of the sign-in live here. In the process, so that signing in works while Redis is down.

@@ -165,6 +165,17 @@ def _save_transitions(cluster: str, rounds: Sequence[Owed], saved: _Names) -> No
         Transition.objects.bulk_create(chunk, ignore_conflicts=True)
 
 
+def prune(before: datetime) -> int:
+    """Delete transitions older than that, a chunk in a statement so that nobody waits long; return how many."""
+    deleted = 0
+    while oldest := list(
+        Transition.objects.filter(at__lt=before).order_by("pk").values_list("pk", flat=True)[:_CHUNK]
+    ):
+        Transition.objects.filter(pk__in=oldest).delete()
+        deleted += len(oldest)
+    return deleted
+
+
 def _chunks(rows: Iterable[T]) -> Iterator[list[T]]:
     """Rows by the statement, made when their turn comes: 100,000 changes as model objects are 45 MB at least."""
     left = iter(rows)

@@ -39,6 +39,8 @@ class Target:
     #: Our place in its feed.
     epoch: str = ""
     revision: int = 0
+    #: Ask over a new connection.
+    fresh: bool = False
     #: Agents to ask through it, as (index, id).
     agents: tuple[tuple[int, str], ...] = ()
 
@@ -55,8 +57,6 @@ class Errand:
     revision: int
     #: Seconds.
     deadline: float
-    #: Ask over new connections.
-    fresh: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +114,8 @@ async def poll(connections: Connections, errand: Errand, clock: Callable[[], flo
     def left() -> float:
         return until - loop.time()
 
-    if errand.fresh:
-        for target in errand.targets:
+    for target in errand.targets:
+        if target.fresh:
             await connections.discard(target.address)
     async with SelfProbe(errand.deadline) as probe:
         sightings, lists = await asyncio.gather(

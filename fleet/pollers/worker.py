@@ -32,7 +32,8 @@ class Polling:
     timing: Timing
     #: Seconds one round of questions may take.
     deadline: float
-    #: Every n-th round asks over new connections; 0 never does.
+    #: Every n-th round of an instance asks it over a new connection, one instance in another round than the next;
+    #: 0 never does.
     fresh_rounds: int = 10
     tls: TLSFiles | None = None
 
@@ -94,13 +95,28 @@ class Worker:
         agents = self._agents_to_ask(place.cluster, known_here)
         return Errand(
             targets=tuple(
-                _target(place.instances[index], place, agents.get(index, ())) for index in known_here
+                self._target(place.instances[index], place, number, agents.get(index, ()))
+                for index in known_here
             ),
             lists_from=auths,
             epoch=presence.epoch,
             revision=presence.revision,
             deadline=polling.deadline,
-            fresh=polling.fresh_rounds > 0 and number % polling.fresh_rounds == 0,
+        )
+
+    def _target(
+        self, facts: InstanceFacts, place: Place, number: int, agents: tuple[tuple[int, str], ...]
+    ) -> Target:
+        state, every = unpack_feed(place.feeds.get(str(facts.index))), self.polling.fresh_rounds
+        return Target(
+            facts.index,
+            facts.kind,
+            facts.address,
+            facts.diag_address,
+            state.epoch,
+            state.revision,
+            fresh=every > 0 and (number + facts.index) % every == 0,
+            agents=agents,
         )
 
     def _agents_to_ask(
@@ -121,16 +137,9 @@ class Worker:
         if connections is None:
             connections = self._connections[place.cluster] = Connections(self.polling.tls)
         seen = await poll(connections, errand)
-        if errand.fresh and errand.lists_from is not None:
+        if errand.lists_from is not None:
             # Instances that are asked no more leave nothing behind.
             now = time.time()
             asked = {facts.address for facts in place.instances.values() if is_asked(facts, now)}
             await connections.keep_only(asked | {address for _, address in errand.lists_from})
         return seen
-
-
-def _target(facts: InstanceFacts, place: Place, agents: tuple[tuple[int, str], ...]) -> Target:
-    state = unpack_feed(place.feeds.get(str(facts.index)))
-    return Target(
-        *(facts.index, facts.kind, facts.address, facts.diag_address, state.epoch, state.revision, agents)
-    )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -8,8 +9,8 @@ from redis import Redis
 
 from fleet.domain.columns import HAD_TUNNEL, RETIRED
 from fleet.domain.verdicts import NO_CAUSE, Reason, State
-from fleet.models import Agent, Cluster, Instance, Transition
-from fleet.models.history import recall, settle
+from fleet.models import Agent, Cluster, Instance, Transition, history
+from fleet.models.history import prune, recall, settle
 from fleet.state.connect import connect
 from fleet.state.outbox import TRANSITION, Owed, pack_owed
 from fleet.state.writer import Writer
@@ -96,3 +97,15 @@ def test_recall_closes_gaps(writer: Writer) -> None:
         Agent.objects.create(cluster_id="default", agent_id=f"a{position}", name="x", position=position)
     assert [identity for identity, _ in recall("default").agents] == ["a0", "a2", "a5"]
     assert list(Agent.objects.values_list("position", flat=True)) == [0, 1, 2]
+
+
+def test_prune_deletes_what_is_older(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the chunk, and nothing that is as old as the limit or younger."""
+    monkeypatch.setattr(history, "_CHUNK", 2)
+    fill(writer, STATES)
+    for number in range(7):
+        owe(writer, number, [(0, NO_CAUSE, State.HEALTHY, State.STRANDED, Reason.NO_TUNNEL)])
+    while settle(writer, "default"):
+        pass
+    assert prune(datetime.fromtimestamp(AS_OF + 5, UTC)) == 5
+    assert sorted(Transition.objects.values_list("round", flat=True)) == [5, 6]

@@ -16,6 +16,7 @@ from fleet.domain.views import Explanation
 from fleet.pollers.conclude import conclude
 from fleet.pollers.plan import plan
 from fleet.pollers.worker import Polling, Worker
+from fleet.sources.channels import Connections
 from fleet.state import RecordLost
 from fleet.state.reader import Reader
 from fleet.state.writer import Remembered, Writer
@@ -118,6 +119,32 @@ def test_frozen_proxy_fails_its_attempts_and_comes_back(fleet: Fleet) -> None:
     fleet.proxies[1].held.clear()
     fleet.poll()
     assert fleet.facts("proxy-2").attempts[0].ok
+
+
+def test_instances_take_turns_with_new_connections(fleet: Fleet) -> None:
+    """Each every fourth round, and no two neighbours in the same one."""
+    fleet.poll()
+    numbers: dict[int, list[int]] = {
+        facts.index: [] for facts in fleet.writer.load_instances(CLUSTER).values()
+    }
+    made: list[str] = []
+    discard = Connections.discard
+
+    async def counting(self: Connections, address: str) -> None:
+        made.append(address)
+        await discard(self, address)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Connections, "discard", counting)
+        for _ in range(4):
+            made.clear()
+            fleet.poll()
+            for index in numbers:
+                facts = fleet.writer.load_instances(CLUSTER)[index]
+                if facts.address in made:
+                    numbers[index].append(fleet.round)
+    assert [len(rounds) for rounds in numbers.values()] == [1, 1, 1, 1]
+    assert len({rounds[0] for rounds in numbers.values()}) == 4
 
 
 def test_dead_listener_is_refused(fleet: Fleet) -> None:
