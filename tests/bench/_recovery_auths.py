@@ -1,0 +1,123 @@
+"""Auths for the bench `recovery`, in a process of their own: health, service config and `/readyz`, by command.
+
+    python -m tests.bench._recovery_auths COUNT
+
+Commands on stdin, an answer on stdout for each: `out N` (503 on /readyz alone), `flip N` (sick; answers when), `heal`,
+`asked` (how often each was asked for its config: once a connection).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from contextlib import AsyncExitStack
+from typing import Any
+
+import grpc
+import grpc.aio
+import uvloop
+from aiohttp import web
+
+from fleet.nodes import http_site
+from fleet.protocol import announce, service_config
+from fleet.protocol.service_config import Mode, ServiceConfig
+from fleet.transport import channels
+from fleet.transport.health import HealthServicer
+from fleet.transport.process import ProcessState
+from fleet.transport.service_config import AUTH_ID_METADATA
+from fleet.wire import grpcclientconfig_pb2, grpcclientconfig_pb2_grpc
+
+WHO = "/bench.Who/Who"
+_CONFIG = ServiceConfig(Mode.RECONNECT, "")
+
+
+class BenchAuth:
+    """One auth."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.out = False
+        self.asked = 0
+        self.process = ProcessState(tick=0.0)
+        self.process.register("auth")
+        self._answer = grpcclientconfig_pb2.GetServiceConfigResponse.FromString(
+            service_config.encode(_CONFIG)
+        )
+
+    async def start(self, stack: AsyncExitStack) -> dict[str, str]:
+        """Listen on both ports and say where."""
+        server = grpc.aio.server(options=channels.server_options())
+        HealthServicer(self.process).add_to(server)
+        grpcclientconfig_pb2_grpc.add_ServiceConfigDiscoveryServiceServicer_to_server(self, server)
+        who = grpc.unary_unary_rpc_method_handler(self._who)
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bench.Who", {"Who": who}),))
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        stack.push_async_callback(server.stop, 0)
+        app = web.Application()
+        app.router.add_get("/readyz", self._readyz)
+        diag = await stack.enter_async_context(http_site.serving(app, ("127.0.0.1", 0)))
+        self.heal()
+        return {"grpc": f"127.0.0.1:{port}", "diag": diag}
+
+    def flip(self) -> float:
+        """Fall sick now; the moment, by the monotonic clock of this machine."""
+        at = time.monotonic()
+        self.process.failed("auth")
+        return at
+
+    def heal(self) -> None:
+        """Be well: a heartbeat, and another one to leave *recovering*."""
+        self.out = False
+        for _ in range(2):
+            self.process.succeeded("auth", time.monotonic())
+
+    async def GetServiceConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
+        del request
+        self.asked += 1
+        context.set_trailing_metadata(((AUTH_ID_METADATA, self.name),))
+        return self._answer
+
+    async def _who(self, request: bytes, context: Any) -> bytes:
+        del request, context
+        return self.name.encode()
+
+    async def _readyz(self, request: web.Request) -> web.Response:
+        del request
+        ready = not self.out and announce.is_serving(self.process.state)
+        return web.Response(status=200 if ready else 503)
+
+
+async def serve(count: int) -> None:
+    """Run until stdin ends."""
+    auths = [BenchAuth(f"auth-{number}") for number in range(count)]
+    async with AsyncExitStack() as stack:
+        _say({"auths": [await auth.start(stack) for auth in auths]})
+        reader = asyncio.StreamReader()
+        await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
+        )
+        while line := (await reader.readline()).decode().split():
+            _say(_do(auths, *line))
+
+
+def _do(auths: list[BenchAuth], command: str, number: str = "0") -> dict[str, Any]:
+    auth = auths[int(number)]
+    if command == "out":
+        auth.out = True
+    elif command == "flip":
+        return {"at": auth.flip()}
+    elif command == "heal":
+        for each in auths:
+            each.heal()
+    return {"asked": sum(each.asked for each in auths)}
+
+
+def _say(answer: dict[str, Any]) -> None:
+    print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    uvloop.run(serve(int(sys.argv[1])))

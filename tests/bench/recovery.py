@@ -1,0 +1,84 @@
+"""From an auth that falls sick to answers of a healthy one: one agent against a bare client, and 1,000 at once.
+
+Auths, balancer and agents are processes of their own. docs/benches.md says what the figures are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from dataclasses import dataclass
+
+from tests.bench import _recovery_failover as failover
+from tests.bench._recovery_failover import Herd
+from tests.bench.measure import Figure, Outcome, Target, percentile
+
+_TARGETS = (
+    Target("failover_p95_to_bare", at_most=2.0),
+    Target("herd_p50_s", at_most=0.5),
+    Target("herd_slowest_s", at_most=7.0),
+    Target("herd_connects", at_most=2.0),
+    Target("herd_lost", at_most=0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    rounds: int
+    agents: int
+    processes: int
+
+
+_WHOLE = _Size(rounds=60, agents=1_000, processes=2)
+_QUICK = _Size(rounds=5, agents=60, processes=2)
+
+
+def run(*, quick: bool) -> Outcome:
+    """One after the other: each part has the machine to itself."""
+    return asyncio.run(_measure(_QUICK if quick else _WHOLE))
+
+
+async def _measure(size: _Size) -> Outcome:
+    figures: dict[str, Figure] = {}
+    peers: dict[str, Figure] = {}
+    await _one_by_one(size, figures, peers)
+    _say(f"{size.agents} agents at once")
+    figures |= _of_herd("herd", await failover.herd(size.agents, size.processes, "0.25"), size.agents)
+    _say(f"{size.agents} agents at once, with upstream's waits")
+    peers |= _of_herd(
+        "upstream_herd", await failover.herd(size.agents, size.processes, "upstream"), size.agents
+    )
+    return Outcome(figures, _TARGETS, peers)
+
+
+async def _one_by_one(size: _Size, figures: dict[str, Figure], peers: dict[str, Figure]) -> None:
+    """The balanced channel and the bare client in turns."""
+    ours: list[float] = []
+    bare: list[float] = []
+    async with failover.ground(2, check_every=0.05) as there:
+        for number in range(size.rounds):
+            if number % 10 == 0:
+                _say(f"failover {number + 1} of {size.rounds}")
+            ours.append(await failover.pick_healthy_once(there) * 1000)
+            bare.append(await failover.bare_once(there) * 1000)
+    figures["rounds"] = size.rounds
+    for share in (0.5, 0.95):
+        name = f"p{share * 100:.0f}"
+        figures[f"failover_{name}_ms"] = percentile(ours, share)
+        peers[f"bare_{name}_ms"] = percentile(bare, share)
+        figures[f"failover_{name}_to_bare"] = percentile(ours, share) / percentile(bare, share)
+
+
+def _of_herd(name: str, seen: Herd, agents: int) -> dict[str, Figure]:
+    found: dict[str, Figure] = {f"{name}_agents": agents, f"{name}_lost": seen.lost}
+    if seen.seconds:
+        found |= {f"{name}_p{share}_s": percentile(seen.seconds, share / 100) for share in (50, 95)}
+        found[f"{name}_slowest_s"] = max(seen.seconds)
+    # All parts share the machine: this is what their work alone takes on its cores, whoever waits for what.
+    busy = seen.cpu / (os.cpu_count() or 1)
+    return found | {f"{name}_connects": seen.connects, f"{name}_cpu_by_cores_s": busy}
+
+
+def _say(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
