@@ -3,7 +3,8 @@
     python -m tests.bench._recovery_clients HOST:PORT COUNT FIRST_WAIT|upstream
 
 Says `{"ready": COUNT}` when all are connected and healthy. For each line on stdin, which names a sick auth, it answers
-when the first RPC of each channel was answered by another: `{"answered": [...]}`, by the machine's monotonic clock.
+at once, and again when the first RPC of each channel was answered by another: `{"answered": [...]}`, by the machine's
+monotonic clock.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ async def run(address: str, count: int, settings: Settings) -> None:
     )
     while sick := (await reader.readline()).decode().strip():
         waiting = [asyncio.wait_for(client.answered_by_another(sick), _GIVE_UP) for client in clients]
+        print(json.dumps({"waiting": count}), flush=True)
         seen = await asyncio.gather(*waiting, return_exceptions=True)
         print(json.dumps({"answered": [at for at in seen if isinstance(at, float)]}), flush=True)
     await asyncio.gather(*(client.channel.close() for client in clients))

@@ -47,6 +47,10 @@ class Child:
         """Send a line and read the answer."""
         assert self._process.stdin is not None, "it was started with a pipe"
         self._process.stdin.write(f"{line}\n".encode())
+        return await self.hear()
+
+    async def hear(self) -> dict[str, Any]:
+        """Read a line."""
         return await _answer(self._process)
 
 
@@ -198,10 +202,9 @@ async def herd(agents: int, processes: int, first_wait: str, auths: int = 3) -> 
             asked = (await there.auths.ask("asked"))["asked"]
             everybody = [*clients, there.auths, there.balancer]
             spent = sum(one.cpu() for one in everybody)
-            waiting = [asyncio.create_task(client.ask("auth-0")) for client in clients]
-            await asyncio.sleep(0.2)  # they listen
+            await asyncio.gather(*(client.ask("auth-0") for client in clients))
             at = float((await there.auths.ask("flip 0"))["at"])
-            answers = await asyncio.gather(*waiting)
+            answers = await asyncio.gather(*(client.hear() for client in clients))
             seconds = [when - at for answer in answers for when in answer["answered"]]
             connects = ((await there.auths.ask("asked"))["asked"] - asked) / agents
             spent = sum(one.cpu() for one in everybody) - spent
