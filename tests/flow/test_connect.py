@@ -1,0 +1,250 @@
+"""The whole way of a user: CONNECT on a proxy, the agent's tunnel, a service behind it; real programs at both ends."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet.processes import children
+from tests.fakes import openssh
+from tests.fakes.openssh import Sshd
+from tests.fakes.programs import skip_without
+from tests.fakes.waiting import eventually_sync
+from tests.flow.transfers import Service, service, transfer
+from tests.meta.house import ROOT
+
+PATIENCE = 120.0
+CURL = "" if shutil.which("curl") else "CURL IS MISSING: run `make peers` as root, or apt-get install curl"
+
+
+class Site(http.server.BaseHTTPRequestHandler):
+    """A small web site."""
+
+    def do_GET(self) -> None:
+        """Say which page was asked for."""
+        body = f"page {self.path}\n".encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@contextlib.contextmanager
+def site() -> Iterator[str]:
+    """Run the web site; its address."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@dataclass
+class Fleet:
+    """A fleet that runs, and what its agents expose."""
+
+    home: Path
+    connect: str
+    keys: dict[str, str]
+    checked: Service = field(init=False)
+    sshd: Sshd | None = None
+
+    def refloat(self, *words: str) -> list[str]:
+        """A command line of ours."""
+        return [sys.executable, "-m", "fleet.cli", *words, "--home", str(self.home)]
+
+    def run(self, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        """Run one of our commands to its end."""
+        argv = self.refloat(*words)
+        return subprocess.run(argv, input=given, capture_output=True, cwd=ROOT, timeout=PATIENCE, check=False)
+
+    def ask(self, target: str) -> tuple[socket.socket, str]:
+        """A connection to the CONNECT port that asked for a target, and the status line."""
+        host, _, port = self.connect.rpartition(":")
+        sock = socket.create_connection((host, int(port)), timeout=PATIENCE)
+        sock.sendall(f"CONNECT {target}:1 HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            part = sock.recv(1)
+            assert part, head
+            head += part
+        return sock, head.decode().splitlines()[0]
+
+    def open(self, target: str) -> socket.socket:
+        """A connection to a service; its agent may still be on its way."""
+        found: list[socket.socket] = []
+
+        def there() -> bool:
+            with contextlib.suppress(OSError):
+                sock, status = self.ask(target)
+                if " 200 " in status:
+                    found.append(sock)
+                    return True
+                sock.close()
+            return False
+
+        eventually_sync(there, seconds=60)
+        return found[0]
+
+
+@contextlib.contextmanager
+def up(home: Path, *flags: str) -> Iterator[Fleet]:
+    """A fleet of two agents and a proxy, without anything between a user and the proxy's own socket."""
+    shape = ("--auths", "1", "--proxies", "1", "--agents", "2", "--no-faults")
+    with (home / "up.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fleet.cli", "fleet", "up", "--json", "--home", str(home), *shape, *flags],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=log,
+        )
+    assert process.stdout is not None
+    with process.stdout:
+        try:
+            said = json.loads(process.stdout.readline())
+            yield Fleet(home, said["connect"][0], said["console"])
+        finally:
+            children.stop([process], grace=20.0)
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """One for all tests; whoever kills part of it starts it again."""
+    home = tmp_path_factory.mktemp("fleet")
+    with contextlib.ExitStack() as stack:
+        checked = stack.enter_context(service())
+        web = stack.enter_context(site())
+        sshd = None if openssh.missing() else stack.enter_context(openssh.sshd(home))
+        services = [f"check={checked.address}", f"web={web}", "down=127.0.0.1:1"]
+        if sshd is not None:
+            services.append(f"ssh={sshd.address}")
+        flags = [word for one in services for word in ("--service", one)]
+        running = stack.enter_context(up(home, *flags))
+        running.checked = checked
+        running.sshd = sshd
+        for number in (1, 2):
+            running.open(f"check.agent-{number}").close()
+        yield running
+
+
+def test_curl_through_the_tunnel(fleet: Fleet) -> None:
+    """`curl --proxytunnel`, as docs/connect.md has it."""
+    skip_without(CURL)
+    url = "http://web.agent-2/some/page"
+    argv = ["curl", "-sS", "--proxytunnel", "-x", f"http://{fleet.connect}", url]
+    done = subprocess.run(argv, capture_output=True, timeout=PATIENCE, check=False)
+    assert (done.returncode, done.stdout) == (0, b"page /some/page\n"), done.stderr
+    argv[-1] = "http://web.agent-9/"
+    done = subprocess.run([*argv, "-v"], capture_output=True, timeout=PATIENCE, check=False)
+    assert b"404 no agent 'agent-9' has a tunnel to this proxy" in done.stderr
+
+
+def test_ssh_through_the_tunnel(fleet: Fleet) -> None:
+    """`ssh -o ProxyCommand='refloat connect ...'`: a real session, with a megabyte each way."""
+    skip_without(openssh.missing())
+    assert fleet.sshd is not None
+    command = " ".join(fleet.refloat("connect", "ssh.agent-1"))
+    argv = fleet.sshd.ssh(fleet.sshd.host, "cat", proxy_command=command)
+    given = os.urandom(1 << 20)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        argv, input=given, capture_output=True, timeout=PATIENCE, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == given
+
+
+def test_bytes_whole_and_half_closed(fleet: Fleet) -> None:
+    """Checksums of both ends are equal, and the user's end of stream reaches the service alone."""
+    eventually_sync(lambda: fleet.checked.open == 0)  # of the tests before
+    ended = fleet.checked.ended
+    with fleet.open("check.agent-2") as sock:
+        transfer(sock, 8 << 20)
+        transfer(sock, 1)
+        sock.shutdown(socket.SHUT_WR)
+        assert sock.recv(1) == b""
+    eventually_sync(lambda: fleet.checked.ended == ended + 1)
+
+
+def test_what_cannot_be(fleet: Fleet) -> None:
+    """A service that is down, one that is none, a host of the network: a sentence each, in ours and in HTTP."""
+    for target, status, why in (
+        ("down.agent-1", "502", "127.0.0.1:1 cannot be reached"),
+        ("ftp.agent-1", "502", "exposes no service 'ftp'"),
+        ("127.0.0.1", "400", "is an address"),
+    ):
+        sock, line = fleet.ask(target)
+        sock.close()
+        assert f" {status} " in line
+        assert why in line
+        done = fleet.run("connect", target)
+        assert done.returncode == 2
+        assert why in done.stderr.decode()
+
+
+def _is_reset(sock: socket.socket) -> None:
+    def to_its_end() -> None:
+        while sock.recv(65536):
+            pass
+
+    with sock, pytest.raises(ConnectionResetError):
+        to_its_end()
+
+
+def test_agent_that_is_killed(fleet: Fleet) -> None:
+    """Its users' connections are reset, and so are its own to the service."""
+    sock = fleet.open("check.agent-1")
+    transfer(sock, 1000)
+    assert fleet.run("fleet", "kill", "agents-1").returncode == 0
+    _is_reset(sock)
+    eventually_sync(lambda: fleet.checked.open == 0)
+    assert fleet.run("fleet", "restart", "agents-1").returncode == 0
+    fleet.open("check.agent-1").close()
+    fleet.open("check.agent-2").close()
+
+
+def test_proxy_that_is_killed(fleet: Fleet) -> None:
+    """A kernel that closes what a killed proxy had open says no good bye; the agent comes back by itself."""
+    sock = fleet.open("check.agent-2")
+    transfer(sock, 1000)
+    assert fleet.run("fleet", "kill", "proxy-1").returncode == 0
+    _is_reset(sock)
+    eventually_sync(lambda: fleet.checked.open == 0)
+    assert fleet.run("fleet", "restart", "proxy-1").returncode == 0
+    fleet.open("check.agent-2").close()
+
+
+def test_mutual_tls(tmp_path: Path) -> None:
+    """With the fleet's own keys it connects; without a certificate, or with an agent's, it is told why not."""
+    with site() as web, up(tmp_path, "--tls", "--service", f"web={web}") as fleet:
+
+        def get(*how: str) -> subprocess.CompletedProcess[bytes]:
+            return fleet.run("connect", *how, "web.agent-1", given=b"GET /x HTTP/1.0\r\n\r\n")
+
+        eventually_sync(lambda: get().stdout.endswith(b"page /x\n"), seconds=60)
+        keys = Path(fleet.keys["REFLOAT_TLS_CA"]).parent
+        at = ("--proxy", fleet.connect, "--tls-ca", str(keys / "ca.crt"))
+        done = get(*at)
+        assert (done.returncode, done.stderr) == (2, b"refloat: show a certificate of this fleet\n")
+        agent = ("--tls-cert", str(keys / "agents-1.crt"), "--tls-key", str(keys / "agents-1.key"))
+        done = get(*at, *agent)
+        assert done.returncode == 2
+        assert b"the certificate of an agent" in done.stderr
