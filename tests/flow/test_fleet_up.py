@@ -85,6 +85,15 @@ class Fleet:
     def diag(self, name: str, path: str) -> tuple[int | None, Any]:
         return http(f"http://{fleet_record.load(self.home, 'default').member(name).diag}{path}")
 
+    def metrics(self, name: str) -> str:
+        """`/metrics` as text; empty when nothing answers."""
+        address = fleet_record.load(self.home, "default").member(name).diag
+        try:
+            with urllib.request.urlopen(f"http://{address}/metrics", timeout=1.0) as response:
+                return str(response.read().decode())
+        except OSError:
+            return ""
+
     def readyz(self, name: str) -> int | None:
         return self.diag(name, "/readyz")[0]
 
