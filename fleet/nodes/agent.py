@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,21 +14,26 @@ from typing import Any
 import click
 import grpc.aio
 import uvloop
+from prometheus_client import CollectorRegistry
 
-from fleet.nodes import agent_services, agent_status, running
+from fleet.nodes import agent_services, agent_site, agent_status, running
 from fleet.nodes import flags as node_flags
+from fleet.nodes.addresses import Address
 from fleet.nodes.agent_connection import Heartbeats, Identity
+from fleet.nodes.agent_metrics import AgentMetrics, Place, TunnelPlaces
+from fleet.nodes.agent_networking import AgentNetworking
 from fleet.nodes.agent_services import AgentServices, Services
 from fleet.nodes.agent_tunnels import AgentTunnels
-from fleet.protocol import announce, pick_healthy
+from fleet.protocol import announce, pick_healthy, tunnel_settings
 from fleet.protocol.agent_pool import AgentPool, LinearBackoff
-from fleet.protocol.keep_alive import KeepAlive
 from fleet.protocol.tracker import Snapshot, Tracker
+from fleet.protocol.tunnel_settings import Overrides, TunnelSettings
 from fleet.transport import channels
 from fleet.transport.channels import DeadPeer, TLSError, TLSFiles
 from fleet.transport.pick_healthy import opening
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.pick_healthy.tunnelled import TunnelledChannel
+from fleet.wire import fleet_pb2
 
 log = logging.getLogger(__name__)
 
@@ -51,9 +56,8 @@ class AgentFlags:
     name_prefix: str = "agent"
     cluster: str = "default"
     announce_ttl: float = announce.DEFAULT_TTL
-    #: Wanted tunnels of each; 0 means one to every desired proxy (agent mesh).
-    connections: int = 1
-    keep_alive: KeepAlive = field(default_factory=KeepAlive)
+    #: What is not for the networking config to say.
+    overrides: Overrides = field(default_factory=Overrides)
     #: The pause between dials grows by this to eight times it, seconds.
     redial_step: float = 1.0
     #: When the auth connection is left and tried anew.
@@ -64,19 +68,22 @@ class AgentFlags:
 
     @property
     def dead_peer(self) -> DeadPeer:
-        """How soon a dead auth is noticed: as a dead proxy is."""
-        interval = self.keep_alive.interval
-        return DeadPeer(ping_after=interval, answer_within=max(self.keep_alive.timeout - interval, interval))
+        """How soon a dead auth is noticed: as a dead proxy is, by the flags, since gRPC wants to know at once."""
+        keep_alive = tunnel_settings.settings(self.overrides, None).keep_alive
+        interval = keep_alive.interval
+        return DeadPeer(ping_after=interval, answer_within=max(keep_alive.timeout - interval, interval))
 
 
 class Agent:
     """One agent: heartbeats to an auth, tunnels to proxies."""
 
-    def __init__(self, name: str, flags: AgentFlags) -> None:
+    def __init__(self, name: str, flags: AgentFlags, metrics: AgentMetrics) -> None:
         """Make it. Raises StartError."""
         self.identity = Identity(node_flags.host_id(flags.cluster, "agent", name), name)
         self._flags = flags
-        self._tracker = Tracker(flags.cluster, flags.connections)
+        self.networking = AgentNetworking(name, flags.overrides, metrics, self._follow, self._ask)
+        settings = self.networking.settings
+        self._tracker = Tracker(flags.cluster, settings.connections)
         #: The auth that wrote the last heartbeat; empty before the first.
         self.auth_id = ""
         try:
@@ -88,15 +95,17 @@ class Agent:
         except ValueError as error:
             raise running.StartError(f"--service of {name}: {error}") from None
         self.heartbeats = Heartbeats(
-            self.identity, self._channel, flags.announce_ttl, self.snapshot, self._heard_from
+            self.identity, self._channel, flags.announce_ttl, self.snapshot, self._answered
         )
         self.tunnels = AgentTunnels(
             self.identity,
             AgentPool(self._tracker, LinearBackoff(flags.redial_step, 8 * flags.redial_step)),
-            flags.keep_alive,
+            settings,
             self._open_tunnel_channel,
-            self.heartbeats.news,
             self._services,
+            metrics,
+            self.heartbeats.news,
+            self.networking.news,
         )
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -164,8 +173,19 @@ class Agent:
     def _auth_connection_changed(self) -> None:
         self.heartbeats.connection_changed()
 
-    def _heard_from(self, auth_id: str) -> None:
-        self.auth_id = auth_id
+    def _answered(self, answer: fleet_pb2.HeartbeatResponse) -> None:
+        self.auth_id = answer.auth_id
+        if answer.HasField("networking_config"):
+            self.networking.take(answer.networking_config, answer.auth_id)
+            if self.heartbeats.networking_revision != self.networking.revision:
+                self.heartbeats.networking_revision = self.networking.revision
+                self.heartbeats.news()  # so that it can be seen who follows
+
+    def _follow(self, settings: TunnelSettings) -> None:
+        self.tunnels.follow(settings, time.monotonic())
+
+    def _ask(self) -> None:
+        self.heartbeats.news()
 
     def _open_tunnel_channel(self) -> grpc.aio.Channel:
         # One address a dial, at random: the balancer decides on the proxy, and each dial is its own connection.
@@ -184,8 +204,12 @@ class AgentGroup:
     def __init__(self, flags: AgentFlags) -> None:
         """Make them. Raises StartError."""
         numbers = range(flags.first, flags.first + flags.count)
-        self.agents: Sequence[Agent] = [Agent(f"{flags.name_prefix}-{number}", flags) for number in numbers]
-        self._tick = min(max(flags.keep_alive.interval / 10, 0.05), 1.0)
+        self.registry = CollectorRegistry()
+        metrics = AgentMetrics(self.registry)
+        self.agents: Sequence[Agent] = [
+            Agent(f"{flags.name_prefix}-{number}", flags, metrics) for number in numbers
+        ]
+        self.registry.register(TunnelPlaces("refloat_agent_tunnels", self._places))
         self._clock: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -201,28 +225,37 @@ class AgentGroup:
             self._clock.cancel()
         await asyncio.gather(*(agent.stop() for agent in self.agents))
 
+    def _places(self) -> Iterator[Place]:
+        for agent in self.agents:
+            snapshot = agent.snapshot()
+            yield snapshot.wanted, len(snapshot.claimed)
+
     async def _run_clock(self) -> None:
         while True:
-            await asyncio.sleep(self._tick)
+            interval = min(agent.tunnels.keep_alive.interval for agent in self.agents)
+            tick = min(max(interval / 10, 0.05), 1.0)
+            await asyncio.sleep(tick)
             now = time.monotonic()
             for agent in self.agents:
-                agent.tunnels.sweep(now, self._tick)
+                agent.tunnels.sweep(now, tick)
                 error = agent.failed()
                 if error is not None:
                     log.error("%s ended by a fault of ours", agent.identity.name, exc_info=error)
                     await agent.restart(1.0)
 
 
-async def serve(flags: AgentFlags) -> None:
+async def serve(flags: AgentFlags, diag: tuple[str, int] | None = None) -> None:
     """Run agents until told to end. Raises StartError."""
     group = AgentGroup(flags)
-    group.start()
-    try:
-        first, last = group.agents[0].identity, group.agents[-1].identity
-        running.announce(role="agent", id=first.id, name=first.name, last=last.name, count=len(group.agents))
-        await running.until_told_to_end()
-    finally:
-        await group.stop()
+    async with agent_site.serving(group.registry, diag) as where:
+        group.start()
+        try:
+            first, last = group.agents[0].identity, group.agents[-1].identity
+            facts = {"id": first.id, "name": first.name, "last": last.name, "count": len(group.agents)}
+            running.announce(role="agent", **facts, **({"diag": where} if where else {}))
+            await running.until_told_to_end()
+        finally:
+            await group.stop()
 
 
 @click.command("agent")
@@ -259,7 +292,7 @@ async def serve(flags: AgentFlags) -> None:
     "--connections",
     type=click.IntRange(min=1),
     default=None,
-    help="Tunnels each agent wants (proxy peering); default 1.",
+    help="Tunnels each agent wants (proxy peering); default: as the networking config says.",
 )
 @click.option(
     "--reconnect-wait",
@@ -286,6 +319,14 @@ async def serve(flags: AgentFlags) -> None:
     help="Move to a new auth connection this often, and up to half as long again; default: never.",
 )
 @click.option("--mesh", is_flag=True, help="One tunnel to every proxy (agent mesh).")
+@click.option(
+    "--closing-wait-min",
+    type=node_flags.Duration(),
+    default=None,
+    help="Shortest wait before a tunnel is closed gracefully; default: as the networking config says.",
+)
+@click.option("--closing-wait-max", type=node_flags.Duration(), default=None, help="And the longest.")
+@click.option("--diag-listen", type=Address(), default=None, help="Port of /metrics; default: none.")
 @agent_services.service_option
 @node_flags.keep_alive_options
 @node_flags.tls_options
@@ -298,8 +339,11 @@ def command(
     upstream_reconnect_wait: bool,
     auth_drain_timeout: float | None,
     auth_reconnect_every: float | None,
-    keep_alive_interval: float,
-    keep_alive_count_max: int,
+    keep_alive_interval: float | None,
+    keep_alive_count_max: int | None,
+    closing_wait_min: float | None,
+    closing_wait_max: float | None,
+    diag_listen: tuple[str, int] | None,
     tls_cert: Path | None,
     tls_key: Path | None,
     tls_ca: Path | None,
@@ -313,12 +357,21 @@ def command(
     agent_services.check_unique_flags(services)
     if auth is None and auth_via == "direct":
         raise click.UsageError("--auth says where auths are; or reach them with --auth-via proxy")
+    try:
+        overrides = Overrides(
+            connections=0 if mesh else connections,
+            keep_alive_interval=keep_alive_interval,
+            keep_alive_count_max=keep_alive_count_max,
+            closing_wait_min=closing_wait_min,
+            closing_wait_max=closing_wait_max,
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
     flags = AgentFlags(
         auth=auth or (),
         auth_via_proxy=auth_via == "proxy",
         services=services,
-        connections=0 if mesh else connections or 1,
-        keep_alive=KeepAlive(keep_alive_interval, keep_alive_count_max),
+        overrides=overrides,
         tls=node_flags.tls_files(tls_cert, tls_key, tls_ca, tls_server_name),
         balancer=pick_healthy.Settings(
             first_wait=None if upstream_reconnect_wait else reconnect_wait,
@@ -327,4 +380,4 @@ def command(
         ),
         **given,
     )
-    running.run(lambda: uvloop.run(serve(flags)))
+    running.run(lambda: uvloop.run(serve(flags, diag_listen)))

@@ -50,14 +50,14 @@ class Heartbeats:
         channel: PickHealthyChannel,
         ttl: float,
         tracker: Callable[[], Snapshot],
-        heard_from: Callable[[str], None],
+        answered: Callable[[fleet_pb2.HeartbeatResponse], None],
     ) -> None:
         self._identity = identity
         self._channel = channel
         self._ttl = ttl
         self._schedule = announce.schedule(ttl, random.random())
         self._tracker = tracker
-        self._heard_from = heard_from
+        self._answered = answered
         self._stub = fleet_pb2_grpc.HeartbeatServiceStub(channel)
         self._backoff = LinearBackoff(ceiling=min(8.0, self._schedule.interval))
         self._news = asyncio.Event()
@@ -67,6 +67,8 @@ class Heartbeats:
         self._failing = False
         # An answer that did not come yet does not mean that nothing was written.
         self._attempted = False
+        #: Revision of the networking config that it runs with.
+        self.networking_revision = ""
 
     @property
     def policy(self) -> Policy | None:
@@ -133,7 +135,7 @@ class Heartbeats:
             log.info("%s: heartbeats succeed again", self._identity.name)
         self._failing = False
         self._backoff.reset()
-        self._heard_from(answer.auth_id)
+        self._answered(answer)
         return self._schedule.interval
 
     def _resource(self, now: float) -> fleet_pb2.AgentResource:
@@ -144,11 +146,13 @@ class Heartbeats:
             version=__version__,
             ttl_ms=int(self._ttl * 1000),
             via_proxy_id=self._channel.via,
+            networking_revision=self.networking_revision,
             tracker=fleet_pb2.TrackerSummary(
                 desired_count=snapshot.connection_count,
                 claimed=snapshot.claimed,
                 tracked=len(snapshot.tracked),
                 ttl_seen_ms=int(snapshot.ttl_seen * 1000),
+                wanted=snapshot.wanted,
             ),
         )
         if policy is not None:

@@ -35,8 +35,10 @@ def document(
                 "proxy_id": tunnel.proxy_id,
                 "open_for_ms": _ms(now - tunnel.opened_at),
                 "sessions": tunnel.sessions,
-                "advised": tunnel.advised,
+                "rtt_ms": None if tunnel.rtt is None else round(tunnel.rtt * 1000, 3),
+                "advised": tunnel.advised_at is not None,
                 "retired": tunnel.retired,
+                "retired_for": tunnel.retired_for,
             }
             for tunnel in tunnels
         ],

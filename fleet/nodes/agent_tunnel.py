@@ -19,7 +19,7 @@ from typing_extensions import override
 from fleet import __version__
 from fleet.nodes.agent_connection import Identity
 from fleet.nodes.agent_services import AgentServices
-from fleet.protocol.keep_alive import KeepAlive
+from fleet.protocol.keep_alive import KeepAlive, smoothed_rtt
 from fleet.protocol.tunnel import Target, TunnelError
 from fleet.transport.tunnel.client import TunnelClient
 from fleet.transport.tunnel.handlers import Taken
@@ -28,6 +28,8 @@ from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
 log = logging.getLogger(__name__)
 
+#: A new keep-alive interval is told to the proxy within this, seconds.
+_TELL_WITHIN = 5.0
 #: From dialling to the proxy's hello, and from there to its taking our targets, seconds: a balancer may give us a
 #: frozen proxy.
 _ANSWER_WITHIN = 5.0
@@ -64,12 +66,18 @@ class Tunnel:
         self._sequence = 0
         self.proxy_id = ""
         self.opened_at = self.heard_at = time.monotonic()
+        # Silence from before this does not count: the interval was another.
+        self._patient_from = self.heard_at
         # Spread over the interval, so that a group of agents does not ping as one.
         self.ping_at = self.heard_at + random.random() * keep_alive.interval
-        #: The proxy asked us to go elsewhere.
-        self.advised = False
-        #: Another tunnel has replaced this one.
-        self.retired = False
+        self._pinged_at: float | None = None
+        #: Smoothed round-trip time of pings, seconds; None before the first answer.
+        self.rtt: float | None = None
+        #: When the proxy asked us to go elsewhere; None when it did not, or we had nowhere to go.
+        self.advised_at: float | None = None
+        #: Why it takes nobody new and ends with its last session; empty while it serves.
+        self.retired_for = ""
+        self._last_words: asyncio.Task[None] | None = None
         #: Sessions of users.
         self.sessions = 0
         #: Why it ended, where we know better than Control.
@@ -80,7 +88,12 @@ class Tunnel:
     async def hello(self) -> str:
         """Exchange hellos and return the proxy's id. Raises DialError."""
         identity = self._identity
-        hello = fleet_pb2.AgentHello(agent_id=identity.id, name=identity.name, version=__version__)
+        hello = fleet_pb2.AgentHello(
+            agent_id=identity.id,
+            name=identity.name,
+            version=__version__,
+            keep_alive_interval_ms=int(self._keep_alive.interval * 1000),
+        )
         try:
             async with asyncio.timeout(_ANSWER_WITHIN):
                 await self._write(fleet_pb2.AgentFrame(hello=hello))
@@ -120,6 +133,9 @@ class Tunnel:
             return None
         self.heard_at = time.monotonic()
         assert isinstance(frame, fleet_pb2.ProxyFrame)
+        if frame.pong.sequence == self._sequence and self._pinged_at is not None:
+            self.rtt = smoothed_rtt(self.rtt, self.heard_at - self._pinged_at)
+            self._pinged_at = None
         return frame
 
     async def reply(self, advisory_id: str, *, accepted: bool) -> None:
@@ -129,7 +145,21 @@ class Tunnel:
 
     def is_dead(self, now: float) -> bool:
         """Whether the proxy answered nothing for too long."""
-        return now - self.heard_at > self._keep_alive.timeout
+        return now - max(self.heard_at, self._patient_from) > self._keep_alive.timeout
+
+    def set_keep_alive(self, keep_alive: KeepAlive, now: float) -> None:
+        """Ping in another interval from now on, and let the proxy know."""
+        self._keep_alive = keep_alive
+        self._patient_from = now
+        self.ping_at = min(self.ping_at, now + random.random() * min(keep_alive.interval, _TELL_WITHIN))
+
+    def forgive(self, seconds: float, now: float) -> None:
+        """Blame the proxy less for its silence, by so much."""
+        self._patient_from = min(max(self._patient_from, self.heard_at) + seconds, now)
+
+    def ask(self, now: float) -> None:
+        """Ping at the next opportunity."""
+        self.ping_at = min(self.ping_at, now)
 
     def wants_ping(self, now: float) -> bool:
         """Whether a ping is due; a blocked one is not doubled."""
@@ -137,19 +167,35 @@ class Tunnel:
 
     async def ping(self, now: float) -> None:
         """Send a ping; a broken tunnel is noticed by who reads."""
-        self.ping_at = now + self._keep_alive.interval
+        interval = self._keep_alive.interval
+        self.ping_at = now + interval
         self._sequence += 1
+        self._pinged_at = time.monotonic()
+        ping = fleet_pb2.Ping(sequence=self._sequence, keep_alive_interval_ms=int(interval * 1000))
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            await self._write(fleet_pb2.AgentFrame(ping=fleet_pb2.Ping(sequence=self._sequence)))
+            await self._write(fleet_pb2.AgentFrame(ping=ping))
 
-    def retire(self) -> None:
+    @property
+    def retired(self) -> bool:
+        """Whether it takes nobody new and ends with its last session."""
+        return bool(self.retired_for)
+
+    def retire(self, why: str) -> None:
         """Take no new sessions, and end after the last of those there are."""
-        self.retired = True
+        self.retired_for = why
+        if self.sessions:
+            self._last_words = asyncio.create_task(self._tell_retiring(), name="retiring of a tunnel")
         self._end_if_done()
 
     def cancel(self) -> None:
         """End it at once."""
         self._call.cancel()
+
+    async def _tell_retiring(self) -> None:
+        """Let the proxy send nobody here any more; whoever comes all the same is refused."""
+        retiring = fleet_pb2.Retiring(reason=self.retired_for)
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            await self._write(fleet_pb2.AgentFrame(retiring=retiring))
 
     async def close(self) -> None:
         """End both streams, the sessions and the connection."""
@@ -158,6 +204,8 @@ class Tunnel:
             log.warning(
                 "%s: %d sessions through proxy %s are cut", self._identity.name, self.sessions, self.proxy_id
             )
+        if self._last_words is not None:
+            self._last_words.cancel()
         await self._client.close()
         if self._registered is not None:
             await asyncio.wait([self._registered])

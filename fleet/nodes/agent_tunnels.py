@@ -1,10 +1,15 @@
-"""An agent's reverse tunnels: dialled one at a time through the proxies' balancer, claimed, kept alive."""
+"""An agent's reverse tunnels: dialled one at a time through the proxies' balancer, claimed, kept alive, and let go.
+
+Two things let a tunnel go, each only when the others were heard of since: the advice of its proxy to reconnect, and
+graceful closing. Either way it takes nobody new and ends with its last session.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+import math
 import random
 import time
 from collections.abc import Callable
@@ -13,13 +18,16 @@ import grpc
 import grpc.aio
 
 from fleet.nodes.agent_connection import Identity
+from fleet.nodes.agent_metrics import AgentMetrics
 from fleet.nodes.agent_services import AgentServices
 from fleet.nodes.agent_tunnel import DialError, Tunnel
 from fleet.protocol import discovery
 from fleet.protocol.agent_pool import AgentPool
 from fleet.protocol.discovery import DiscoveryError
+from fleet.protocol.graceful_closing import GracefulClosing, LiveTunnel
 from fleet.protocol.keep_alive import KeepAlive
 from fleet.protocol.tracker import ClaimError, Lease
+from fleet.protocol.tunnel_settings import TunnelSettings
 from fleet.wire import fleet_pb2
 
 log = logging.getLogger(__name__)
@@ -36,19 +44,26 @@ class AgentTunnels:
         self,
         identity: Identity,
         pool: AgentPool,
-        keep_alive: KeepAlive,
+        settings: TunnelSettings,
         open_channel: Callable[[], grpc.aio.Channel],
-        changed: Callable[[], None],
         services: AgentServices,
+        metrics: AgentMetrics,
+        changed: Callable[[], None],
+        news: Callable[[str, float], None],
     ) -> None:
+        """Begin with none. `changed` hears that there are others, `news` what proxies say of the networking config."""
         self._identity = identity
         self._pool = pool
-        self._keep_alive = keep_alive
+        self._keep_alive = settings.keep_alive
+        self._closing = GracefulClosing(settings.closing)
         self._open_channel = open_channel
-        self._changed = changed
         self._services = services
+        self._metrics = metrics
+        self._changed = changed
+        self._news = news
         self._event = asyncio.Event()
         self._tunnels: dict[Tunnel, asyncio.Task[None]] = {}
+        self._leases: dict[Tunnel, Lease] = {}
         self._pings: set[asyncio.Task[None]] = set()
         self._swept_at: float | None = None
         self._refused: set[str] = set()
@@ -62,6 +77,21 @@ class AgentTunnels:
     def tunnels(self) -> tuple[Tunnel, ...]:
         """All that are open, those among them that were replaced and still have sessions."""
         return tuple(self._tunnels)
+
+    @property
+    def keep_alive(self) -> KeepAlive:
+        """How it pings."""
+        return self._keep_alive
+
+    def follow(self, settings: TunnelSettings, now: float) -> None:
+        """Do as settings say from now on."""
+        self._pool.tracker.set_connection_count(settings.connections)
+        self._closing.set_policy(settings.closing)
+        if settings.keep_alive != self._keep_alive:
+            self._keep_alive = settings.keep_alive
+            for tunnel in self._tunnels:
+                tunnel.set_keep_alive(settings.keep_alive, now)
+        self._event.set()
 
     async def run(self) -> None:
         """Dial whenever the pool says so, for ever."""
@@ -80,19 +110,24 @@ class AgentTunnels:
             self._event.clear()
 
     def sweep(self, now: float, tick: float) -> None:
-        """Ping what is due and end what is dead; called every `tick` seconds."""
+        """Ping what is due, end what is dead, let go what is not needed; called every `tick` seconds."""
         overslept = 0.0 if self._swept_at is None else now - self._swept_at - tick
         self._swept_at = now
         for tunnel in self._tunnels:
             if overslept > tick:
-                tunnel.heard_at = min(tunnel.heard_at + overslept, now)  # it was us who did not listen
+                tunnel.forgive(overslept, now)  # it was us who did not listen
             if tunnel.is_dead(now):
-                log.info("%s: proxy %s does not answer", self._identity.name, tunnel.proxy_id)
+                tunnel.why = "the proxy does not answer"
                 tunnel.cancel()
             elif tunnel.wants_ping(now):
-                ping = asyncio.create_task(tunnel.ping(now))
-                self._pings.add(ping)
-                ping.add_done_callback(self._pings.discard)
+                self._ping(tunnel, now)
+        self._leave_advised(now)
+        self._close_gracefully(now)
+
+    def _ping(self, tunnel: Tunnel, now: float) -> None:
+        ping = asyncio.create_task(tunnel.ping(now))
+        self._pings.add(ping)
+        ping.add_done_callback(self._pings.discard)
 
     async def close(self) -> None:
         """End all tunnels."""
@@ -106,11 +141,12 @@ class AgentTunnels:
         tunnel = Tunnel(self._open_channel(), self._identity, self._keep_alive, self._services)
         try:
             if self._pool.tracker.is_claimed(await tunnel.hello()):
-                raise DialError(f"proxy {tunnel.proxy_id} has a tunnel of ours")
+                raise ClaimError(f"proxy {tunnel.proxy_id} has a tunnel of ours", benign=True)
             await tunnel.register()
             lease.claim(tunnel.proxy_id)
         except (DialError, ClaimError) as error:
             # Through a balancer an agent lands on proxies it has already: that is how it finds the others.
+            self._metrics.dials.labels(_outcome(error)).inc()
             known = str(error) in self._refused or not (isinstance(error, DialError) and error.refused)
             log.log(logging.DEBUG if known else logging.WARNING, "%s: dial: %s", self._identity.name, error)
             if not known:
@@ -122,11 +158,11 @@ class AgentTunnels:
             lease.release()
             await tunnel.close()
             raise
-        log.info("%s: tunnel to %s", self._identity.name, tunnel.proxy_id)
-        for old in self._tunnels:
-            if old.advised:
-                old.retire()  # make before break: this one is made
+        self._metrics.dials.labels("made").inc()
+        log.info("tunnel.opened: %s: proxy %s", self._identity.name, tunnel.proxy_id)
+        self._leases[tunnel] = lease
         self._tunnels[tunnel] = asyncio.create_task(self._hold(tunnel, lease))
+        self._leave_advised(time.monotonic())
         self._changed()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_DISCOVERY_WITHIN):
@@ -136,7 +172,7 @@ class AgentTunnels:
         why = "it was closed"
         try:
             while (frame := await tunnel.read()) is not None:
-                await self._take(frame, tunnel, lease)
+                await self._take(frame, tunnel)
         except grpc.aio.AioRpcError as error:
             why = error.details() or error.code().name
         except asyncio.InvalidStateError:
@@ -148,31 +184,123 @@ class AgentTunnels:
             tunnel.discovered.set()
             lease.release()
             self._tunnels.pop(tunnel, None)
+            self._leases.pop(tunnel, None)
             self._event.set()
             self._changed()
-            log.info("%s: tunnel to %s ended: %s", self._identity.name, tunnel.proxy_id, tunnel.why or why)
+            self._metrics.closed.labels(tunnel.retired_for or "lost").inc()
+            log.info(
+                "tunnel.closed: %s: proxy %s: %s",
+                self._identity.name,
+                tunnel.proxy_id,
+                tunnel.retired_for or tunnel.why or why,
+            )
             await tunnel.close()
 
-    async def _take(self, frame: fleet_pb2.ProxyFrame, tunnel: Tunnel, lease: Lease) -> None:
+    async def _take(self, frame: fleet_pb2.ProxyFrame, tunnel: Tunnel) -> None:
         if frame.HasField("discovery"):
             self._track(frame.discovery.request, tunnel)
         elif frame.HasField("reconnect_advisory"):
-            tunnel.advised = True
-            # Given back at once: the pool may dial the replacement while this tunnel still serves.
-            lease.release()
-            self._event.set()
-            await tunnel.reply(frame.reconnect_advisory.advisory_id, accepted=True)
+            accepted = self._take_advice(frame.reconnect_advisory, tunnel, time.monotonic())
+            await tunnel.reply(frame.reconnect_advisory.advisory_id, accepted=accepted)
+        elif frame.HasField("pong"):
+            self._leave_advised(time.monotonic())
+        elif frame.HasField("networking_news"):
+            self._news(frame.networking_news.revision, frame.networking_news.spread_ms / 1000)
+
+    def _take_advice(self, advisory: fleet_pb2.ReconnectAdvisory, tunnel: Tunnel, now: float) -> bool:
+        """Make ready to leave for another proxy; return whether there is one, or may be."""
+        if tunnel.retired:
+            return True
+        accepted = self._pool.tracker.leave(self._place(tunnel), now, going=advisory.leaving)
+        if accepted and tunnel.advised_at is None:
+            tunnel.advised_at = now
+            for other in self._tunnels:
+                if other is not tunnel and other.wants_ping(math.inf):
+                    self._ping(other, now)
+        self._metrics.advisories.labels("accepted" if accepted else "nowhere").inc()
+        log.info(
+            "tunnel.%s: %s: proxy %s: %s",
+            "advised" if accepted else "stays",
+            self._identity.name,
+            tunnel.proxy_id,
+            advisory.reason,
+        )
+        self._event.set()
+        return accepted
+
+    def _leave_advised(self, now: float) -> None:
+        """Let advised tunnels go, each once there are enough others that were heard of since: make before break."""
+        for tunnel in self._tunnels:
+            since = tunnel.advised_at
+            if since is None or tunnel.retired:
+                continue
+            held = {
+                self._place(other)
+                for other in self._tunnels
+                if not other.retired and other.advised_at is None and other.heard_at > since
+            }
+            if self._pool.tracker.can_do_without(self._place(tunnel), held, now):
+                self._retire(tunnel, "advised")
+
+    def _close_gracefully(self, now: float) -> None:
+        """Let at most one tunnel go that is not needed any more."""
+        if not self._closing.policy.active or len(self._tunnels) < 2:
+            return
+        tunnels = [self._seen(tunnel) for tunnel in self._tunnels]
+        chosen = self._closing.decide(tunnels, self._pool.tracker.snapshot(now), now, random.random())
+        for tunnel in self._tunnels:
+            if chosen is not None and not tunnel.retired and self._place(tunnel) == chosen.proxy:
+                self._retire(tunnel, chosen.reason)
+            elif self._closing.asked_at == now:
+                tunnel.ask(now)
+
+    def _seen(self, tunnel: Tunnel) -> LiveTunnel:
+        return LiveTunnel(
+            proxy=self._place(tunnel),
+            opened_at=tunnel.opened_at,
+            draining=tunnel.retired,
+            sessions=tunnel.sessions,
+            rtt=tunnel.rtt,
+            heard_at=tunnel.heard_at,
+        )
+
+    def _place(self, tunnel: Tunnel) -> str:
+        """The proxy of a tunnel as the tracker calls it."""
+        return self._leases[tunnel].claimed_proxy or tunnel.proxy_id
+
+    def _retire(self, tunnel: Tunnel, why: str) -> None:
+        log.info(
+            "tunnel.closing: %s: proxy %s: %s, %d sessions on it",
+            self._identity.name,
+            tunnel.proxy_id,
+            why,
+            tunnel.sessions,
+        )
+        # Its place is free, so that the proxy can be dialled anew while old sessions last.
+        self._leases[tunnel].release()
+        tunnel.retire(why)
+        self._event.set()
+        self._changed()
 
     def _track(self, request: bytes, tunnel: Tunnel) -> None:
+        self._metrics.discovery_messages.inc()
+        self._metrics.discovery_bytes.inc(len(request))
         try:
             proxies = discovery.decode(request)
         except DiscoveryError as error:
+            self._metrics.refused.labels("discovery").inc()
             if tunnel.proxy_id not in self._refused:
                 self._refused.add(tunnel.proxy_id)
                 log.warning(
-                    "%s: refused discovery of proxy %s: %s", self._identity.name, tunnel.proxy_id, error
+                    "discovery.refused: %s: of proxy %s: %s", self._identity.name, tunnel.proxy_id, error
                 )
             return
         tunnel.discovered.set()
         if self._pool.tracker.track_expected(proxies, time.monotonic()):
             self._event.set()
+
+
+def _outcome(error: DialError | ClaimError) -> str:
+    if isinstance(error, ClaimError):
+        return "held" if error.benign else "failed"
+    return "refused" if error.refused else "failed"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 import click
 import grpc
@@ -17,14 +18,16 @@ from prometheus_client import Counter, Gauge
 from fleet.nodes import cluster_config, running
 from fleet.nodes import flags as node_flags
 from fleet.nodes.addresses import Address
+from fleet.nodes.agent_metrics import Place, TunnelPlaces
 from fleet.nodes.auth_site import DEFAULT_HTTP, AuthSite, HTTPFlags
-from fleet.nodes.cluster_config import Beginning, ClusterConfigServicer
+from fleet.nodes.cluster_config import Beginning, ClusterConfigServicer, Current
 from fleet.nodes.instance import LONGEST_ID, Instance, InstanceFlags, unavailable
 from fleet.protocol import announce, service_config, switches
 from fleet.protocol.service_config import ServiceConfig, ServiceConfigError
 from fleet.protocol.switches import SwitchError
 from fleet.transport import http_close
 from fleet.transport.backend import BackendUnavailable, Kind
+from fleet.transport.networking_config import Message
 from fleet.transport.service_config import AUTH_ID_METADATA
 from fleet.wire import (
     fleet_pb2,
@@ -36,7 +39,12 @@ from fleet.wire import (
     types_pb2,
 )
 
+log = logging.getLogger(__name__)
+
 Context = grpc.aio.ServicerContext[Any, Any]
+
+#: Hosts of which a refused heartbeat is logged, once each.
+_MOST_REFUSED = 1_000
 
 #: Most resources in one answer of presence, and how many when the asker does not say (Teleport's numbers).
 _MOST_SERVERS = 1000
@@ -51,6 +59,19 @@ class HeartbeatServicer:
         self._instance = instance
         #: When each agent that heartbeats here will be taken for gone, by the monotonic clock.
         self._until: dict[str, float] = {}
+        #: Tunnels that each of them wants and has.
+        self._places: dict[str, Place] = {}
+        self._refused: set[str] = set()
+        self._refusals = Counter(
+            "heartbeats_refused", "Heartbeats that could not be used", registry=instance.registry
+        )
+        instance.registry.register(TunnelPlaces("refloat_agents", self._living_places))
+        self._networking = Current(instance.backend)
+        self._pushed = Counter(
+            "networking_config_pushed",
+            "Networking configs sent to agents in answers to heartbeats",
+            registry=instance.registry,
+        )
         self._received = Counter(
             "heartbeat_connections_received",
             "Agents that began to heartbeat here",
@@ -70,17 +91,18 @@ class HeartbeatServicer:
         """Write the agent's resource."""
         agent = request.agent
         if not 0 < len(agent.agent_id) <= LONGEST_ID or not 0 < agent.ttl_ms <= _LONGEST_TTL_MS:
-            await context.abort(
-                grpc.StatusCode.INVALID_ARGUMENT,
-                f"a heartbeat needs an agent_id of 1 to {LONGEST_ID} characters and a ttl_ms of 1 to {_LONGEST_TTL_MS}",
-            )
+            await self._refuse(context, agent)
         try:
             with self._instance.writing("agent"):
-                revision = await self._instance.backend.put_agent(agent, self._instance.flags.id)
+                written = await self._instance.backend.put_agent(agent, self._instance.flags.id)
         except BackendUnavailable as error:
             await unavailable(context, error)
-        self._note(agent.agent_id, agent.ttl_ms / 1000)
-        return fleet_pb2.HeartbeatResponse(auth_id=self._instance.flags.id, revision=revision)
+        self._note(agent)
+        return fleet_pb2.HeartbeatResponse(
+            auth_id=self._instance.flags.id,
+            revision=written.revision,
+            networking_config=await self._news_for(agent, written.networking),
+        )
 
     async def Deregister(  # noqa: N802
         self, request: fleet_pb2.DeregisterRequest, context: Context
@@ -92,18 +114,46 @@ class HeartbeatServicer:
         except BackendUnavailable as error:
             await unavailable(context, error)
         self._until.pop(request.agent_id, None)
+        self._places.pop(request.agent_id, None)
         return fleet_pb2.DeregisterResponse()
 
-    def _note(self, agent_id: str, ttl: float) -> None:
+    async def _news_for(self, agent: fleet_pb2.AgentResource, revision: str) -> Message | None:
+        """The networking config, when it is not what the agent runs with."""
+        if agent.networking_revision == revision:
+            return None
+        try:
+            found = await self._networking.of(revision)
+        except BackendUnavailable:
+            return None  # the heartbeat is written: the config comes with a later one
+        if found is not None:
+            self._pushed.inc()
+        return found
+
+    async def _refuse(self, context: Context, agent: fleet_pb2.AgentResource) -> Never:
+        why = f"a heartbeat needs an agent_id of 1 to {LONGEST_ID} characters and a ttl_ms of 1 to {_LONGEST_TTL_MS}"
+        self._refusals.inc()
+        host = context.peer().rpartition(":")[0]
+        if host not in self._refused and len(self._refused) < _MOST_REFUSED:
+            self._refused.add(host)
+            log.warning("heartbeat.refused: of %.40r at %s: %s", agent.name, host, why)
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, why)
+
+    def _note(self, agent: fleet_pb2.AgentResource) -> None:
         now = time.monotonic()
-        if self._until.get(agent_id, 0.0) < now:
+        if self._until.get(agent.agent_id, 0.0) < now:
             self._received.inc()
-        self._until[agent_id] = now + ttl
+        self._until[agent.agent_id] = now + agent.ttl_ms / 1000
+        self._places[agent.agent_id] = agent.tracker.wanted, len(agent.tracker.claimed)
 
     def _connected(self) -> float:
         now = time.monotonic()
         self._until = {agent_id: until for agent_id, until in self._until.items() if until >= now}
+        self._places = {agent_id: self._places[agent_id] for agent_id in self._until}
         return float(len(self._until))
+
+    def _living_places(self) -> Iterable[Place]:
+        self._connected()
+        return self._places.values()
 
 
 class AgentFeedServicer:
@@ -208,6 +258,7 @@ class Auth:
         try:
             if self._networking is not None:
                 await self._networking.store(self.instance.backend)
+            await cluster_config.stored(self.instance.backend)  # agents are to be told something
             await self._http.start()
         except BackendUnavailable as error:
             await self.instance.stop()

@@ -6,6 +6,7 @@ what comes from the auths' file cannot be reset. Ranges are ours.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 from dataclasses import dataclass
@@ -170,6 +171,25 @@ async def stored(backend: Backend) -> Message:
         made = networking_config.defaults(_new_revision())
         if await backend.put_networking_config(made, "absent"):
             return made
+
+
+class Current:
+    """The stored config, read from the backend only when its revision is another than that of what is held."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._held: Message | None = None
+        # Agents come by the thousand when the config changes: one of them fetches it for all.
+        self._reading = asyncio.Lock()
+
+    async def of(self, revision: str) -> Message | None:
+        """The config of that revision, or a newer one; None when nothing is stored. Raises BackendUnavailable."""
+        if not revision:
+            return None
+        async with self._reading:
+            if self._held is None or self._held.metadata.revision != revision:
+                self._held = await self._backend.networking_config()
+            return self._held
 
 
 @dataclass(frozen=True, slots=True)

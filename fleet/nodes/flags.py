@@ -119,16 +119,15 @@ def keep_alive_options(command: F) -> F:
         click.option(
             "--keep-alive-count-max",
             type=click.IntRange(min=1),
-            default=3,
-            show_default=True,
-            help="Unanswered pings after which the peer of a tunnel is taken for dead.",
+            default=None,
+            help="Unanswered pings after which the peer of a tunnel is taken for dead; default: as the networking "
+            "config says.",
         ),
         click.option(
             "--keep-alive-interval",
             type=TTL(),
-            default="5m",
-            show_default=True,
-            help="Between pings on a tunnel.",
+            default=None,
+            help="Between pings on a tunnel; default: as the networking config says.",
         ),
     ):
         command = option(command)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -26,13 +25,18 @@ from fleet.nodes.connect_access import ConnectFlags, read_tokens
 from fleet.nodes.connect_metrics import ConnectMetrics
 from fleet.nodes.connect_port import ConnectPort
 from fleet.nodes.instance import CONNECT_LABEL, Instance, InstanceFlags
+from fleet.nodes.proxy_metrics import ProxyMetrics
+from fleet.nodes.proxy_networking import ProxyNetworking
 from fleet.nodes.reverse_tunnels import ReverseTunnels
-from fleet.nodes.tunnels import Tunnel
-from fleet.protocol import announce, discovery
+from fleet.nodes.tunnel_admin import TunnelAdminServicer
+from fleet.nodes.tunnels import SHUTTING_DOWN
+from fleet.protocol import announce, discovery, reconnecting, switches, tunnel_settings
 from fleet.protocol.discovery import ProxyResource, Publisher
-from fleet.protocol.keep_alive import KeepAlive
+from fleet.protocol.reconnecting import ReconnectError
+from fleet.protocol.switches import SwitchError
+from fleet.protocol.tunnel_settings import Overrides
 from fleet.transport.backend import BackendUnavailable
-from fleet.wire import agent_status_pb2_grpc, fleet_pb2, types_pb2
+from fleet.wire import agent_status_pb2_grpc, types_pb2
 
 log = logging.getLogger(__name__)
 
@@ -45,13 +49,16 @@ class ProxyFlags:
     """How one proxy is configured."""
 
     instance: InstanceFlags
-    keep_alive: KeepAlive = field(default_factory=KeepAlive)
+    #: What is not for the networking config to say.
+    overrides: Overrides = field(default_factory=Overrides)
     #: The seed's discovery (what heartbeated, with its TTL), or full lists on a ticker.
     compact_discovery: bool = True
     #: How long agents may take to leave when the proxy ends, seconds.
     drain: float = 2.0
     #: Its port for users; None for none.
     connect: ConnectFlags | None = None
+    #: Between pieces of advice to reconnect, for each agent, seconds; 0 is never.
+    reconnect_interval: float = 0.0
 
 
 class Proxy:
@@ -63,14 +70,23 @@ class Proxy:
         self.instance = Instance("proxy", flags.instance)
         self._publisher = Publisher(flags.instance.announce_ttl, compact=flags.compact_discovery)
         door = AuthDoor(self.instance.backend, flags.instance.id, self.instance.registry)
+        metrics = ProxyMetrics(self.instance.registry)
         self.tunnels = ReverseTunnels(
-            flags.instance.id, flags.instance.cluster, self._publisher, flags.keep_alive, door.take
+            flags.instance.id,
+            flags.instance.cluster,
+            self._publisher,
+            tunnel_settings.settings(flags.overrides, None).keep_alive,
+            metrics,
+            flags.reconnect_interval,
+            door.take,
         )
         self.table = self.tunnels.table
+        self.networking = ProxyNetworking(self.instance.backend, flags.overrides, self.table, metrics)
         self.tunnels.add_to(self.instance.server)
         agent_status_pb2_grpc.add_AgentStatusServicer_to_server(
             AgentStatusServicer(self.tunnels), self.instance.server
         )
+        TunnelAdminServicer(flags.instance.id, self.tunnels.reconnects).add_to(self.instance.server)
         tunnels = Gauge(
             "teleport_reverse_tunnels_connected",
             "Live reverse tunnels",
@@ -80,8 +96,8 @@ class Proxy:
         tunnels.labels("node").set_function(lambda: float(len(self.table)))
         self.connect: ConnectPort | None = None
         if flags.connect is not None:
-            metrics = ConnectMetrics(self.instance.registry, self.table.states)
-            self.connect = ConnectPort(flags.connect, flags.instance.tls, self.tunnels, metrics)
+            users = ConnectMetrics(self.instance.registry, self.table.states)
+            self.connect = ConnectPort(flags.connect, flags.instance.tls, self.tunnels, users)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -111,13 +127,13 @@ class Proxy:
         if self.connect is not None:
             self.connect.leave()
         await self.instance.leave()
-        self.table.send_all(_advisory)
+        self.tunnels.reconnects.shut_down()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.flags.drain):
                 await self.table.empty()
         if self.connect is not None:
             await self.connect.stop()
-        self.table.end_all("this proxy is shutting down", time.monotonic())
+        self.table.end_all(SHUTTING_DOWN, time.monotonic())
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -132,6 +148,9 @@ class Proxy:
         while True:
             try:
                 found = await self.instance.backend.instances("proxy")
+                if self._publisher.observe(map(_resource, found), time.monotonic()):
+                    self.table.poke()
+                await self.networking.look()
             except BackendUnavailable as error:
                 # Nothing is observed, so what agents know of proxies ages, ours included: that is meant.
                 if reachable:
@@ -139,15 +158,15 @@ class Proxy:
                 reachable = False
             else:
                 reachable = True
-                if self._publisher.observe(map(_resource, found), time.monotonic()):
-                    self.table.poke()
             await asyncio.sleep(every)
 
     async def _sweep(self) -> None:
-        tick = min(max(self.flags.keep_alive.interval / 4, 0.05), 1.0)
         while True:
+            tick = min(max(self.table.keep_alive.interval / 4, 0.05), 1.0)
             await asyncio.sleep(tick)
-            self.table.sweep(time.monotonic(), tick)
+            now = time.monotonic()
+            self.table.sweep(now, tick)
+            self.tunnels.reconnects.sweep(now)
 
 
 def _resource(server: types_pb2.ServerV2) -> ProxyResource:
@@ -158,14 +177,6 @@ def _resource(server: types_pb2.ServerV2) -> ProxyResource:
         generation=discovery.generation_of(labels.get(discovery.GENERATION_LABEL, "")),
         expires_at=server.metadata.expires.ToNanoseconds() / 1e9,
     )
-
-
-def _advisory(tunnel: Tunnel) -> fleet_pb2.ProxyFrame:
-    del tunnel
-    advisory = fleet_pb2.ReconnectAdvisory(
-        advisory_id=secrets.token_hex(8), reason="the proxy is shutting down"
-    )
-    return fleet_pb2.ProxyFrame(reconnect_advisory=advisory)
 
 
 def group_labels(environment: Mapping[str, str]) -> dict[str, str]:
@@ -181,21 +192,20 @@ def group_labels(environment: Mapping[str, str]) -> dict[str, str]:
     return labels
 
 
-#: What Go's ParseBool takes.
-_GO_BOOLEANS = {
-    **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
-    **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
-}
-
-
-def compact_discovery(environment: Mapping[str, str]) -> bool:
-    """Which discovery is wanted: the seed's unless switched off. Raises StartError."""
-    text = environment.get(discovery.COMPACT_VARIABLE, "")
-    if not text:
-        return True
-    if text not in _GO_BOOLEANS:
-        raise running.StartError(f"{discovery.COMPACT_VARIABLE}={text!r} is not a switch: use true or false")
-    return _GO_BOOLEANS[text]
+def from_environment(flags: ProxyFlags, environment: Mapping[str, str]) -> ProxyFlags:
+    """Flags with what the environment says. Raises StartError."""
+    try:
+        # The seed's discovery unless switched off.
+        compact = switches.switch_from(environment, discovery.COMPACT_VARIABLE, default=True)
+        interval = reconnecting.interval_from(environment)
+    except (SwitchError, ReconnectError) as error:
+        raise running.StartError(str(error)) from None
+    return replace(
+        flags,
+        instance=replace(flags.instance, labels=group_labels(environment)),
+        compact_discovery=compact,
+        reconnect_interval=interval,
+    )
 
 
 async def serve(flags: ProxyFlags) -> None:
@@ -253,8 +263,8 @@ def command(
     tls_key: Path | None,
     tls_ca: Path | None,
     tls_server_name: str,
-    keep_alive_interval: float,
-    keep_alive_count_max: int,
+    keep_alive_interval: float | None,
+    keep_alive_count_max: int | None,
     connect_listen: tuple[str, int] | None,
     connect_advertise: tuple[str, int] | None,
     connect_tokens: Path | None,
@@ -265,6 +275,7 @@ def command(
 
     Its group: TELEPORT_UNSTABLE_PROXYGROUP_ID and TELEPORT_UNSTABLE_PROXYGROUP_GEN. Discovery: what heartbeated, with
     its TTL; TELEPORT_UNSTABLE_PROXY_COMPACT_DISCOVERY=false sends full lists on a ticker instead.
+    TELEPORT_UNSTABLE_REVERSETUNNEL_RECONNECT_INTERVAL=1h advises each agent every 1h to 1h30m to reconnect elsewhere.
     """
 
     def work() -> None:
@@ -274,12 +285,13 @@ def command(
             **given,
         )
         flags = ProxyFlags(
-            instance=replace(instance, labels=group_labels(os.environ)),
-            keep_alive=KeepAlive(keep_alive_interval, keep_alive_count_max),
-            compact_discovery=compact_discovery(os.environ),
+            instance=instance,
+            overrides=Overrides(
+                keep_alive_interval=keep_alive_interval, keep_alive_count_max=keep_alive_count_max
+            ),
             drain=drain,
             connect=_connect_flags(connect_listen, connect_advertise, connect_tokens),
         )
-        uvloop.run(serve(flags))
+        uvloop.run(serve(from_environment(flags, os.environ)))
 
     running.run(work)

@@ -19,6 +19,8 @@ import grpc.aio
 from fleet import __version__
 from fleet.nodes import flags
 from fleet.nodes.instance import LONGEST_ID
+from fleet.nodes.proxy_metrics import ProxyMetrics
+from fleet.nodes.reconnects import Reconnects
 from fleet.nodes.tunnels import Tunnel, TunnelTable
 from fleet.protocol import agent_services, auth_path
 from fleet.protocol.discovery import Publisher
@@ -56,9 +58,14 @@ class ReverseTunnels:
         cluster: str,
         publisher: Publisher,
         keep_alive: KeepAlive,
+        metrics: ProxyMetrics,
+        reconnect_interval: float = 0.0,
         auth_door: Handler | None = None,
     ) -> None:
-        self.table = TunnelTable(publisher, keep_alive, self._closed)
+        """Begin with none. `reconnect_interval` is that of periodic advice to reconnect, seconds; 0 is never."""
+        self.table = TunnelTable(publisher, keep_alive, metrics, self._closed)
+        self.reconnects = Reconnects(self.table, reconnect_interval, metrics)
+        self.metrics = metrics
         #: Nobody new is taken in.
         self.draining = False
         self._proxy_id = proxy_id
@@ -132,11 +139,14 @@ class ReverseTunnels:
         if there and owner is not None:
             tunnel = self.table.at(owner.key)
             if tunnel is not None:
-                self.table.join(tunnel, time.monotonic())
+                now = time.monotonic()
+                self.table.join(tunnel, now)
+                self.reconnects.opened(tunnel, now)
         elif owner is None and (tunnel := self.table.current(agent_id)) is not None:
             tunnel.end("it let go of its status target", time.monotonic())
 
     def _closed(self, tunnel: Tunnel) -> None:
+        self.reconnects.closed(tunnel)
         if tunnel.register is not None:
             register, tunnel.register = tunnel.register, None
             self._server.end_client(register, tunnel.why_ended or "its Control stream ended")
@@ -193,13 +203,27 @@ class TunnelControlServicer:
         try:
             async for frame in requests:
                 self._table.heard(tunnel, time.monotonic())
-                if frame.HasField("ping"):
-                    pong = fleet_pb2.Pong(sequence=frame.ping.sequence)
-                    tunnel.send(fleet_pb2.ProxyFrame(pong=pong))
+                self._take(tunnel, frame)
         except grpc.aio.AioRpcError as error:
             log.debug("tunnel of %s broke: %s", tunnel.agent_name, error)
         # Not an error and not a reason: the agent closed it.
         tunnel.end("", time.monotonic())
+
+    def _take(self, tunnel: Tunnel, frame: fleet_pb2.AgentFrame) -> None:
+        if frame.HasField("ping"):
+            tunnel.interval = frame.ping.keep_alive_interval_ms / 1000
+            tunnel.send(fleet_pb2.ProxyFrame(pong=fleet_pb2.Pong(sequence=frame.ping.sequence)))
+        elif frame.HasField("advisory_reply"):
+            self._tunnels.reconnects.answered(tunnel, frame.advisory_reply)
+        elif frame.HasField("retiring"):
+            self._table.retire(tunnel)
+            self._tunnels.reconnects.closed(tunnel)
+        else:
+            # A second hello, or nothing that we know: it means nothing, and ends nothing.
+            self._tunnels.metrics.refused.labels("frame").inc()
+            self._tunnels.log_refusal(
+                f"a frame of {tunnel.agent_name}", str(tunnel.key), "it is empty or a second hello"
+            )
 
 
 class TunnelFeedServicer:

@@ -10,6 +10,7 @@ import secrets
 from collections import deque
 from collections.abc import Callable, Hashable
 
+from fleet.nodes.proxy_metrics import ProxyMetrics
 from fleet.protocol import discovery
 from fleet.protocol.discovery import Publisher, Subscriber
 from fleet.protocol.feed import Feed, Page
@@ -23,6 +24,18 @@ _END_WITHIN = 1.0
 #: An agent that said hello must have registered within this, seconds.
 _REGISTER_WITHIN = 10.0
 
+_SILENT = "nothing was heard for too long"
+_NOT_REGISTERED = "the agent said hello and did not register"
+_DISPLACED = "displaced by a newer tunnel of the same agent"
+SHUTTING_DOWN = "this proxy is shutting down"
+#: What metrics call them; whatever else ends a tunnel is the agent's doing, or its network's.
+_REASONS = {
+    _SILENT: "silent",
+    _NOT_REGISTERED: "not-registered",
+    _DISPLACED: "displaced",
+    SHUTTING_DOWN: "shutdown",
+}
+
 Clock = Callable[[], float]
 
 
@@ -30,8 +43,14 @@ class Tunnel:
     """One agent's tunnel, as the proxy holds it. `now` is of a monotonic clock."""
 
     def __init__(
-        self, hello: fleet_pb2.AgentHello, key: Hashable, subscriber: Subscriber, now: float
+        self,
+        hello: fleet_pb2.AgentHello,
+        key: Hashable,
+        subscriber: Subscriber,
+        metrics: ProxyMetrics,
+        now: float,
     ) -> None:
+        self.metrics = metrics
         self.agent_id = hello.agent_id
         self.agent_name = hello.name
         #: Names the connection that both streams ride.
@@ -52,6 +71,12 @@ class Tunnel:
         self.sessions_told = 0
         self.ended_at: float | None = None
         self.why_ended = ""
+        #: The last advice to reconnect; empty when there was none.
+        self.advisory_id = ""
+        #: What the agent answered to it; None before it did.
+        self.advice_taken: bool | None = None
+        #: How often the agent says it pings, seconds.
+        self.interval = hello.keep_alive_interval_ms / 1000
         self._subscriber = subscriber
         self._frames: deque[fleet_pb2.ProxyFrame] = deque()
         self._woken = asyncio.Event()
@@ -87,6 +112,8 @@ class Tunnel:
             proxies = self._subscriber.read(clock())
             if proxies:
                 request = discovery.encode(proxies)
+                self.metrics.discovery_messages.inc()
+                self.metrics.discovery_bytes.inc(len(request))
                 return fleet_pb2.ProxyFrame(discovery=fleet_pb2.Discovery(request=request))
             await self._woken.wait()
 
@@ -98,11 +125,14 @@ class TunnelTable:
         self,
         publisher: Publisher,
         keep_alive: KeepAlive,
+        metrics: ProxyMetrics,
         closed: Callable[[Tunnel], None] | None = None,
     ) -> None:
         """Begin with none; `closed` hears of each tunnel whose Control call is over."""
         self._publisher = publisher
-        self._keep_alive = keep_alive
+        #: How often agents ping, if they do not say otherwise, and how many pings may be missing.
+        self.keep_alive = keep_alive
+        self._metrics = metrics
         self._closed = closed
         # By connection: all whose Control call is open. By agent: the one that counts.
         self._open: dict[Hashable, Tunnel] = {}
@@ -117,6 +147,11 @@ class TunnelTable:
     def __len__(self) -> int:
         """Live tunnels."""
         return len(self._feed)
+
+    @property
+    def offered(self) -> tuple[Tunnel, ...]:
+        """Those offered to users, the longest open first."""
+        return tuple(tunnel for tunnel in self._current.values() if self._feed.get(tunnel.agent_id) is tunnel)
 
     @property
     def sessions(self) -> int:
@@ -154,7 +189,7 @@ class TunnelTable:
 
     def open(self, hello: fleet_pb2.AgentHello, key: Hashable, now: float) -> Tunnel:
         """An agent said hello: its tunnel counts when it is joined by a Register stream."""
-        tunnel = Tunnel(hello, key, Subscriber(self._publisher), now)
+        tunnel = Tunnel(hello, key, Subscriber(self._publisher), self._metrics, now)
         self._open[key] = tunnel
         self._emptied.clear()
         return tunnel
@@ -173,13 +208,16 @@ class TunnelTable:
         self._named.setdefault(tunnel.agent_name.lower(), set()).add(tunnel.agent_id)
         self._feed.put(tunnel.agent_id, tunnel)
 
+    def retire(self, tunnel: Tunnel) -> None:
+        """The agent lets it go: it stays for the sessions it has, and is not offered to users any more."""
+        tunnel.displaced = True
+        self._forget(tunnel)
+
     def close(self, tunnel: Tunnel) -> None:
         """A tunnel's Control call is over, and so are the sessions it still had."""
         del self._open[tunnel.key]
-        if self._current.get(tunnel.agent_id) is tunnel:
-            del self._current[tunnel.agent_id]
-            self._feed.remove(tunnel.agent_id)
-            self._forget_name(tunnel)
+        self._forget(tunnel)
+        self._metrics.closed.labels(_REASONS.get(tunnel.why_ended, "agent")).inc()
         if not self._open:
             self._emptied.set()
         if self._closed is not None:
@@ -245,15 +283,22 @@ class TunnelTable:
                 tunnel.task.cancel()
 
     def _judge(self, tunnel: Tunnel, now: float) -> None:
-        liveness = self._keep_alive.liveness(tunnel.heard_at, now)
+        # By the agent's own interval: ours may have changed before the agent was told.
+        liveness = self.keep_alive.towards(tunnel.interval).liveness(tunnel.heard_at, now)
         current = self._current.get(tunnel.agent_id) is tunnel
         if current and liveness is not Liveness.LIVE:
             self._feed.remove(tunnel.agent_id)
         # A displaced tunnel will not be asked for any more: nothing is to be hoped from one that is offline.
         if liveness is Liveness.DEAD or (tunnel.displaced and liveness is not Liveness.LIVE):
-            tunnel.end("nothing was heard for too long", now)
+            tunnel.end(_SILENT, now)
         elif not tunnel.joined and now - tunnel.opened_at > _REGISTER_WITHIN:
-            tunnel.end("the agent said hello and did not register", now)
+            tunnel.end(_NOT_REGISTERED, now)
+
+    def _forget(self, tunnel: Tunnel) -> None:
+        if self._current.get(tunnel.agent_id) is tunnel:
+            del self._current[tunnel.agent_id]
+            self._feed.remove(tunnel.agent_id)
+            self._forget_name(tunnel)
 
     def _forget_name(self, tunnel: Tunnel) -> None:
         name = tunnel.agent_name.lower()
@@ -263,7 +308,7 @@ class TunnelTable:
 
     def _end_if_idle(self, tunnel: Tunnel, now: float) -> None:
         if not tunnel.sessions:
-            tunnel.end("displaced by a newer tunnel of the same agent", now)
+            tunnel.end(_DISPLACED, now)
 
     def _tell_sessions(self, tunnel: Tunnel) -> None:
         """Put a changed count into the feed: here and not at once, as sessions may come by the thousand."""

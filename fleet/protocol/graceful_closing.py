@@ -7,6 +7,7 @@ never an expired one. Either closes one tunnel at a time. Pure: `now` and `chanc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
@@ -36,6 +37,8 @@ class LiveTunnel:
     sessions: int = 0
     #: Smoothed round-trip time, seconds; None before it was measured.
     rtt: float | None = None
+    #: When its proxy was last heard of.
+    heard_at: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,12 @@ class Closing:
 
 
 class GracefulClosing:
-    """The closings of one agent. Ask `decide` now and then; what it answers must then be drained."""
+    """The closings of one agent. Ask `decide` now and then; what it answers must then be drained.
+
+    A proxy may have frozen a moment ago, and its tunnel looks well until pings remain unanswered. So nothing is closed
+    on the strength of tunnels that were not heard of since it came to closing: `asked_at` then says that all are to
+    be pinged.
+    """
 
     def __init__(self, policy: ClosingPolicy | None = None) -> None:
         self.policy = policy or ClosingPolicy()
@@ -78,6 +86,8 @@ class GracefulClosing:
         #: The wait drawn for the next closing; None while nothing can be closed.
         self._wait: float | None = None
         self._closed_at: float | None = None
+        #: Since when an answer on the other tunnels is waited for; None while nothing is about to be closed.
+        self.asked_at: float | None = None
         self._seen: frozenset[str] = frozenset()
         self._connectivity_changed_at: float | None = None
 
@@ -85,8 +95,7 @@ class GracefulClosing:
         """Follow another rule; what was waited for under the old one does not count."""
         if policy != self.policy:
             self.policy = policy
-            self._since.clear()
-            self._wait = None
+            self._forget()
 
     def decide(
         self, tunnels: Collection[LiveTunnel], snapshot: Snapshot, now: float, chance: float
@@ -108,7 +117,10 @@ class GracefulClosing:
         closable = closable_by_rfd(tunnels, snapshot)
         self._since = {proxy: self._since.get(proxy, now) for proxy in closable}
         if any(tunnel.draining for tunnel in tunnels):
-            self._closed_at = now  # one at a time: the next wait begins when this one is over
+            self._closed_at, self.asked_at = (
+                now,
+                None,
+            )  # one at a time: the next wait begins when this one is over
             return None
         if not closable:
             self._forget()
@@ -122,14 +134,30 @@ class GracefulClosing:
             if tunnel.proxy in closable and now - self._waiting_since(tunnel.proxy) >= self._wait
         ]
         if not ripe:
+            self.asked_at = None
             return None
         # Expired ones first: they serve least. Then whom fewest users notice; then the newest, the stand-in that was
         # opened while something was down, so that agents go back to where they were spread.
         chosen = min(
             ripe, key=lambda one: (closable[one.proxy] is Reason.EXCESS, one.sessions, -one.opened_at)
         )
+        if not self._answered(chosen, tunnels, snapshot, now):
+            return None
         self._closed_at, self._wait = now, None
         return Closing(chosen.proxy, closable[chosen.proxy])
+
+    def _answered(
+        self, chosen: LiveTunnel, tunnels: Collection[LiveTunnel], snapshot: Snapshot, now: float
+    ) -> bool:
+        """Whether the others are known to work, and are enough; if that is not known yet, begin to ask."""
+        if self.asked_at is None:
+            self.asked_at = now
+        asked_at = self.asked_at
+        heard = [one for one in tunnels if one.proxy == chosen.proxy or one.heard_at > asked_at]
+        if chosen.proxy not in closable_by_rfd(heard, snapshot):
+            return False
+        self.asked_at = None
+        return True
 
     def _waiting_since(self, proxy: str) -> float:
         since = self._since[proxy]
@@ -137,7 +165,7 @@ class GracefulClosing:
 
     def _forget(self) -> None:
         self._since.clear()
-        self._wait = None
+        self._wait = self.asked_at = None
 
     def _upstream(self, tunnels: Collection[LiveTunnel], snapshot: Snapshot, now: float) -> Closing | None:
         desired = [tunnel for tunnel in tunnels if tunnel.proxy in snapshot.desired]

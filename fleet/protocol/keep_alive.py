@@ -5,7 +5,7 @@ Teleport's keep_alive_interval and keep_alive_count_max (docs/nodes.md). Pure: `
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 
@@ -37,6 +37,11 @@ class KeepAlive:
         """Silence after which a proxy closes a tunnel, seconds: three times the threshold, as Teleport."""
         return 3 * self.timeout
 
+    def towards(self, interval: float) -> KeepAlive:
+        """What to expect of a peer that pings every `interval` seconds: the longer of both, within an hour."""
+        interval = min(interval, _LONGEST_INTERVAL)
+        return self if interval <= self.interval else replace(self, interval=interval)
+
     def liveness(self, heard_at: float, now: float) -> Liveness:
         """What silence since `heard_at` makes of a tunnel, as the proxy sees it."""
         silence = now - heard_at
@@ -45,6 +50,8 @@ class KeepAlive:
         return Liveness.OFFLINE if silence > self.timeout else Liveness.LIVE
 
 
+#: As the networking config has it: an agent that says more would be live for ever.
+_LONGEST_INTERVAL = 3600.0
 #: Weight of a new sample: TCP's (RFC 6298), whose round-trip times are as noisy as a ping's.
 _RTT_GAIN = 1 / 8
 

@@ -48,6 +48,12 @@ class Snapshot:
     #: When the set of desired proxies last changed; None before anything was tracked.
     topology_changed_at: float | None
 
+    @property
+    def wanted(self) -> int:
+        """How many tunnels there should be."""
+        desired = len(self.desired)
+        return min(desired, self.connection_count) if self.connection_count > 0 else desired
+
 
 class Tracker:
     """What one agent knows of proxies. Filled by discovery requests only."""
@@ -62,6 +68,9 @@ class Tracker:
         self._default_expiry = default_expiry if default_expiry > 0 else DEFAULT_PROXY_EXPIRY
         self._tracked: dict[str, Tracked] = {}
         self._claimed: set[str] = set()
+        # Held proxies that are to be left, and those among them that go away themselves.
+        self._leaving: set[str] = set()
+        self._going: set[str] = set()
         self._inflight = 0
         self._last_lease = 0
         # The last check said no and nothing changed since: asking often costs nothing.
@@ -77,6 +86,8 @@ class Tracker:
         """
         changed = False
         for proxy in proxies:
+            if proxy.name in self._going:
+                continue  # who tells of it has not noticed yet
             ttl = proxy.ttl if proxy.ttl > 0 else self._default_expiry
             old = self._tracked.get(proxy.name)
             changed = changed or old is None or (old.group, old.generation) != (proxy.group, proxy.generation)
@@ -92,6 +103,30 @@ class Tracker:
         if count != self._connection_count:
             self._connection_count = count
             self._cannot_lease = False
+
+    def leave(self, name: str, now: float, *, going: bool = False) -> bool:
+        """Take note that a held proxy is to be left for another; return whether there is, or may be, another.
+
+        `going` is a proxy that goes away: it counts as expired until its tunnel is over.
+        """
+        self._expire(now)
+        if going and name in self._claimed:
+            self._going.add(name)
+            self._forget([name], now)
+        desired = self._desired()
+        elsewhere = desired - self._leaving - {name}
+        if name not in self._claimed or (name in desired and len(elsewhere) < self._wanted(desired)):
+            return False
+        self._leaving.add(name)
+        self._cannot_lease = False
+        return True
+
+    def can_do_without(self, name: str, held: Iterable[str], now: float) -> bool:
+        """Whether the tunnel to `name` can go, with tunnels on `held` that are known to work: make before break."""
+        self._expire(now)
+        desired = self._desired()
+        others = set(held) - self._leaving - {name}
+        return bool(others & self._tracked.keys()) and len(others & desired) >= self._wanted(desired)
 
     def try_acquire(self, now: float) -> Lease | None:
         """Lease the right to dial one more tunnel; None when there are enough, or enough on their way."""
@@ -140,11 +175,14 @@ class Tracker:
         if self._inflight == 0 and (not self._claimed or not self._tracked):
             return True
         desired = self._desired()
-        wanted = len(desired)
-        if self._connection_count > 0:
-            wanted = min(wanted, self._connection_count)
-        # Claims on expired proxies or old generations do not count: new tunnels open while those stay.
-        return wanted > len(self._claimed & desired) + self._inflight
+        # Claims on expired proxies, on old generations and on proxies to be left do not count: new tunnels open while
+        # those stay.
+        open_to_us = desired - self._leaving
+        wanted = min(self._wanted(desired), len(open_to_us))
+        return wanted > len(self._claimed & open_to_us) + self._inflight
+
+    def _wanted(self, desired: set[str]) -> int:
+        return len(desired) if self._connection_count <= 0 else min(len(desired), self._connection_count)
 
     def _desired(self) -> set[str]:
         newest: dict[str, int] = {}
@@ -154,10 +192,12 @@ class Tracker:
 
     def _expire(self, now: float) -> None:
         expired = [name for name, known in self._tracked.items() if known.expires_at < now]
-        if not expired:
-            return
-        for name in expired:
-            del self._tracked[name]
+        if expired:
+            self._forget(expired, now)
+
+    def _forget(self, names: Iterable[str], now: float) -> None:
+        for name in names:
+            self._tracked.pop(name, None)
         self._cannot_lease = False
         self._note_topology(now)
 
@@ -191,7 +231,8 @@ class Tracker:
         if name is None:
             self._inflight -= 1
         else:
-            self._claimed.discard(name)
+            for names in (self._claimed, self._leaving, self._going):
+                names.discard(name)
         self._cannot_lease = False
 
 

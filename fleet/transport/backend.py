@@ -52,6 +52,16 @@ class AgentPage:
     removed: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a heartbeat of an agent did."""
+
+    #: The agent's, in the list by revision.
+    revision: int
+    #: Of the networking config; empty before anybody wrote one.
+    networking: str
+
+
 class Backend:
     """The presence of one cluster. Safe to share by all tasks of one event loop."""
 
@@ -102,21 +112,20 @@ class Backend:
         with self._mapped():
             return tuple(types_pb2.ServerV2.FromString(body) for body in bodies)
 
-    async def put_agent(self, agent: fleet_pb2.AgentResource, auth_id: str) -> int:
-        """Write an agent's resource, to expire after its own TTL, and return its revision.
-
-        Raises BackendUnavailable.
-        """
+    async def put_agent(self, agent: fleet_pb2.AgentResource, auth_id: str) -> Written:
+        """Write an agent's resource, to expire after its own TTL. Raises BackendUnavailable."""
         entry = fleet_pb2.AgentEntry(agent=agent, auth_id=auth_id)
-        revision = await self._run(
+        revision, networking = await self._run(
             self._put_agent,
             [
                 self._key("agent", agent.agent_id),
                 *self._agent_keys("epoch", "revision", "by-revision", "by-expiry", "removed"),
+                self._key("networking-config"),
             ],
             [entry.SerializeToString(), max(agent.ttl_ms, 1), agent.agent_id, secrets.token_hex(8)],
         )
-        return int(revision)
+        with self._mapped():
+            return Written(int(revision), networking.decode(errors="replace"))
 
     async def delete_agent(self, agent_id: str) -> None:
         """Delete an agent's resource before its expiry. Raises BackendUnavailable."""
@@ -180,6 +189,13 @@ class Backend:
                 body: Any = await self._redis.hget(self._key("networking-config"), "body")
             return None if body is None else types_pb2.ClusterNetworkingConfigV2.FromString(body)
 
+    async def networking_revision(self) -> str:
+        """The revision of the networking config; empty before anybody wrote one. Raises BackendUnavailable."""
+        with self._mapped():
+            async with asyncio.timeout(TIMEOUT):
+                found: Any = await self._redis.hget(self._key("networking-config"), "revision")
+            return "" if found is None else str(found.decode(errors="replace"))
+
     async def put_networking_config(
         self, config: types_pb2.ClusterNetworkingConfigV2, condition: Condition = "any", revision: str = ""
     ) -> bool:
@@ -208,6 +224,8 @@ class Backend:
     @contextlib.contextmanager
     def _mapped(self) -> Iterator[None]:
         """Translate every error of the client, once."""
+        task = asyncio.current_task()
+        before = task.cancelling() if task is not None else 0
         try:
             yield
         except (TimeoutError, redis.TimeoutError) as error:
@@ -221,6 +239,10 @@ class Backend:
             raise BackendUnavailable(
                 f"the backend at {self.address} holds what is not ours: {error}"
             ) from error
+        finally:
+            # The client may take a cancellation for the end of its own wait: who ends a task would wait in vain.
+            if task is not None and task.cancelling() > before:
+                raise asyncio.CancelledError
 
 
 def _entry(body: bytes, left: int) -> fleet_pb2.AgentEntry:

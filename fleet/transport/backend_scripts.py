@@ -31,9 +31,10 @@ end
 return found
 """
 
-#: KEYS: resource, epoch, revision, by revision, by expiry, removed.
-#: ARGV: body, ttl ms, id, epoch if there is none, prefix of resources.
+#: KEYS: resource, epoch, revision, by revision, by expiry, removed, networking config.
+#: ARGV: body, ttl ms, id, epoch if there is none.
 #: Write an agent's resource with a real expiry and the next revision; forget some agents that expired.
+#: Answer: the agent's revision and that of the networking config, so that a heartbeat costs one call all the same.
 PUT_AGENT = """
 local now = redis.call('TIME')
 local at = now[1] * 1000 + math.floor(now[2] / 1000)
@@ -48,7 +49,7 @@ for _, id in ipairs(expired) do
   redis.call('ZREM', KEYS[4], id)
   redis.call('ZREM', KEYS[5], id)
 end
-return revision
+return {revision, redis.call('HGET', KEYS[7], 'revision') or ''}
 """
 
 #: KEYS: resource, revision, by revision, by expiry, removed, floor. ARGV: id, removals to remember.

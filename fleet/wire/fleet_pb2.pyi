@@ -1,3 +1,4 @@
+from fleet.wire import types_pb2 as _types_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -23,15 +24,17 @@ class HeartbeatRequest(_message.Message):
     def __init__(self, agent: _Optional[_Union[AgentResource, _Mapping]] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
-    __slots__ = ("auth_id", "revision")
+    __slots__ = ("auth_id", "revision", "networking_config")
     AUTH_ID_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
+    NETWORKING_CONFIG_FIELD_NUMBER: _ClassVar[int]
     auth_id: str
     revision: int
-    def __init__(self, auth_id: _Optional[str] = ..., revision: _Optional[int] = ...) -> None: ...
+    networking_config: _types_pb2.ClusterNetworkingConfigV2
+    def __init__(self, auth_id: _Optional[str] = ..., revision: _Optional[int] = ..., networking_config: _Optional[_Union[_types_pb2.ClusterNetworkingConfigV2, _Mapping]] = ...) -> None: ...
 
 class AgentResource(_message.Message):
-    __slots__ = ("agent_id", "name", "version", "ttl_ms", "via_proxy_id", "policy", "tracker", "labels")
+    __slots__ = ("agent_id", "name", "version", "ttl_ms", "via_proxy_id", "policy", "tracker", "labels", "networking_revision")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -47,6 +50,7 @@ class AgentResource(_message.Message):
     POLICY_FIELD_NUMBER: _ClassVar[int]
     TRACKER_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
+    NETWORKING_REVISION_FIELD_NUMBER: _ClassVar[int]
     agent_id: str
     name: str
     version: str
@@ -55,7 +59,8 @@ class AgentResource(_message.Message):
     policy: ClientPolicy
     tracker: TrackerSummary
     labels: _containers.ScalarMap[str, str]
-    def __init__(self, agent_id: _Optional[str] = ..., name: _Optional[str] = ..., version: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., via_proxy_id: _Optional[str] = ..., policy: _Optional[_Union[ClientPolicy, _Mapping]] = ..., tracker: _Optional[_Union[TrackerSummary, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    networking_revision: str
+    def __init__(self, agent_id: _Optional[str] = ..., name: _Optional[str] = ..., version: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., via_proxy_id: _Optional[str] = ..., policy: _Optional[_Union[ClientPolicy, _Mapping]] = ..., tracker: _Optional[_Union[TrackerSummary, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., networking_revision: _Optional[str] = ...) -> None: ...
 
 class ClientPolicy(_message.Message):
     __slots__ = ("mode", "health_check", "read_age_ms", "auth_id")
@@ -70,16 +75,18 @@ class ClientPolicy(_message.Message):
     def __init__(self, mode: _Optional[str] = ..., health_check: _Optional[bool] = ..., read_age_ms: _Optional[int] = ..., auth_id: _Optional[str] = ...) -> None: ...
 
 class TrackerSummary(_message.Message):
-    __slots__ = ("desired_count", "claimed", "tracked", "ttl_seen_ms")
+    __slots__ = ("desired_count", "claimed", "tracked", "ttl_seen_ms", "wanted")
     DESIRED_COUNT_FIELD_NUMBER: _ClassVar[int]
     CLAIMED_FIELD_NUMBER: _ClassVar[int]
     TRACKED_FIELD_NUMBER: _ClassVar[int]
     TTL_SEEN_MS_FIELD_NUMBER: _ClassVar[int]
+    WANTED_FIELD_NUMBER: _ClassVar[int]
     desired_count: int
     claimed: _containers.RepeatedScalarFieldContainer[str]
     tracked: int
     ttl_seen_ms: int
-    def __init__(self, desired_count: _Optional[int] = ..., claimed: _Optional[_Iterable[str]] = ..., tracked: _Optional[int] = ..., ttl_seen_ms: _Optional[int] = ...) -> None: ...
+    wanted: int
+    def __init__(self, desired_count: _Optional[int] = ..., claimed: _Optional[_Iterable[str]] = ..., tracked: _Optional[int] = ..., ttl_seen_ms: _Optional[int] = ..., wanted: _Optional[int] = ...) -> None: ...
 
 class ListAgentsRequest(_message.Message):
     __slots__ = ("epoch", "since_revision", "limit")
@@ -158,30 +165,42 @@ class TunnelEntry(_message.Message):
     def __init__(self, agent_id: _Optional[str] = ..., agent_name: _Optional[str] = ..., open_for_ms: _Optional[int] = ..., sessions: _Optional[int] = ...) -> None: ...
 
 class AgentFrame(_message.Message):
-    __slots__ = ("hello", "ping", "advisory_reply")
+    __slots__ = ("hello", "ping", "advisory_reply", "retiring")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     PING_FIELD_NUMBER: _ClassVar[int]
     ADVISORY_REPLY_FIELD_NUMBER: _ClassVar[int]
+    RETIRING_FIELD_NUMBER: _ClassVar[int]
     hello: AgentHello
     ping: Ping
     advisory_reply: AdvisoryReply
-    def __init__(self, hello: _Optional[_Union[AgentHello, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., advisory_reply: _Optional[_Union[AdvisoryReply, _Mapping]] = ...) -> None: ...
+    retiring: Retiring
+    def __init__(self, hello: _Optional[_Union[AgentHello, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., advisory_reply: _Optional[_Union[AdvisoryReply, _Mapping]] = ..., retiring: _Optional[_Union[Retiring, _Mapping]] = ...) -> None: ...
+
+class Retiring(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class AgentHello(_message.Message):
-    __slots__ = ("agent_id", "name", "version")
+    __slots__ = ("agent_id", "name", "version", "keep_alive_interval_ms")
     AGENT_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    KEEP_ALIVE_INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
     agent_id: str
     name: str
     version: str
-    def __init__(self, agent_id: _Optional[str] = ..., name: _Optional[str] = ..., version: _Optional[str] = ...) -> None: ...
+    keep_alive_interval_ms: int
+    def __init__(self, agent_id: _Optional[str] = ..., name: _Optional[str] = ..., version: _Optional[str] = ..., keep_alive_interval_ms: _Optional[int] = ...) -> None: ...
 
 class Ping(_message.Message):
-    __slots__ = ("sequence",)
+    __slots__ = ("sequence", "keep_alive_interval_ms")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    KEEP_ALIVE_INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
     sequence: int
-    def __init__(self, sequence: _Optional[int] = ...) -> None: ...
+    keep_alive_interval_ms: int
+    def __init__(self, sequence: _Optional[int] = ..., keep_alive_interval_ms: _Optional[int] = ...) -> None: ...
 
 class AdvisoryReply(_message.Message):
     __slots__ = ("advisory_id", "accepted")
@@ -192,16 +211,18 @@ class AdvisoryReply(_message.Message):
     def __init__(self, advisory_id: _Optional[str] = ..., accepted: _Optional[bool] = ...) -> None: ...
 
 class ProxyFrame(_message.Message):
-    __slots__ = ("hello", "pong", "discovery", "reconnect_advisory")
+    __slots__ = ("hello", "pong", "discovery", "reconnect_advisory", "networking_news")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     PONG_FIELD_NUMBER: _ClassVar[int]
     DISCOVERY_FIELD_NUMBER: _ClassVar[int]
     RECONNECT_ADVISORY_FIELD_NUMBER: _ClassVar[int]
+    NETWORKING_NEWS_FIELD_NUMBER: _ClassVar[int]
     hello: ProxyHello
     pong: Pong
     discovery: Discovery
     reconnect_advisory: ReconnectAdvisory
-    def __init__(self, hello: _Optional[_Union[ProxyHello, _Mapping]] = ..., pong: _Optional[_Union[Pong, _Mapping]] = ..., discovery: _Optional[_Union[Discovery, _Mapping]] = ..., reconnect_advisory: _Optional[_Union[ReconnectAdvisory, _Mapping]] = ...) -> None: ...
+    networking_news: NetworkingNews
+    def __init__(self, hello: _Optional[_Union[ProxyHello, _Mapping]] = ..., pong: _Optional[_Union[Pong, _Mapping]] = ..., discovery: _Optional[_Union[Discovery, _Mapping]] = ..., reconnect_advisory: _Optional[_Union[ReconnectAdvisory, _Mapping]] = ..., networking_news: _Optional[_Union[NetworkingNews, _Mapping]] = ...) -> None: ...
 
 class ProxyHello(_message.Message):
     __slots__ = ("proxy_id", "version")
@@ -224,9 +245,47 @@ class Discovery(_message.Message):
     def __init__(self, request: _Optional[bytes] = ...) -> None: ...
 
 class ReconnectAdvisory(_message.Message):
-    __slots__ = ("advisory_id", "reason")
+    __slots__ = ("advisory_id", "reason", "leaving")
     ADVISORY_ID_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
     advisory_id: str
     reason: str
-    def __init__(self, advisory_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    leaving: bool
+    def __init__(self, advisory_id: _Optional[str] = ..., reason: _Optional[str] = ..., leaving: _Optional[bool] = ...) -> None: ...
+
+class NetworkingNews(_message.Message):
+    __slots__ = ("revision", "spread_ms")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    SPREAD_MS_FIELD_NUMBER: _ClassVar[int]
+    revision: str
+    spread_ms: int
+    def __init__(self, revision: _Optional[str] = ..., spread_ms: _Optional[int] = ...) -> None: ...
+
+class AdviseReconnectRequest(_message.Message):
+    __slots__ = ("advisory_id", "reason", "agent_ids", "limit")
+    ADVISORY_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    AGENT_IDS_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    advisory_id: str
+    reason: str
+    agent_ids: _containers.RepeatedScalarFieldContainer[str]
+    limit: int
+    def __init__(self, advisory_id: _Optional[str] = ..., reason: _Optional[str] = ..., agent_ids: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class AdviseReconnectResponse(_message.Message):
+    __slots__ = ("proxy_id", "advised", "already", "left", "absent", "staying")
+    PROXY_ID_FIELD_NUMBER: _ClassVar[int]
+    ADVISED_FIELD_NUMBER: _ClassVar[int]
+    ALREADY_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    ABSENT_FIELD_NUMBER: _ClassVar[int]
+    STAYING_FIELD_NUMBER: _ClassVar[int]
+    proxy_id: str
+    advised: int
+    already: int
+    left: int
+    absent: int
+    staying: int
+    def __init__(self, proxy_id: _Optional[str] = ..., advised: _Optional[int] = ..., already: _Optional[int] = ..., left: _Optional[int] = ..., absent: _Optional[int] = ..., staying: _Optional[int] = ...) -> None: ...

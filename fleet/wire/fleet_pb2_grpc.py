@@ -372,3 +372,79 @@ class TunnelControl:
             timeout,
             metadata,
             _registered_method=True)
+
+
+class TunnelAdminStub:
+    """Served by every proxy, called by operators and the console. Certificates of agents and instances may not.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.AdviseReconnect = channel.unary_unary(
+                '/fleet.v1.TunnelAdmin/AdviseReconnect',
+                request_serializer=fleet_dot_wire_dot_fleet__pb2.AdviseReconnectRequest.SerializeToString,
+                response_deserializer=fleet_dot_wire_dot_fleet__pb2.AdviseReconnectResponse.FromString,
+                _registered_method=True)
+
+
+class TunnelAdminServicer:
+    """Served by every proxy, called by operators and the console. Certificates of agents and instances may not.
+    """
+
+    def AdviseReconnect(self, request, context):
+        """Advises agents to reconnect elsewhere, make before break. Repeating an id advises nobody twice.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_TunnelAdminServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'AdviseReconnect': grpc.unary_unary_rpc_method_handler(
+                    servicer.AdviseReconnect,
+                    request_deserializer=fleet_dot_wire_dot_fleet__pb2.AdviseReconnectRequest.FromString,
+                    response_serializer=fleet_dot_wire_dot_fleet__pb2.AdviseReconnectResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'fleet.v1.TunnelAdmin', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('fleet.v1.TunnelAdmin', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class TunnelAdmin:
+    """Served by every proxy, called by operators and the console. Certificates of agents and instances may not.
+    """
+
+    @staticmethod
+    def AdviseReconnect(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fleet.v1.TunnelAdmin/AdviseReconnect',
+            fleet_dot_wire_dot_fleet__pb2.AdviseReconnectRequest.SerializeToString,
+            fleet_dot_wire_dot_fleet__pb2.AdviseReconnectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

@@ -21,6 +21,7 @@ from fleet.nodes.instance import Instance, InstanceFlags
 from fleet.nodes.proxy import Proxy, ProxyFlags
 from fleet.protocol.keep_alive import KeepAlive
 from fleet.protocol.service_config import ServiceConfig
+from fleet.protocol.tunnel_settings import Overrides
 
 #: Short enough to see several heartbeats in a test, long enough for a loaded machine.
 TTL = 1.0
@@ -78,25 +79,40 @@ class Plane:
         *,
         compact: bool = True,
         connect: ConnectFlags | None = None,
+        reconnect_interval: float = 0.0,
         **more: Any,
     ) -> Proxy:
         """A running proxy."""
         made = Proxy(
             ProxyFlags(
                 self.instance_flags("proxy", name, **more),
-                keep_alive=keep_alive or KeepAlive(),
+                overrides=_overrides(keep_alive, None),
                 compact_discovery=compact,
                 drain=1.0,
                 connect=connect,
+                reconnect_interval=reconnect_interval,
             )
         )
         await made.start()
         self._nodes.append(made)
         return made
 
-    async def agents(self, auth: str, proxies: list[str], count: int = 1, **more: Any) -> AgentGroup:
-        """Running agents; they redial fast, since landing on the right proxy takes luck."""
+    async def agents(
+        self,
+        auth: str,
+        proxies: list[str],
+        count: int = 1,
+        *,
+        connections: int | None = 1,
+        keep_alive: KeepAlive | None = None,
+        **more: Any,
+    ) -> AgentGroup:
+        """Running agents; they redial fast, since landing on the right proxy takes luck.
+
+        `connections` and `keep_alive` of None are for the networking config to say.
+        """
         more.setdefault("redial_step", 0.05)
+        more.setdefault("overrides", _overrides(keep_alive, connections))
         made = AgentGroup(
             AgentFlags(
                 auth=(addresses.parse(auth),),
@@ -118,6 +134,12 @@ class Plane:
         """End everything, the newest first."""
         for node in reversed(self._nodes):
             await node.stop()
+
+
+def _overrides(keep_alive: KeepAlive | None, connections: int | None) -> Overrides:
+    if keep_alive is None:
+        return Overrides(connections=connections)
+    return Overrides(connections, keep_alive.interval, keep_alive.count_max)
 
 
 def channel_to(address: str) -> grpc.aio.Channel:

@@ -303,4 +303,4 @@ def test_names_and_ids_are_stable() -> None:
 async def test_auth_addresses_of_several_names() -> None:
     """Several auths must be given by IP address."""
     with pytest.raises(running.StartError, match="several addresses"):
-        Agent("a", AgentFlags(auth=(("a", 1), ("b", 2)), proxy=(("c", 3),)))
+        AgentGroup(AgentFlags(auth=(("a", 1), ("b", 2)), proxy=(("c", 3),)))

@@ -153,7 +153,7 @@ async def test_retired_without_sessions(plane: Plane, make: Make) -> None:
     proxy = await plane.proxy(ttl=600.0)
     tunnel = make(proxy.instance.grpc_address)
     reading = await up(tunnel)
-    tunnel.retire()
+    tunnel.retire("test")
     await eventually(reading.done)
     await eventually(lambda: len(proxy.table) == 0)
 
@@ -165,7 +165,7 @@ async def test_retired_with_a_session(plane: Plane, make: Make) -> None:
         tunnel = make(proxy.instance.grpc_address, ("echo", f"127.0.0.1:{port}"))
         reading = await up(tunnel)
         stream = await session(proxy, "echo")
-        tunnel.retire()
+        tunnel.retire("test")
         with pytest.raises(TunnelError, match="has moved to another proxy"):
             await session(proxy, "echo")
         await stream.write(b"still here")

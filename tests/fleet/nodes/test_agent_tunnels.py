@@ -10,15 +10,19 @@ from typing import Any
 
 import grpc.aio
 import pytest
+from prometheus_client import CollectorRegistry
 
 from fleet.nodes.agent_connection import Identity
+from fleet.nodes.agent_metrics import AgentMetrics
 from fleet.nodes.agent_services import AgentServices
 from fleet.nodes.agent_tunnels import AgentTunnels
 from fleet.protocol import discovery
 from fleet.protocol.agent_pool import AgentPool, LinearBackoff
 from fleet.protocol.discovery import DiscoveredProxy
+from fleet.protocol.graceful_closing import ClosingPolicy
 from fleet.protocol.keep_alive import KeepAlive
 from fleet.protocol.tracker import Tracker
+from fleet.protocol.tunnel_settings import TunnelSettings
 from fleet.transport import channels
 from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
@@ -68,7 +72,14 @@ async def start() -> AsyncIterator[Start]:
     """Start a fake proxy and an agent's tunnels to it."""
     cleanups: list[Any] = []
 
-    async def make(proxy: FakeProxy, keep_alive: KeepAlive | None = None, count: int = 1) -> AgentTunnels:
+    async def make(
+        proxy: FakeProxy,
+        keep_alive: KeepAlive | None = None,
+        count: int = 1,
+        closing: ClosingPolicy | None = None,
+        news: Callable[[str, float], None] | None = None,
+        registry: CollectorRegistry | None = None,
+    ) -> AgentTunnels:
         server = grpc.aio.server(options=channels.server_options())
         fleet_pb2_grpc.add_TunnelControlServicer_to_server(proxy, server)
         serve_tunnels(server, proxy.tunnels)
@@ -78,10 +89,12 @@ async def start() -> AsyncIterator[Start]:
         tunnels = AgentTunnels(
             identity,
             AgentPool(Tracker("default", count), LinearBackoff(0.05, 0.4)),
-            keep_alive or KeepAlive(),
+            TunnelSettings(count, keep_alive or KeepAlive(), closing or ClosingPolicy()),
             lambda: channels.open_channel(f"127.0.0.1:{port}"),
-            lambda: None,
             AgentServices(identity, (), dict),
+            AgentMetrics(registry or CollectorRegistry()),
+            lambda: None,
+            news or (lambda revision, spread: None),
         )
         cleanups.append((server, tunnels, asyncio.create_task(tunnels.run())))
         return tunnels
@@ -126,7 +139,7 @@ async def test_malformed_discovery_is_refused_once(start: Start, caplog: pytest.
         proxy.discover(b"more nonsense")
         proxy.discover(request("p1"))
         await eventually(lambda: tunnels._pool.tracker.snapshot(time.monotonic()).tracked == ("p1",))
-    assert caplog.text.count("refused discovery") == 1
+    assert caplog.text.count("discovery.refused") == 1
     assert tunnels.proxies == ("p1",)
 
 

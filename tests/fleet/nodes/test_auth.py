@@ -95,7 +95,7 @@ async def test_backend_lost(plane: Plane, fault: Mode) -> None:
             assert time.monotonic() - started < 1.0
             assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
             assert "the backend at 127.0.0.1" in (caught.value.details() or "")
-        assert await service_config.discover(channel, 5.0) is not None
+        assert await service_config.discover(channel) is not None
 
 
 async def test_presence_in_pages(plane: Plane) -> None:
@@ -122,7 +122,7 @@ async def test_service_config_in_both_dialects(plane: Plane) -> None:
     """On the wire the mode is a string and, for upstream's decoders, the enum's number under the same field."""
     auth = await plane.auth(config=ServiceConfig(PolicyMode.RECONNECT, ""))
     async with channel_to(auth.instance.grpc_address) as channel:
-        found = await service_config.discover(channel, 5.0)
+        found = await service_config.discover(channel)
         assert found is not None
         assert found.config == ServiceConfig(PolicyMode.RECONNECT, "")
         assert found.auth_id == auth.instance.flags.id
@@ -134,9 +134,9 @@ async def test_service_config_in_both_dialects(plane: Plane) -> None:
 
 
 async def test_service_config_of_a_server_without_it(plane: Plane) -> None:
-    """A server that does not know the service means the default policy."""
+    """A server that does not know the service tells nothing: what holds stays."""
     proxy = await plane.proxy()
     async with channel_to(proxy.instance.grpc_address) as channel:
-        found = await service_config.discover(channel, 5.0)
+        found = await service_config.discover(channel)
     assert found is not None
-    assert (found.config, found.auth_id) == (ServiceConfig(), "")
+    assert (found.config, found.auth_id) == (None, "")

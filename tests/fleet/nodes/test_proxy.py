@@ -11,7 +11,10 @@ import pytest
 
 from fleet.nodes import running
 from fleet.nodes.forwards import Mode
-from fleet.nodes.proxy import Proxy, compact_discovery, group_labels
+from fleet.nodes.instance import InstanceFlags
+from fleet.nodes.proxy import Proxy, ProxyFlags, from_environment, group_labels
+from fleet.protocol import reconnecting
+from fleet.protocol.discovery import COMPACT_VARIABLE
 from fleet.protocol.keep_alive import KeepAlive
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 from tests.fakes.agents import Agents, FakeAgent
@@ -213,9 +216,15 @@ def test_group_generation_that_stops_the_start(generation: str) -> None:
         group_labels({"TELEPORT_UNSTABLE_PROXYGROUP_GEN": generation})
 
 
-def test_compact_discovery_switch() -> None:
-    """On by default; Go's words for booleans; else an error."""
-    variable = "TELEPORT_UNSTABLE_PROXY_COMPACT_DISCOVERY"
-    assert [compact_discovery(env) for env in ({}, {variable: "1"}, {variable: "F"})] == [True, True, False]
-    with pytest.raises(running.StartError, match=variable):
-        compact_discovery({variable: "yes"})
+def test_environment_of_a_proxy() -> None:
+    """Discovery is the seed's by default, Go's words say otherwise; agents are advised only when somebody says so."""
+    plain = ProxyFlags(InstanceFlags(name="p", id="p", backend="redis://x"))
+    compact, interval = COMPACT_VARIABLE, reconnecting.VARIABLE
+    found = [from_environment(plain, env).compact_discovery for env in ({}, {compact: "1"}, {compact: "F"})]
+    assert found == [True, True, False]
+    assert from_environment(plain, {}).reconnect_interval == 0
+    assert from_environment(plain, {interval: "30m"}).reconnect_interval == 1800
+    with pytest.raises(running.StartError, match=compact):
+        from_environment(plain, {compact: "yes"})
+    with pytest.raises(running.StartError, match=interval):
+        from_environment(plain, {interval: "soon"})

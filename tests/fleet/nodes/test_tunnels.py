@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+from prometheus_client import CollectorRegistry
+
+from fleet.nodes.proxy_metrics import ProxyMetrics
 from fleet.nodes.tunnels import Tunnel, TunnelTable
 from fleet.protocol.discovery import ProxyResource, Publisher
 from fleet.protocol.keep_alive import KeepAlive
@@ -11,7 +14,11 @@ from fleet.wire import fleet_pb2
 
 
 def table_of(publisher: Publisher | None = None) -> TunnelTable:
-    return TunnelTable(publisher or Publisher(10.0, compact=True), KeepAlive(interval=10.0, count_max=3))
+    return TunnelTable(
+        publisher or Publisher(10.0, compact=True),
+        KeepAlive(interval=10.0, count_max=3),
+        ProxyMetrics(CollectorRegistry()),
+    )
 
 
 def say_hello(table: TunnelTable, name: str, now: float = 0.0, called: str = "") -> Tunnel:

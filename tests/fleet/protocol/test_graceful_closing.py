@@ -147,6 +147,21 @@ def test_which_one_goes() -> None:
         assert found.proxy == chosen
 
 
+def test_others_must_be_heard_of_first() -> None:
+    """A proxy may have frozen unseen: nothing is closed before the others answered since it came to closing."""
+    closing = GracefulClosing(ClosingPolicy(graceful=True, wait=(10.0, 10.0)))
+    snapshot = known("ab")
+    silent = [LiveTunnel("a", 0.0, heard_at=9.0), LiveTunnel("b", 1.0, heard_at=9.0)]
+    assert closing.decide(silent, snapshot, 0.0, 0.0) is None
+    assert closing.decide(silent, snapshot, 10.0, 0.0) is None
+    assert closing.asked_at == 10.0
+    assert closing.decide(silent, snapshot, 1000.0, 0.0) is None
+    assert closing.asked_at == 10.0
+    answered = [LiveTunnel("a", 0.0, heard_at=1001.0), silent[1]]
+    assert closing.decide(answered, snapshot, 1001.0, 0.0) == Closing("b", Reason.EXCESS)
+    assert closing.asked_at is None
+
+
 def test_policy_change_starts_over() -> None:
     """Bounds made shorter do not reach back; switched off, nothing is closed."""
     closing, held, snapshot = GracefulClosing(RFD), tunnels("a", "b"), known("a")

@@ -35,3 +35,11 @@ def test_smoothed_rtt() -> None:
     for _ in range(100):
         value = smoothed_rtt(value, 0.1)
     assert value == pytest.approx(0.1, abs=1e-3)
+
+
+def test_towards_a_peer_of_another_interval() -> None:
+    """The longer interval counts, within an hour: whoever has an older config is not taken for dead."""
+    ours = KeepAlive(interval=1.0, count_max=3)
+    assert ours.towards(0.0) == ours.towards(0.5) == ours
+    assert ours.towards(300.0) == KeepAlive(300.0, 3)
+    assert ours.towards(1e9).interval == 3600.0

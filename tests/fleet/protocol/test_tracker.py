@@ -177,3 +177,84 @@ def test_tracker_without_a_cluster() -> None:
     """The cluster's name is mandatory."""
     with pytest.raises(ValueError, match="cluster"):
         Tracker("")
+
+
+def held(tracker: Tracker, *names: str) -> list[Lease]:
+    """Claims on proxies, one after the other."""
+    leases = []
+    for name in names:
+        lease = tracker.try_acquire(0.0)
+        assert lease is not None
+        lease.claim(name)
+        leases.append(lease)
+    return leases
+
+
+def test_leaving_opens_elsewhere_first() -> None:
+    """A proxy to be left does not count, so another is dialled; without it there is one too few until that stands."""
+    tracker = Tracker("default", 1)
+    tracker.track_expected([DiscoveredProxy("a"), DiscoveredProxy("b")], 0.0)
+    (lease,) = held(tracker, "a")
+    assert tracker.try_acquire(0.0) is None
+    assert tracker.leave("a", 0.0)
+    assert not tracker.can_do_without("a", [], 0.0)
+    (other,) = held(tracker, "b")
+    assert tracker.can_do_without("a", ["b"], 0.0)
+    lease.release()
+    assert tracker.try_acquire(0.0) is None
+    other.release()
+    assert tracker.try_acquire(0.0) is not None
+
+
+@pytest.mark.parametrize(("count", "known", "claims"), [(1, "a", "a"), (0, "ab", "ab"), (2, "ab", "ab")])
+def test_nowhere_to_go(count: int, known: str, claims: str) -> None:
+    """The only proxy, a mesh, or as many proxies as tunnels: it stays."""
+    tracker = Tracker("default", count)
+    tracker.track_expected([DiscoveredProxy(name) for name in known], 0.0)
+    held(tracker, *claims)
+    assert not tracker.leave("a", 0.0)
+    assert tracker.try_acquire(0.0) is None
+
+
+def test_going_proxy_counts_as_expired() -> None:
+    """It goes away: no more is heard of it until its tunnel is over, and a mesh can do without it at once."""
+    tracker = Tracker("default", 0)
+    tracker.track_expected([DiscoveredProxy("a"), DiscoveredProxy("b")], 0.0)
+    lease, _ = held(tracker, "a", "b")
+    assert tracker.leave("a", 0.0, going=True)
+    assert tracker.can_do_without("a", ["b"], 0.0)
+    tracker.track_expected([DiscoveredProxy("a")], 0.0)
+    assert tracker.snapshot(0.0).tracked == ("b",)
+    lease.release()
+    tracker.track_expected([DiscoveredProxy("a")], 0.0)
+    assert tracker.snapshot(0.0).tracked == ("a", "b")
+
+
+def test_leaving_the_last_of_a_generation() -> None:
+    """An old generation is left as soon as a new one is held, and not before."""
+    tracker = Tracker("default", 1)
+    tracker.track_expected([DiscoveredProxy("old", "g", 1)], 0.0)
+    held(tracker, "old")
+    tracker.track_expected([DiscoveredProxy("new", "g", 2)], 0.0)
+    assert tracker.leave("old", 0.0)
+    assert not tracker.can_do_without("old", [], 0.0)
+    held(tracker, "new")
+    assert tracker.can_do_without("old", ["new"], 0.0)
+
+
+def test_place_to_go_that_went() -> None:
+    """The other proxy expired before it was reached: the advised tunnel stays."""
+    tracker = Tracker("default", 1)
+    tracker.track_expected([DiscoveredProxy("a", ttl=100.0), DiscoveredProxy("b", ttl=1.0)], 0.0)
+    held(tracker, "a")
+    assert tracker.leave("a", 0.0)
+    assert not tracker.can_do_without("a", [], 50.0)
+    assert tracker.try_acquire(50.0) is None
+
+
+def test_wanted_of_a_snapshot() -> None:
+    """The count, as far as there are proxies; a mesh wants all."""
+    for count, wanted in ((1, 1), (0, 2), (5, 2)):
+        tracker = Tracker("default", count)
+        tracker.track_expected([DiscoveredProxy("a"), DiscoveredProxy("b")], 0.0)
+        assert tracker.snapshot(0.0).wanted == wanted

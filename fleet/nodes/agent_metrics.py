@@ -1,0 +1,56 @@
+"""What the agents of one process count, for `/metrics` on their diag port: Teleport has nothing of the kind."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+from typing_extensions import override
+
+#: Tunnels an agent wants, and tunnels it has.
+Place = tuple[int, int]
+
+
+class AgentMetrics:
+    """Counters of all agents of a process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.dials = Counter(
+            "refloat_agent_dials", "Dials of tunnels, by outcome", ["outcome"], registry=registry
+        )
+        self.closed = Counter(
+            "refloat_agent_tunnels_closed", "Tunnels that ended, by reason", ["reason"], registry=registry
+        )
+        self.advisories = Counter(
+            "refloat_agent_advisories", "Reconnect advisories, by answer", ["answer"], registry=registry
+        )
+        self.discovery_messages = Counter(
+            "refloat_agent_discovery_messages", "Discovery messages received", registry=registry
+        )
+        self.discovery_bytes = Counter(
+            "refloat_agent_discovery_bytes", "Bytes of discovery messages received", registry=registry
+        )
+        self.refused = Counter(
+            "refloat_agent_refused", "Messages that could not be used, by kind", ["kind"], registry=registry
+        )
+
+
+class TunnelPlaces(Collector):
+    """`refloat_agents{desired,actual}`: how many agents want so many tunnels and have so many."""
+
+    def __init__(self, name: str, places: Callable[[], Iterable[Place]]) -> None:
+        """`places` tells of each agent, when somebody looks."""
+        self._name = name
+        self._places = places
+
+    @override
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        family = GaugeMetricFamily(
+            self._name, "Agents by the tunnels they want and have", labels=["desired", "actual"]
+        )
+        for (desired, actual), agents in sorted(Tally(self._places()).items()):
+            family.add_metric([str(desired), str(actual)], agents)
+        yield family

@@ -1,0 +1,65 @@
+"""fleet.v1.TunnelAdmin: an operator, or a console, asks a proxy to advise its agents to reconnect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from fleet.nodes.instance import LONGEST_ID
+from fleet.nodes.reconnects import Reconnects
+from fleet.transport import peers
+from fleet.wire import fleet_pb2, fleet_pb2_grpc
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+#: Roles of certificates that are the fleet's own: a stolen one of an agent must not move all the others.
+_NO_OPERATORS = {"agent", "proxy", "auth"}
+#: Characters of a reason; it is logged at every agent.
+_LONGEST_REASON = 200
+
+
+class TunnelAdminServicer:
+    """Method names are those of the .proto."""
+
+    def __init__(self, proxy_id: str, reconnects: Reconnects) -> None:
+        self._proxy_id = proxy_id
+        self._reconnects = reconnects
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Serve it."""
+        fleet_pb2_grpc.add_TunnelAdminServicer_to_server(self, server)
+
+    async def AdviseReconnect(  # noqa: N802
+        self, request: fleet_pb2.AdviseReconnectRequest, context: Context
+    ) -> fleet_pb2.AdviseReconnectResponse:
+        """Advise once for each id; the answer counts tunnels."""
+        role = peers.role_of(context)
+        if role in _NO_OPERATORS:
+            await context.abort(
+                grpc.StatusCode.PERMISSION_DENIED, f"a certificate of role {role!r} may not move agents"
+            )
+        if not 0 < len(request.advisory_id) <= LONGEST_ID:
+            await context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT, f"advisory_id: needs 1 to {LONGEST_ID} characters"
+            )
+        if len(request.reason) > _LONGEST_REASON or not request.reason.isprintable():
+            await context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"reason: has more than {_LONGEST_REASON} characters, or such as cannot be printed",
+            )
+        advice = self._reconnects.ask(
+            request.advisory_id,
+            request.reason or "an operator asked for it",
+            frozenset(request.agent_ids),
+            request.limit,
+        )
+        return fleet_pb2.AdviseReconnectResponse(
+            proxy_id=self._proxy_id,
+            advised=advice.advised,
+            already=advice.already,
+            left=advice.left,
+            absent=advice.absent,
+            staying=advice.staying,
+        )
