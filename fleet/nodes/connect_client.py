@@ -13,19 +13,26 @@ from typing_extensions import override
 
 from fleet.nodes import addresses
 from fleet.nodes.stdio import open_stdio
-from fleet.protocol.connect import Reason
+from fleet.protocol.connect import PEER_HEADER, Reason
 from fleet.transport.channels import TLSError, TLSFiles
 from fleet.transport.tunnel import codec
 from fleet.transport.tunnel.pump import Wire
 
 #: From connecting to the answer, seconds: the proxy takes ten of them to ask the agent.
 _ANSWER_WITHIN = 20.0
+#: After the user left, the service may take so long to end, seconds.
+_LEAVE_WITHIN = 5.0
 #: Of an answer that says no, bytes are read so far.
 _LONGEST_SENTENCE = 4096
 
 
 class ConnectError(Exception):
     """No way to the service; the sentence is the last proxy's, or says why none answered."""
+
+    def __init__(self, sentence: str, status: int = 0) -> None:
+        super().__init__(sentence)
+        #: Of HTTP; 0 where none answered.
+        self.status = status
 
 
 class BrokenError(Exception):
@@ -42,28 +49,29 @@ class ConnectPlan:
     proxies: Sequence[tuple[str, int]]
     token: str = ""
     tls: TLSFiles = field(default_factory=TLSFiles)
+    #: The id of the proxy that asks, on behalf of a user of its own; empty for users.
+    peer: str = ""
 
 
-class _NotHere(ConnectError):
+class NotHereError(ConnectError):
     """This proxy has no tunnel to that agent."""
 
 
 async def carry(plan: ConnectPlan) -> None:
     """Carry standard input and output to their ends. Raises ConnectError, BrokenError, TLSError."""
-    proxy = await dial(plan)
+    proxy = await dial(plan, client_context(plan.tls))
     stdio = await open_stdio()
     await splice(stdio.wire, proxy)
     await stdio.written()
 
 
-async def dial(plan: ConnectPlan) -> Wire:
-    """Connect through the first proxy that can. Raises ConnectError, TLSError."""
-    context = _context(plan.tls)
+async def dial(plan: ConnectPlan, context: ssl.SSLContext | None) -> Wire:
+    """Connect through the first proxy that can. Raises ConnectError."""
     last = ConnectError("there is no proxy to ask")
     for address in plan.proxies:
         try:
             return await _dial(plan, address, context)
-        except _NotHere as error:
+        except NotHereError as error:
             last = error
         except TimeoutError:
             last = ConnectError(
@@ -74,25 +82,47 @@ async def dial(plan: ConnectPlan) -> Wire:
     raise last
 
 
-async def splice(user: Wire, proxy: Wire) -> None:
-    """Carry both directions until the proxy's has ended. Raises BrokenError."""
+async def splice(user: Wire, proxy: Wire, *, both: bool = False) -> None:
+    """Carry bytes until the proxy's direction has ended, or both have. Raises BrokenError."""
     outward = asyncio.create_task(_copy(user, proxy))
     inward = asyncio.create_task(_copy(proxy, user))
     try:
-        await asyncio.wait((outward, inward), return_when=asyncio.FIRST_COMPLETED)
-        if outward.done():
-            outward.result()
-        await inward
+        while not (inward.done() and (outward.done() or not both)):
+            waiting = [future for future in (outward, inward, user.gone) if not future.done()]
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if outward.done():
+                outward.result()
+            if inward.done():
+                inward.result()
+                user.write_eof()
+            elif user.lost is not None:
+                await _leave(user, proxy, inward)
     except OSError as error:
         user.reset()
         proxy.reset()
         raise BrokenError(str(error)) from None
+    except asyncio.CancelledError:
+        user.reset()
+        proxy.reset()
+        raise
     finally:
         for task in (outward, inward):
             task.cancel()
         proxy.close()
         user.close()
         await asyncio.gather(outward, inward, return_exceptions=True)
+    # What is unsent, and TLS's good bye, go before the process does.
+    await asyncio.wait((proxy.gone,), timeout=_LEAVE_WITHIN)
+
+
+async def _leave(user: Wire, proxy: Wire, inward: asyncio.Task[None]) -> None:
+    """The user is gone: what he left in good order ends so. Raises OSError."""
+    if not user.left:
+        raise ConnectionResetError(str(user.lost))
+    proxy.write_eof()
+    await asyncio.wait((inward,), timeout=_LEAVE_WITHIN)
+    if not inward.done():
+        raise ConnectionResetError("the user left before the service was finished")
 
 
 async def _copy(source: Wire, sink: Wire) -> None:
@@ -110,7 +140,7 @@ async def _dial(plan: ConnectPlan, address: tuple[str, int], context: ssl.SSLCon
     name = None if context is None else plan.tls.server_name or address[0]
     async with asyncio.timeout(_ANSWER_WITHIN):
         transport, answer = await loop.create_connection(
-            lambda: _Answer(plan.target, plan.token), *address, ssl=context, server_hostname=name
+            lambda: _Answer(plan), *address, ssl=context, server_hostname=name
         )
         try:
             early = await answer.accepted
@@ -127,9 +157,14 @@ async def _dial(plan: ConnectPlan, address: tuple[str, int], context: ssl.SSLCon
 class _Answer(asyncio.Protocol):
     """Asks, and reads the head of the answer."""
 
-    def __init__(self, target: str, token: str) -> None:
-        self._target = target if ":" in target else f"{target}:80"  # a port there must be, and any will do
-        self._token = token
+    def __init__(self, plan: ConnectPlan) -> None:
+        # A port there must be, and any will do.
+        self._target = plan.target if ":" in plan.target else f"{plan.target}:80"
+        self._headers = [("Host", self._target)]
+        if plan.token:
+            self._headers.append(("Proxy-Authorization", f"Bearer {plan.token}"))
+        if plan.peer:
+            self._headers.append((PEER_HEADER, plan.peer))
         self._conn = h11.Connection(h11.CLIENT)
         self._status = 0
         self._sentence = b""
@@ -141,10 +176,7 @@ class _Answer(asyncio.Protocol):
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        headers = [("Host", self._target)]
-        if self._token:
-            headers.append(("Proxy-Authorization", f"Bearer {self._token}"))
-        request = h11.Request(method="CONNECT", target=self._target, headers=headers)
+        request = h11.Request(method="CONNECT", target=self._target, headers=self._headers)
         self._transport.write(
             (self._conn.send(request) or b"") + (self._conn.send(h11.EndOfMessage()) or b"")
         )
@@ -187,9 +219,9 @@ class _Answer(asyncio.Protocol):
             elif isinstance(event, h11.Data):
                 self._sentence = (self._sentence + event.data)[:_LONGEST_SENTENCE]
             elif isinstance(event, (h11.EndOfMessage, h11.ConnectionClosed)):
-                kind = _NotHere if self._status == Reason.NO_AGENT.status else ConnectError
+                kind = NotHereError if self._status == Reason.NO_AGENT.status else ConnectError
                 said = self._sentence.decode(errors="replace").strip()
-                self._fail(kind(said or f"the proxy answers {self._status}"))
+                self._fail(kind(said or f"the proxy answers {self._status}", self._status))
             else:
                 return
 
@@ -198,7 +230,8 @@ class _Answer(asyncio.Protocol):
             self.accepted.set_exception(error)
 
 
-def _context(tls: TLSFiles) -> ssl.SSLContext | None:
+def client_context(tls: TLSFiles) -> ssl.SSLContext | None:
+    """How a proxy's CONNECT port is reached with these files; None without TLS. Raises TLSError."""
     if not tls.enabled:
         return None
     try:

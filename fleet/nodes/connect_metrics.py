@@ -31,6 +31,9 @@ class ConnectMetrics(Collector):
         )
         for reason in Reason:
             self._refused.labels(reason.word)
+        self._peered = Counter(
+            "refloat_connect_peered", "User connections that went on to another proxy", registry=registry
+        )
         self._aborted = Counter(
             "refloat_connect_aborted",
             "User connections that did not end in an orderly way",
@@ -47,6 +50,10 @@ class ConnectMetrics(Collector):
     def refused(self, reason: Reason) -> None:
         """Somebody was not let through."""
         self._refused.labels(reason.word).inc()
+
+    def peered(self) -> None:
+        """A connection goes on to a proxy that has the agent."""
+        self._peered.inc()
 
     def opened(self, wire: Wire) -> None:
         """A connection reached its service."""

@@ -1,7 +1,8 @@
 """A proxy's CONNECT port: users reach services of agents by HTTP CONNECT, as `curl --proxytunnel` and ssh do.
 
 1. The head is read and its sender let in (`connect_access`); it asks for SERVICE.AGENT and nothing else.
-2. The agent is asked for a session through its tunnel. What it says against that is the user's answer.
+2. The agent is asked for a session through its tunnel, or the proxy that has one (`connect_peers`). What is said
+   against that is the user's answer.
 3. The connection's bytes go through the session, and both end as the other does.
 """
 
@@ -10,19 +11,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable
 
 import h11
 
 from fleet.nodes import addresses, running
 from fleet.nodes.connect_access import Access, ConnectFlags
+from fleet.nodes.connect_client import BrokenError, splice
 from fleet.nodes.connect_head import Head
 from fleet.nodes.connect_metrics import ConnectMetrics
+from fleet.nodes.connect_peers import Peers
+from fleet.nodes.instance import Instance
 from fleet.nodes.reverse_tunnels import ReverseTunnels
 from fleet.nodes.tunnels import Tunnel
 from fleet.protocol import connect
 from fleet.protocol.connect import Asked, Reason, RefusedError
 from fleet.protocol.tunnel import TunnelError
-from fleet.transport.channels import TLSFiles
 from fleet.transport.tunnel.pump import Wire, pump
 from fleet.transport.tunnel.stream import TunnelStream
 
@@ -34,17 +38,19 @@ _ANSWER_WITHIN = 10.0
 #: A TLS connection's last words may take so long, seconds.
 _TLS_WITHIN = 5.0
 _BACKLOG = 1024
+_PEER_HEADER = connect.PEER_HEADER.lower().encode()
 
 
 class ConnectPort:
     """The port, once the proxy runs."""
 
     def __init__(
-        self, flags: ConnectFlags, tls: TLSFiles, tunnels: ReverseTunnels, metrics: ConnectMetrics
+        self, flags: ConnectFlags, instance: Instance, tunnels: ReverseTunnels, metrics: ConnectMetrics
     ) -> None:
         """Make it. Raises StartError when it would let in everybody from anywhere."""
         self._flags = flags
-        self._access = Access(flags, tls)
+        self._access = Access(flags, instance.flags.tls)
+        self._peers = Peers(instance, flags.tokens[0] if flags.tokens else "")
         self._tunnels = tunnels
         self._table = tunnels.table
         self._metrics = metrics
@@ -109,6 +115,9 @@ class ConnectPort:
             request = await head.read(_HEAD_WITHIN)
             asked = self._admit(head, request)
             tunnel = self._find(asked)
+            if tunnel is None:
+                await self._carry_to_peer(head, await self._dial_peer(request, asked))
+                return
             stream = await self._open(tunnel, asked)
         except RefusedError as refusal:
             self._metrics.refused(refusal.reason)
@@ -132,16 +141,19 @@ class ConnectPort:
             )
         return connect.parse(request.target.decode("latin-1"))
 
-    def _find(self, asked: Asked) -> Tunnel:
+    def _find(self, asked: Asked) -> Tunnel | None:
         if self._tunnels.draining:
             raise RefusedError(Reason.LEAVING, "this proxy is shutting down")
         found = self._table.find(asked.agent)
-        if not found:
-            raise RefusedError(Reason.NO_AGENT, f"no agent {asked.agent!r} has a tunnel to this proxy")
         if len(found) > 1:
             ids = ", ".join(tunnel.agent_id for tunnel in found)
             raise RefusedError(Reason.AMBIGUOUS, f"agents with the name {asked.agent}: ask by id, {ids}")
-        return found[0]
+        return found[0] if found else None
+
+    async def _dial_peer(self, request: h11.Request, asked: Asked) -> Wire:
+        if any(name == _PEER_HEADER for name, _ in request.headers):
+            raise RefusedError(Reason.NO_AGENT, f"no agent {asked.agent!r} has a tunnel to this proxy")
+        return await self._peers.dial(asked)
 
     async def _open(self, tunnel: Tunnel, asked: Asked) -> TunnelStream:
         try:
@@ -155,24 +167,41 @@ class ConnectPort:
             raise RefusedError(Reason.AGENT, str(error)) from None
 
     async def _carry(self, head: Head, stream: TunnelStream) -> None:
-        wire = Wire()
         try:
-            early = head.accept()
+            wire = _take_over(head)
         except ConnectionError:
             stream.abort("the user went away")
             raise
-        wire.take_over(head.transport, early)
-        if head.ended:
-            wire.eof_received()
+        await self._count(head, wire, pump(wire, stream))
+
+    async def _carry_to_peer(self, head: Head, peer: Wire) -> None:
+        try:
+            wire = _take_over(head)
+        except ConnectionError:
+            peer.reset()
+            raise
+        self._metrics.peered()
+        await self._count(head, wire, splice(wire, peer, both=True))
+
+    async def _count(self, head: Head, wire: Wire, carrying: Awaitable[None]) -> None:
         self._metrics.opened(wire)
         aborted = True
         try:
-            await pump(wire, stream)
+            await carrying
             aborted = False
-        except TunnelError as error:
-            log.info("event=connect.aborted: %s to %s: %s", _peer(head), stream.target, error)
+        except (TunnelError, BrokenError) as error:
+            log.info("event=connect.aborted: %s: %s", _peer(head), error)
         finally:
             self._metrics.closed(wire, aborted=aborted)
+
+
+def _take_over(head: Head) -> Wire:
+    """Accept, and be what the connection's bytes go to. Raises ConnectionError."""
+    wire = Wire()
+    wire.take_over(head.transport, head.accept())
+    if head.ended:
+        wire.eof_received()
+    return wire
 
 
 def _peer(head: Head) -> str:

@@ -97,7 +97,7 @@ class Proxy:
         self.connect: ConnectPort | None = None
         if flags.connect is not None:
             users = ConnectMetrics(self.instance.registry, self.table.states)
-            self.connect = ConnectPort(flags.connect, flags.instance.tls, self.tunnels, users)
+            self.connect = ConnectPort(flags.connect, self.instance, self.tunnels, users)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:

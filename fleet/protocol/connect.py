@@ -15,6 +15,8 @@ from enum import Enum
 from fleet.protocol import agent_services
 from fleet.protocol.agent_services import ServiceNameError
 
+#: The header by which a proxy says, to one that has the agent's tunnel, which proxy it is.
+PEER_HEADER = "Refloat-Peer"
 #: Of a sentence in a status line, characters.
 _LONGEST_REASON = 200
 _EXAMPLE = "ask for SERVICE.AGENT, such as web.agent-7"
@@ -32,6 +34,8 @@ class Reason(Enum):
     SLOW = ("slow", 408)
     AMBIGUOUS = ("ambiguous", 409)
     LARGE = ("large", 431)
+    #: By a proxy that should have the agent's tunnel, or it cannot be reached.
+    PEER = ("peer", 502)
     #: By the agent: no such service, or it cannot be reached.
     AGENT = ("agent", 502)
     LEAVING = ("leaving", 503)

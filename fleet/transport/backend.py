@@ -138,6 +138,13 @@ class Backend:
             [agent_id, _REMOVALS],
         )
 
+    async def agent(self, agent_id: str) -> fleet_pb2.AgentEntry | None:
+        """An agent's unexpired resource. Raises BackendUnavailable."""
+        with self._mapped():
+            async with asyncio.timeout(TIMEOUT):
+                body: Any = await self._redis.get(self._key("agent", agent_id))
+            return None if body is None else fleet_pb2.AgentEntry.FromString(body)
+
     async def agents(self, epoch: str, since: int, limit: int) -> AgentPage:
         """Agents changed after revision `since` of `epoch`, or the beginning of the full list.
 

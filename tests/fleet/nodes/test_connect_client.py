@@ -34,7 +34,11 @@ def saying(answer: bytes) -> Connected:
 
 async def dial(port: int, *more: int, **plan: str) -> Wire:
     proxies = [("127.0.0.1", one) for one in (port, *more)]
-    return await connect_client.dial(ConnectPlan("web.agent-1", proxies, **plan))
+    return await connect_client.dial(ConnectPlan("web.agent-1", proxies, **plan), None)
+
+
+async def through(plan: ConnectPlan) -> Wire:
+    return await connect_client.dial(plan, connect_client.client_context(plan.tls))
 
 
 @pytest.mark.parametrize(
@@ -165,7 +169,7 @@ async def test_over_tls_to_a_real_agent(plane: Plane, tmp_path: Path) -> None:
         )
         await eventually(lambda: len(proxy.table) == 1)
         at = (addresses.parse(proxy.connect.address),)
-        wire = await connect_client.dial(ConnectPlan("echo.agent-1", at, tls=ours))
+        wire = await through(ConnectPlan("echo.agent-1", at, tls=ours))
         await wire.write(memoryview(b"hello"))
         message = await wire.read()
         assert message is not None
@@ -174,10 +178,10 @@ async def test_over_tls_to_a_real_agent(plane: Plane, tmp_path: Path) -> None:
         await wire.gone
         await eventually(lambda: proxy.table.sessions == 0)
         with pytest.raises(ConnectError, match="show a certificate"):
-            await connect_client.dial(ConnectPlan("echo.agent-1", at, tls=TLSFiles(authority=ca.ca)))
+            await through(ConnectPlan("echo.agent-1", at, tls=TLSFiles(authority=ca.ca)))
 
 
-async def test_keys_that_are_none(tmp_path: Path) -> None:
+def test_keys_that_are_none(tmp_path: Path) -> None:
     """They are named before anything is dialled."""
     with pytest.raises(TLSError, match="cannot be used"):
-        await connect_client.dial(ConnectPlan("a.b", (), tls=TLSFiles(authority=tmp_path / "none")))
+        connect_client.client_context(TLSFiles(authority=tmp_path / "none"))
