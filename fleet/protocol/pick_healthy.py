@@ -70,11 +70,11 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Watch the health of a service on it, until it is lost."""
+    """Watch the health of this service on it, and of no other, until it is lost; None: watch nothing any more."""
 
     connection: int
     life: int
-    service: str
+    service: str | None
 
 
 class Why(StrEnum):
@@ -114,7 +114,11 @@ class _Connection:
     #: Counts how often it became READY: what is heard of an earlier life is no news.
     life: int = 0
     config: ServiceConfig | None = None
+    #: Its health counts: its policy says so.
     watched: bool = False
+    #: What is watched before its policy says what to watch, and what that said: health, and whether it is watched.
+    guess: str | None = None
+    heard: tuple[Health, bool] | None = None
 
     @property
     def connected(self) -> bool:
@@ -146,6 +150,8 @@ class Balancer:
         self._reconnect_at: float | None = None
         self._connect_at: float | None = None
         self._renew_at: float | None = None
+        # What the last policy in reconnect mode let us watch: the next one most likely says the same.
+        self._service: str | None = None
         # The backup is there to move to by and by, not because anything is wrong.
         self._renewing = False
 
@@ -205,11 +211,15 @@ class Balancer:
         if connection is None:
             return []
         connection.connectivity, connection.health, connection.watched = connectivity, Health.UNKNOWN, False
+        connection.config, connection.guess, connection.heard = None, None, None
         asked: list[Command] = []
         if connectivity is Connectivity.READY:
             connection.life += 1
-            connection.config = None
             asked.append(Ask(connection.id, connection.life))
+            if self._service is not None:
+                # Both at once: one round trip less until it is known to be healthy.
+                connection.guess = self._service
+                asked.append(Watch(connection.id, connection.life, connection.guess))
         return asked + self._decide(now, chance)
 
     def configured(
@@ -222,15 +232,22 @@ class Balancer:
         connection = self._find(connection_id, life)
         if connection is None or connection.config is not None:
             return []
-        watching: list[Command] = []
         if config is not None:
             connection.config, connection.mode = config, config.mode
         # In pick_first nothing would come of knowing its health.
-        if config is not None and config.mode is Mode.RECONNECT and config.health_service is not None:
-            connection.watched = True
-            watching.append(Watch(connection.id, life, config.health_service))
-        else:
+        reconnects = config is not None and config.mode is Mode.RECONNECT
+        service = config.health_service if config is not None and reconnects else None
+        if config is not None:
+            self._service = service
+        watching: list[Command] = []
+        if service != connection.guess:
+            connection.guess, connection.heard = None, None
+            watching.append(Watch(connection.id, life, service))
+        connection.watched = service is not None
+        if not connection.watched:
             connection.health = Health.HEALTHY
+        elif connection.heard is not None:
+            connection.health, connection.watched = connection.heard
         return watching + self._decide(now, chance)
 
     def told(
@@ -245,7 +262,11 @@ class Balancer:
     ) -> list[Command]:
         """A health watch said something; not `watched` any more: its server has no such service."""
         connection = self._find(connection_id, life)
-        if connection is None or not connection.watched:
+        if connection is None:
+            return []
+        if not connection.watched:
+            if connection.guess is not None and connection.config is None:
+                connection.heard = health, watched  # it counts once the policy says so
             return []
         connection.health, connection.watched = health, watched
         return self._decide(now, chance)

@@ -37,8 +37,9 @@ class BlockingConnection:
         self._lock = threading.Lock()
         self._rpcs = 0
         self._left = False
-        self._forgotten = threading.Event()
-        self._questions: list[Any] = []
+        #: By what tells its thread to end: the calls of the question and of the watch that run.
+        self._questions: dict[threading.Event, Any] = {}
+        self._watching: threading.Event | None = None
         self._closing: threading.Thread | None = None
         channel.subscribe(self._turned, try_to_connect=True)
 
@@ -61,18 +62,20 @@ class BlockingConnection:
     def ask(self, life: int) -> None:
         """Ask for the service config, until it is answered or the connection lost."""
         self.life = life
-        self._forgotten = forgotten = threading.Event()
-        self._in_background(lambda: self._ask(life, forgotten))
+        self._in_background(lambda forgotten: self._ask(life, forgotten))
 
-    def watch(self, life: int, service: str) -> None:
-        """Watch the health of a service, until the connection is lost."""
-        forgotten = self._forgotten
-        self._in_background(lambda: self._watch(life, service, forgotten))
+    def watch(self, life: int, service: str | None) -> None:
+        """Watch the health of a service and of no other, until the connection is lost; None: of nothing."""
+        if self._watching is not None:
+            self._forget(self._watching)
+            self._watching = None
+        if service is not None:
+            self._watching = self._in_background(lambda forgotten: self._watch(life, service, forgotten))
 
     def retire(self) -> None:
         """Take no new RPCs, and close when the last one ends."""
         self.channel.unsubscribe(self._turned)
-        self._forget()
+        self._forget_all()
         with self._lock:
             self._left = True
             over = self._rpcs == 0
@@ -99,7 +102,7 @@ class BlockingConnection:
             return self._left and self._rpcs == 0
 
     def _turned(self, state: grpc.ChannelConnectivity) -> None:
-        self._forget()
+        self._forget_all()
         if state is grpc.ChannelConnectivity.IDLE:
             # Subscribing is the only way to ask for a connection without an RPC.
             self.channel.subscribe(_nothing, try_to_connect=True)
@@ -114,21 +117,34 @@ class BlockingConnection:
             time.sleep(0.01)
         self.channel.close()
 
-    def _forget(self) -> None:
-        self._forgotten.set()
+    def _forget_all(self) -> None:
         with self._lock:
-            questions, self._questions = self._questions, []
-        for question in questions:
+            forgotten = list(self._questions)
+        for each in forgotten:
+            self._forget(each)
+
+    def _forget(self, forgotten: threading.Event) -> None:
+        forgotten.set()
+        with self._lock:
+            question = self._questions.pop(forgotten, None)
+        if question is not None:
             question.cancel()
 
     def _remember(self, question: Any, forgotten: threading.Event) -> None:
         with self._lock:
-            self._questions.append(question)
-        if forgotten.is_set():
-            question.cancel()
+            if not forgotten.is_set():
+                self._questions[forgotten] = question
+                return
+        question.cancel()
 
-    def _in_background(self, work: Callable[[], None]) -> None:
-        threading.Thread(target=work, daemon=True, name=f"connection {self.number}").start()
+    def _in_background(self, work: Callable[[threading.Event], None]) -> threading.Event:
+        forgotten = threading.Event()
+        with self._lock:
+            self._questions[forgotten] = None
+        threading.Thread(
+            target=work, args=(forgotten,), daemon=True, name=f"connection {self.number}"
+        ).start()
+        return forgotten
 
     def _ask(self, life: int, forgotten: threading.Event) -> None:
         stub = grpcclientconfig_pb2_grpc.ServiceConfigDiscoveryServiceStub(self.channel)

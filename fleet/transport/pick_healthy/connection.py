@@ -45,16 +45,19 @@ class Connection:
         #: RPCs on it; the ended ones go by themselves.
         self.calls: weakref.WeakSet[grpc.aio.Call] = weakref.WeakSet()
         self._following = _run(self._follow())
-        self._questions: list[asyncio.Task[None]] = []
+        self._asking: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
 
     def ask(self, life: int) -> None:
         """Ask for the service config, until it is answered or the connection lost."""
         self.life = life
-        self._questions.append(_run(self._ask(life)))
+        self._asking = _run(self._ask(life))
 
-    def watch(self, life: int, service: str) -> None:
-        """Watch the health of a service, until the connection is lost."""
-        self._questions.append(_run(self._watch(life, service)))
+    def watch(self, life: int, service: str | None) -> None:
+        """Watch the health of a service and of no other, until the connection is lost; None: of nothing."""
+        if self._watching is not None:
+            self._watching.cancel()
+        self._watching = None if service is None else _run(self._watch(life, service))
 
     async def retire(self, within: float | None) -> None:
         """Close it when its RPCs have ended; after `within` seconds, if that is not None, they are ended."""
@@ -92,9 +95,10 @@ class Connection:
             await self.channel.wait_for_state_change(state)
 
     def _forget(self) -> None:
-        for question in self._questions:
-            question.cancel()
-        self._questions.clear()
+        for question in (self._asking, self._watching):
+            if question is not None:
+                question.cancel()
+        self._asking = self._watching = None
 
     async def _ask(self, life: int) -> None:
         tries = 0

@@ -283,8 +283,46 @@ def test_losing_ready_resets_health() -> None:
     assert shell.balancer.connectivity is Connectivity.CONNECTING
     # READY again without the loss in between having been seen: a new life all the same.
     shell.configured(0, RECONNECT).told(0, Health.HEALTHY).turned(0, READY)
-    assert shell.said[-1] == Ask(0, 3)
+    assert Ask(0, 3) in shell.said
     assert shell.balancer.connectivity is Connectivity.CONNECTING
+
+
+def test_health_is_watched_before_the_policy_is_there() -> None:
+    """The last policy's service is watched at once; what it says counts when the policy says the same."""
+    shell = healthy_shell().told(0, Health.UNHEALTHY).timer().turned(1, READY)
+    assert shell.said[-2:] == [Ask(1, 1), Watch(1, 1, "")]
+    shell.told(1, Health.HEALTHY)
+    assert (shell.balancer.active, shell.open) == (0, [0, 1])
+    shell.configured(1, RECONNECT)
+    assert (shell.balancer.active, shell.balancer.health_check) == (1, True)
+    assert shell.said[-1] == Retire(0, None, Why.MOVED)
+
+
+@pytest.mark.parametrize(
+    ("config", "watch"),
+    [
+        pytest.param(PICK_FIRST, Watch(1, 1, None), id="pick_first"),
+        pytest.param(None, Watch(1, 1, None), id="no policy"),
+        pytest.param(ServiceConfig(Mode.RECONNECT, None), Watch(1, 1, None), id="no health check"),
+        pytest.param(ServiceConfig(Mode.RECONNECT, "other"), Watch(1, 1, "other"), id="another service"),
+    ],
+)
+def test_health_that_was_watched_for_nothing(config: ServiceConfig | None, watch: Watch) -> None:
+    """The policy says something else: what was heard is forgotten, and the watch ended."""
+    shell = healthy_shell().told(0, Health.UNHEALTHY).timer().turned(1, READY).told(1, Health.UNHEALTHY)
+    shell.configured(1, config)
+    assert watch in shell.said
+    assert (shell.balancer.active == 1) is (watch.service is None)
+    if watch.service is None:
+        shell.told(1, Health.UNHEALTHY)
+        assert shell.balancer.connectivity is READY
+
+
+def test_health_service_that_is_missing_on_the_next_server() -> None:
+    """It was watched before its policy was there, and has no health to watch: healthy, and not watched."""
+    shell = healthy_shell().told(0, Health.UNHEALTHY).timer().turned(1, READY)
+    shell.told(1, Health.HEALTHY, watched=False).configured(1, RECONNECT)
+    assert (shell.balancer.active, shell.balancer.health_check) == (1, False)
 
 
 def test_answers_of_an_earlier_life() -> None:
