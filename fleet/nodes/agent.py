@@ -20,7 +20,7 @@ from fleet.nodes import agent_services, agent_site, agent_status, running
 from fleet.nodes import flags as node_flags
 from fleet.nodes.addresses import Address
 from fleet.nodes.agent_connection import Heartbeats, Identity
-from fleet.nodes.agent_metrics import AgentMetrics, Place, TunnelPlaces
+from fleet.nodes.agent_metrics import AgentMetrics, AuthPlaces, Place, TunnelPlaces
 from fleet.nodes.agent_networking import AgentNetworking
 from fleet.nodes.agent_services import AgentServices, Services
 from fleet.nodes.agent_tunnels import AgentTunnels
@@ -87,7 +87,7 @@ class Agent:
         #: The auth that wrote the last heartbeat; empty before the first.
         self.auth_id = ""
         try:
-            self._channel = self._open_auth_channel()
+            self._channel = self._open_auth_channel(metrics)
         except (ValueError, TLSError) as error:
             raise running.StartError(str(error)) from None
         try:
@@ -156,7 +156,7 @@ class Agent:
             await asyncio.wait(self._tasks)
         await self.tunnels.close()
 
-    def _open_auth_channel(self) -> PickHealthyChannel:
+    def _open_auth_channel(self, metrics: AgentMetrics) -> PickHealthyChannel:
         flags, name = self._flags, f"auth connection of {self.identity.name}"
         open_channel, where = (
             (TunnelledChannel, flags.proxy) if flags.auth_via_proxy else (opening.open_channel, flags.auth)
@@ -168,6 +168,7 @@ class Agent:
             flags.balancer,
             name=name,
             changed=self._auth_connection_changed,
+            left=lambda why: metrics.auth_failovers.labels(why).inc(),
         )
 
     def _auth_connection_changed(self) -> None:
@@ -210,6 +211,7 @@ class AgentGroup:
             Agent(f"{flags.name_prefix}-{number}", flags, metrics) for number in numbers
         ]
         self.registry.register(TunnelPlaces("refloat_agent_tunnels", self._places))
+        self.registry.register(AuthPlaces("refloat_agent_auths", self._auths))
         self._clock: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -224,6 +226,10 @@ class AgentGroup:
         if self._clock is not None:
             self._clock.cancel()
         await asyncio.gather(*(agent.stop() for agent in self.agents))
+
+    def _auths(self) -> list[tuple[str, str]]:
+        policies = [(agent.auth_id, agent.heartbeats.policy) for agent in self.agents]
+        return [(auth_id, "" if policy is None else policy.mode) for auth_id, policy in policies]
 
     def _places(self) -> Iterator[Place]:
         for agent in self.agents:

@@ -27,6 +27,12 @@ class AgentMetrics:
         self.advisories = Counter(
             "refloat_agent_advisories", "Reconnect advisories, by answer", ["answer"], registry=registry
         )
+        self.auth_failovers = Counter(
+            "refloat_agent_auth_failovers",
+            "Auth connections that were left, or tried in vain, by outcome",
+            ["outcome"],
+            registry=registry,
+        )
         self.discovery_messages = Counter(
             "refloat_agent_discovery_messages", "Discovery messages received", registry=registry
         )
@@ -53,4 +59,20 @@ class TunnelPlaces(Collector):
         )
         for (desired, actual), agents in sorted(Tally(self._places()).items()):
             family.add_metric([str(desired), str(actual)], agents)
+        yield family
+
+
+class AuthPlaces(Collector):
+    """How many agents heartbeat to which auth, and in which mode their auth connections run."""
+
+    def __init__(self, name: str, places: Callable[[], Iterable[tuple[str, str]]]) -> None:
+        """`places` tells auth and mode of each agent, empty where it knows none, when somebody looks."""
+        self._name = name
+        self._places = places
+
+    @override
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        family = GaugeMetricFamily(self._name, "Agents by auth and mode", labels=["auth", "mode"])
+        for place, agents in sorted(Tally(self._places()).items()):
+            family.add_metric(place, agents)
         yield family

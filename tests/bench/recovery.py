@@ -43,6 +43,9 @@ async def _measure(size: _Size) -> Outcome:
     figures: dict[str, Figure] = {}
     peers: dict[str, Figure] = {}
     await _one_by_one(size, figures, peers)
+    few = size.agents // 10
+    _say(f"{few} agents at once")
+    figures |= _of_herd("few", await failover.herd(few, size.processes, "0.25"), few)
     _say(f"{size.agents} agents at once")
     figures |= _of_herd("herd", await failover.herd(size.agents, size.processes, "0.25"), size.agents)
     _say(f"{size.agents} agents at once, with upstream's waits")

@@ -219,6 +219,10 @@ async def test_auth_cut_from_its_backend(plane: Plane, mode: PolicyMode, via_pro
         await link.change(mode=Mode.CUT)
         if mode is PolicyMode.RECONNECT:
             await eventually(lambda: all(agent.auth_id == healthy.instance.flags.id for agent in made.agents))
+            place = {"auth": healthy.instance.flags.id, "mode": "reconnect"}
+            assert made.registry.get_sample_value("refloat_agent_auths", place) == 5.0
+            moved = {"outcome": "moved"}
+            assert made.registry.get_sample_value("refloat_agent_auth_failovers_total", moved) == 5.0
             assert len(await resources(healthy)) == 5
             return
 

@@ -16,7 +16,6 @@ from fleet.nodes.auth_door import AuthDoor
 from fleet.nodes.forwards import Mode
 from fleet.nodes.proxy import Proxy
 from fleet.protocol import auth_path
-from fleet.protocol.keep_alive import KeepAlive
 from fleet.protocol.tunnel import Target, TunnelError
 from fleet.transport import authority, channels
 from fleet.transport.channels import TLSFiles
@@ -26,9 +25,7 @@ from tests.fakes.plane import Plane
 from tests.fakes.waiting import eventually
 
 
-async def through(
-    *proxies: Proxy, keep_alive: KeepAlive | None = None, tls: TLSFiles | None = None
-) -> AgentGroup:
+async def through(*proxies: Proxy, tls: TLSFiles | None = None) -> AgentGroup:
     """One agent that knows proxies only."""
     group = AgentGroup(
         AgentFlags(
@@ -37,7 +34,6 @@ async def through(
             proxy=tuple(addresses.parse(proxy.instance.grpc_address) for proxy in proxies),
             announce_ttl=2.0,
             redial_step=0.05,
-            keep_alive=keep_alive or KeepAlive(),
             tls=tls or TLSFiles(),
         )
     )
