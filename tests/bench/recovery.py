@@ -1,6 +1,7 @@
-"""From an auth that falls sick to answers of a healthy one: one agent against a bare client, and 1,000 at once.
+"""From a sick auth to answers of a healthy one, and from a proxy that stops heartbeating to tunnels elsewhere.
 
-Auths, balancer and agents are processes of their own. docs/benches.md says what the figures are.
+For the first, one agent against a bare client, and 1,000 at once; auths, balancer and agents are processes of their
+own. docs/benches.md says what the figures are.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import os
 import sys
 from dataclasses import dataclass
 
+from fleet.protocol import announce, tracker
 from tests.bench import _recovery_failover as failover
+from tests.bench import _recovery_tunnels as tunnels
 from tests.bench._recovery_failover import Herd
 from tests.bench.measure import Figure, Outcome, Target, percentile
 
@@ -20,6 +23,7 @@ _TARGETS = (
     Target("herd_slowest_s", at_most=7.0),
     Target("herd_connects", at_most=2.0),
     Target("herd_lost", at_most=0),
+    Target("tunnels_p95_s", at_most=2 * tunnels.TTL + 1),
 )
 
 
@@ -28,10 +32,13 @@ class _Size:
     rounds: int
     agents: int
     processes: int
+    proxy_rounds: int
 
 
-_WHOLE = _Size(rounds=60, agents=1_000, processes=2)
-_QUICK = _Size(rounds=5, agents=60, processes=2)
+_WHOLE = _Size(rounds=60, agents=1_000, processes=2, proxy_rounds=10)
+_QUICK = _Size(rounds=5, agents=60, processes=2, proxy_rounds=2)
+#: Upstream without lower TTLs: the announce TTL, then the tracker's DefaultProxyExpiry.
+_DEFAULT_S = announce.DEFAULT_TTL + tracker.DEFAULT_PROXY_EXPIRY
 
 
 def run(*, quick: bool) -> Outcome:
@@ -52,7 +59,23 @@ async def _measure(size: _Size) -> Outcome:
     peers |= _of_herd(
         "upstream_herd", await failover.herd(size.agents, size.processes, "upstream"), size.agents
     )
+    await _tunnels(size, figures, peers)
     return Outcome(figures, _TARGETS, peers)
+
+
+async def _tunnels(size: _Size, figures: dict[str, Figure], peers: dict[str, Figure]) -> None:
+    """Agents' tunnels, when their proxy stops heartbeating."""
+    _say("a proxy stops heartbeating")
+    seen = await tunnels.seconds_to_tunnels_elsewhere(size.proxy_rounds, agents=30)
+    figures["tunnels_measured"] = len(seen)
+    if not seen:
+        return
+    figures |= {f"tunnels_p{share}_s": percentile(seen, share / 100) for share in (50, 95)}
+    figures["tunnels_p95_in_ttls"] = percentile(seen, 0.95) / tunnels.TTL
+    # 10 minutes of announce TTL, and 3 of the tracker; the same shares of our TTL.
+    peers["default_tunnels_s"] = _DEFAULT_S
+    peers["default_tunnels_in_ttls"] = _DEFAULT_S / announce.DEFAULT_TTL
+    peers["default_tunnels_scaled_s"] = _DEFAULT_S / announce.DEFAULT_TTL * tunnels.TTL
 
 
 async def _one_by_one(size: _Size, figures: dict[str, Figure], peers: dict[str, Figure]) -> None:
