@@ -37,6 +37,7 @@ def _sentences() -> Iterator[None]:
         "up": "fleet.cli.up:up",
         "simulate": "fleet.cli.simulate:simulate",
         "config": "fleet.cli.networking:config",
+        "reconnect": "fleet.cli.reconnect:reconnect",
     },
 )
 def fleet() -> None:

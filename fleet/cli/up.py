@@ -17,7 +17,8 @@ from fleet.nodes import up as fleet_up
 from fleet.nodes.agent_services import Services, check_unique_flags, service_option
 from fleet.nodes.fleet_plan import FleetPlan
 from fleet.nodes.fleet_record import FleetError, FleetRecord
-from fleet.protocol import announce, durations
+from fleet.protocol import announce, durations, networking_config
+from fleet.protocol.networking_config import NetworkingConfig, NetworkingConfigError
 
 
 class _Duration(click.ParamType[str]):
@@ -32,6 +33,27 @@ class _Duration(click.ParamType[str]):
         except (announce.AnnounceError, durations.DurationError) as error:
             self.fail(str(error), param, ctx)
         return value
+
+
+class _Pair(click.ParamType[tuple[str, str]]):
+    """KEY=VALUE of the networking config."""
+
+    name = "key=value"
+
+    @override
+    def convert(
+        self, value: str | tuple[str, str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        if not isinstance(value, str):
+            return value
+        key, equals, text = value.partition("=")
+        if not equals:
+            self.fail(f"{value!r} is not KEY=VALUE", param, ctx)
+        try:
+            networking_config.changed(NetworkingConfig(), {key: text})
+        except NetworkingConfigError as error:
+            self.fail(str(error), param, ctx)
+        return key, text
 
 
 class _Teller:
@@ -109,6 +131,13 @@ def _sentences(record: FleetRecord, seconds: float) -> str:
     type=_Duration(),
     default=None,
     help="Between pings on a tunnel; default: the nodes' own.",
+)
+@click.option(
+    "--networking",
+    metavar="KEY=VALUE",
+    multiple=True,
+    type=_Pair(),
+    help="A field of the networking config to begin with, as `refloat fleet config set` takes it; repeatable.",
 )
 @service_option
 @click.option(

@@ -35,6 +35,10 @@ class FleetPlan:
     auth_via_proxy: bool = False
     #: Between pings on a tunnel; empty for the nodes' own default.
     keep_alive_interval: str = ""
+    #: More fields of the networking config that it begins with, (key, value) as people write them.
+    networking: tuple[tuple[str, str], ...] = ()
+    #: The file that holds it; None leaves the auths to the defaults.
+    bootstrap: Path | None = None
     #: Ports and backend connections of instances pass through a forwarder.
     faults: bool = True
     cluster: str = "default"
@@ -81,8 +85,8 @@ def instance(plan: FleetPlan, role: str, name: str, backend: str, forwards: Mapp
         argv += ["--connect-listen", _ANY_PORT]
     for part in PORTS[role] if forwards else ():
         argv += [_ADVERTISE[part], forwards[f"{name}/{part}"]]
-    if role == "proxy" and plan.keep_alive_interval:
-        argv += ["--keep-alive-interval", plan.keep_alive_interval]
+    if role == "auth" and plan.bootstrap is not None:
+        argv += ["--bootstrap", str(plan.bootstrap)]
     return argv + _tls(plan, name)
 
 
@@ -95,14 +99,12 @@ def balancer(name: str, targets: Sequence[tuple[str, str, str]]) -> list[str]:
 
 
 def agents(plan: FleetPlan, name: str, first: int, count: int, auth: str, proxy: str) -> list[str]:
-    """One process of agents, which dial the two balancers."""
+    """One process of agents, which dial the two balancers. How many tunnels they want the networking config says."""
     argv = node("agent", "--first", str(first), "--count", str(count), "--cluster", plan.cluster)
     argv += ["--auth", auth, "--proxy", proxy, "--announce-ttl", plan.agent_announce_ttl]
     if plan.auth_via_proxy:
         argv += ["--auth-via", "proxy"]
-    argv += ["--connections", str(plan.connections)] if plan.connections else ["--mesh"]
-    if plan.keep_alive_interval:
-        argv += ["--keep-alive-interval", plan.keep_alive_interval]
+    argv += ["--diag-listen", _ANY_PORT]
     for service in plan.services:
         argv += ["--service", service]
     return argv + _tls(plan, name)

@@ -23,11 +23,12 @@ from pathlib import Path
 from typing import IO, Protocol
 
 import fleet
-from fleet.nodes import faults, fleet_keys, fleet_plan, fleet_record
+from fleet.nodes import faults, fleet_keys, fleet_networking, fleet_plan, fleet_record
 from fleet.nodes.fleet_plan import FleetPlan
 from fleet.nodes.fleet_record import FleetError, FleetRecord, Member
 from fleet.processes import pids, valkey
 from fleet.processes.supervisor import Child, Supervisor, SupervisorError, json_line
+from fleet.protocol.networking_config import NetworkingConfigError
 
 #: Everything must be ready within this, seconds, on a slow and busy machine.
 START_TIMEOUT = 60.0
@@ -58,9 +59,10 @@ def run(plan: FleetPlan, home: Path, watcher: Watcher) -> None:
     with _only_one(folder), Supervisor(folder / "logs") as supervisor:
         try:
             fleet_keys.make(plan)
+            plan = replace(plan, bootstrap=fleet_networking.write(plan, folder))
             up = _Up(plan, home, folder, supervisor, watcher)
             up.start()
-        except (SupervisorError, valkey.ValkeyError) as error:
+        except (SupervisorError, valkey.ValkeyError, NetworkingConfigError, OSError) as error:
             raise FleetError(str(error)) from error
         path = up.save()
         watcher.on_up(up.record(), path, time.monotonic() - began)

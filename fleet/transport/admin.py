@@ -1,11 +1,12 @@
-"""Clients for writes to a node: the networking config of a cluster, through any of its auths.
+"""Clients for writes to a node: the networking config of a cluster, through any of its auths, and a proxy's advice to
+its agents to reconnect.
 
-Works with our auths and with Teleport's: what it reads it sends back whole, with the fields it does not know.
+The first works with our auths and with Teleport's: what it reads it sends back whole, with the fields it does not know.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ import grpc.aio
 from fleet.protocol.networking_config import Resource
 from fleet.transport import networking_config
 from fleet.transport.networking_config import Message
-from fleet.wire import clusterconfig_pb2, clusterconfig_pb2_grpc
+from fleet.wire import clusterconfig_pb2, clusterconfig_pb2_grpc, fleet_pb2, fleet_pb2_grpc
 
 #: An auth answers within a second even without its backend.
 _WITHIN = 5.0
@@ -103,8 +104,54 @@ class NetworkingConfigAdmin:
         try:
             return Stored.of(await call)
         except grpc.aio.AioRpcError as error:
-            kind = _ERRORS.get(error.code(), AdminError)
-            raise kind(error.details() or error.code().name) from None
+            raise _translated(error) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Advised:
+    """What a proxy did about agents that are to reconnect elsewhere: counts of tunnels."""
+
+    proxy_id: str
+    #: By this call, and by earlier ones for the same intent.
+    advised: int
+    already: int
+    #: Not yet, for the limit's sake.
+    left: int
+    #: Agents named that have no tunnel there.
+    absent: int
+    #: Who answered that they have nowhere to go.
+    staying: int
+
+
+class TunnelAdmin:
+    """Moves agents away from one proxy. Every call raises AdminError."""
+
+    def __init__(self, channel: grpc.aio.Channel, *, within: float = _WITHIN) -> None:
+        self._stub = fleet_pb2_grpc.TunnelAdminStub(channel)
+        self._within = within
+
+    async def advise_reconnect(
+        self, advisory_id: str, reason: str, *, agents: Collection[str] = (), limit: int = 0
+    ) -> Advised:
+        """Have agents, all if none are named, reconnect elsewhere, make before break; at most `limit` now.
+
+        `advisory_id` stands for one intent: repeated, it advises only who was not advised yet.
+        """
+        request = fleet_pb2.AdviseReconnectRequest(
+            advisory_id=advisory_id, reason=reason, agent_ids=list(agents), limit=limit
+        )
+        try:
+            answer = await self._stub.AdviseReconnect(request, timeout=self._within)
+        except grpc.aio.AioRpcError as error:
+            raise _translated(error) from None
+        return Advised(
+            answer.proxy_id, answer.advised, answer.already, answer.left, answer.absent, answer.staying
+        )
+
+
+def _translated(error: grpc.aio.AioRpcError) -> AdminError:
+    kind = _ERRORS.get(error.code(), AdminError)
+    return kind(error.details() or error.code().name)
 
 
 def _merged(stored: Stored, wanted: Resource) -> Message:

@@ -32,6 +32,8 @@ from fleet.processes.supervisor import Child, json_line
 _FLEET_TIMEOUT = 90.0
 #: Rounds of the demo, seconds: what happens is on the page within two of them and a deadline.
 _ROUNDS = {"REFLOAT_ROUND_INTERVAL": "0.6", "REFLOAT_ROUND_DEADLINE": "0.4"}
+#: Agents let go what they need no more soon enough to be watched; the RFD's half an hour is for real fleets.
+_CLOSING = ("graceful_tunnel_closing=true", "tunnel_closing_wait_min=30s", "tunnel_closing_wait_max=1m")
 
 
 class Command(BaseCommand):
@@ -111,6 +113,8 @@ def _start_fleet(run: ConsoleRun, options: dict[str, Any]) -> Child:
         argv += [f"--{name.replace('_', '-')}", str(options[name])]
     argv += ["--tls"] if options["tls"] else []
     argv += ["--mesh"] if options["mesh"] else ["--connections", str(options["connections"])]
+    for pair in _CLOSING:
+        argv += ["--networking", pair]
     if options["faults"] is False:
         argv += ["--no-faults"]
     # It ends its own processes in order when we die, so it is asked and not killed.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 from fleet.nodes import fleet_plan
 from fleet.nodes.fleet_plan import FleetPlan
@@ -60,13 +61,12 @@ def test_agents_expose_services() -> None:
     assert exposed == list(plan.services)
 
 
-def test_agents_mesh_or_counted() -> None:
-    """0 connections is agent mesh."""
-    mesh = fleet_plan.agents(FleetPlan(connections=0), "agents-1", 1, 5, "a:1", "p:1")
-    counted = fleet_plan.agents(
-        FleetPlan(connections=2, keep_alive_interval="1s"), "agents-2", 6, 5, "a:1", "p:1"
-    )
-    assert "--mesh" in mesh
-    assert flag(counted, "--connections") == "2"
-    assert flag(counted, "--first") == "6"
-    assert flag(counted, "--keep-alive-interval") == "1s"
+def test_tunnels_are_for_the_networking_config_to_say() -> None:
+    """Auths are given the config that the fleet begins with; a flag on a node would win over later changes."""
+    plan = FleetPlan(connections=2, keep_alive_interval="1s", bootstrap=Path("/x/networking.yaml"))
+    auth = fleet_plan.instance(plan, "auth", "auth-1", "b:1", {})
+    assert flag(auth, "--bootstrap") == "/x/networking.yaml"
+    others = fleet_plan.agents(plan, "agents-2", 6, 5, "a:1", "p:1")
+    others += fleet_plan.instance(plan, "proxy", "proxy-1", "b:1", {})
+    assert flag(others, "--first") == "6"
+    assert not {"--connections", "--mesh", "--keep-alive-interval", "--bootstrap"} & set(others)

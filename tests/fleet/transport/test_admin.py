@@ -11,9 +11,16 @@ import grpc.aio
 import pytest
 
 from fleet.transport import admin
-from fleet.transport.admin import Conflict, NetworkingConfigAdmin, NotAllowed, Refused, Unreachable
+from fleet.transport.admin import (
+    Conflict,
+    NetworkingConfigAdmin,
+    NotAllowed,
+    Refused,
+    TunnelAdmin,
+    Unreachable,
+)
 from fleet.wire import clusterconfig_pb2_grpc, types_pb2
-from tests.fakes.plane import channel_to
+from tests.fakes.plane import Plane, channel_to
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -99,3 +106,19 @@ async def test_refusals_become_ours(
     with pytest.raises(kind, match="because") as caught:
         await client.get()
     assert type(caught.value) is kind
+
+
+async def test_advice_to_reconnect(valkey_url: str, prefix: str) -> None:
+    """What the proxy counted comes back; a refusal is one of ours."""
+    plane = Plane(valkey_url, prefix)
+    proxy = await plane.proxy(ttl=600.0)
+    async with channel_to(proxy.instance.grpc_address) as channel:
+        client = TunnelAdmin(channel)
+        advised = await client.advise_reconnect("x", "because", agents=["nobody"])
+        assert (advised.proxy_id, advised.advised, advised.absent) == (proxy.instance.flags.id, 0, 1)
+        with pytest.raises(Refused, match="advisory_id"):
+            await client.advise_reconnect("", "because")
+    async with channel_to("127.0.0.1:1") as channel:
+        with pytest.raises(Unreachable):
+            await TunnelAdmin(channel).advise_reconnect("x", "because")
+    await plane.close()

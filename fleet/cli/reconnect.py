@@ -1,0 +1,83 @@
+"""`refloat fleet reconnect`: have proxies of the local fleet advise their agents to reconnect elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from fleet.cli.answers import Failure, show_json
+from fleet.cli.home import cluster_option, home_option
+from fleet.nodes import fleet_record
+from fleet.nodes.addresses import parse
+from fleet.nodes.fleet_record import FleetError, FleetRecord
+from fleet.transport import channels
+from fleet.transport.admin import AdminError, Advised, TunnelAdmin
+from fleet.transport.channels import TLSError, TLSFiles
+
+
+@click.command()
+@click.option("--reason", default="", help="Shown in the logs of proxies and agents.")
+@click.option("--agent", "agents", multiple=True, help="Id of an agent to move; repeatable. Default: all.")
+@click.option("--limit", type=click.IntRange(min=1), help="How many to advise now, at each proxy.")
+@click.option("--id", "advisory_id", help="Go on with what an earlier call printed: nobody is advised twice.")
+@cluster_option
+@home_option
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array, one object for each proxy.")
+@click.argument("names", metavar="PROXY...", nargs=-1, required=True)
+def reconnect(
+    cluster: str,
+    home: Path,
+    names: tuple[str, ...],
+    reason: str,
+    agents: tuple[str, ...],
+    limit: int | None,
+    advisory_id: str | None,
+    as_json: bool,
+) -> None:
+    """Have agents of PROXY... reconnect elsewhere: each is there before it leaves, and no user is cut."""
+    advisory_id = advisory_id or secrets.token_hex(8)
+    try:
+        record = fleet_record.load(home, cluster)
+        for name in names:
+            if record.member(name).role != "proxy":
+                raise Failure(f"{name} is no proxy")
+        found = [
+            (name, asyncio.run(_ask(record, name, advisory_id, reason, agents, limit or 0))) for name in names
+        ]
+    except (FleetError, AdminError, TLSError) as error:
+        raise Failure(str(error)) from error
+    if as_json:
+        show_json([{"name": name, "id": advisory_id, **asdict(advised)} for name, advised in found])
+        return
+    for name, advised in found:
+        click.echo(f"{name}: {_told(advised)}")
+    click.echo(f"to go on or to look again: --id {advisory_id}")
+
+
+async def _ask(
+    record: FleetRecord, name: str, advisory_id: str, reason: str, agents: tuple[str, ...], limit: int
+) -> Advised:
+    tls = TLSFiles()
+    if record.console:
+        files = {setting: Path(path) for setting, path in record.console.items()}
+        tls = TLSFiles(files["REFLOAT_TLS_CERT"], files["REFLOAT_TLS_KEY"], files["REFLOAT_TLS_CA"])
+    address = channels.target_of([parse(record.member(name).grpc)])
+    async with channels.open_channel(address, tls) as channel:
+        return await TunnelAdmin(channel).advise_reconnect(advisory_id, reason, agents=agents, limit=limit)
+
+
+def _told(advised: Advised) -> str:
+    parts = [f"{advised.advised} agents advised"]
+    for count, what in (
+        (advised.already, "advised before and still there"),
+        (advised.left, "left for later"),
+        (advised.absent, "not there"),
+        (advised.staying, "with nowhere to go"),
+    ):
+        if count:
+            parts.append(f"{count} {what}")
+    return ", ".join(parts)
