@@ -226,16 +226,24 @@ class TunnelServer:
         except TunnelError as error:
             await context.abort(grpc.StatusCode.NOT_FOUND, str(error))
         target = wanted.target if isinstance(wanted, Request) else wanted
+        taken = registered.taken.pop(tag, None)
         stream = ServerStream(context, target, tag, half_close=registered.half_close)
         registered.streams.add(stream)
         try:
+            # By themselves: a write that is cut short would leave gRPC unable to send them, and with them the end.
+            await context.send_initial_metadata(())
             if isinstance(wanted, Request):
-                # Before anything is awaited, headers too: nobody else would tell who waits for it that it broke.
                 self._give(wanted, stream)
                 await asyncio.wait((stream.over,))
             else:
-                await _serve(registered.taken.pop(tag), stream)
+                assert taken is not None, "it was taken before it was accepted"
+                serving, taken = taken, None
+                await _serve(serving, stream)
         finally:
+            if isinstance(wanted, Request):
+                self._fail(wanted, "the client went away")
+            elif taken is not None:
+                tell(taken.discard)
             stream.client_is_gone()
             registered.streams.discard(stream)
             self._state.detach(connection, tag)
@@ -250,6 +258,11 @@ class TunnelServer:
         else:
             waiter.set_result(stream)
 
+    def _fail(self, request: Request, why: str) -> None:
+        waiter = self._waiters.get(request)
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(TunnelError(why))
+
     # -- effects ---------------------------------------------------------------------------------
 
     def _do(self, effects: Iterable[Effect]) -> None:
@@ -259,9 +272,7 @@ class TunnelServer:
             elif isinstance(effect, AskHandler):
                 self._ask(effect)
             elif isinstance(effect, Failed):
-                waiter = self._waiters.get(effect.request)
-                if waiter is not None and not waiter.done():
-                    waiter.set_exception(TunnelError(effect.error))
+                self._fail(effect.request, effect.error)
             elif isinstance(effect, (Appeared, Vanished)):
                 tell(self._on_target, effect.target, isinstance(effect, Appeared))
         self._set_timer()
