@@ -65,6 +65,8 @@ class AgentFlags:
     tls: TLSFiles = field(default_factory=TLSFiles)
     #: What it exposes to users of the proxies.
     services: Services = ()
+    #: How long sessions may last on a tunnel that was let go, seconds; None is to their own end.
+    drain: float | None = None
 
     @property
     def dead_peer(self) -> DeadPeer:
@@ -106,6 +108,7 @@ class Agent:
             metrics,
             self.heartbeats.news,
             self.networking.news,
+            flags.drain,
         )
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -334,6 +337,11 @@ async def serve(flags: AgentFlags, diag: tuple[str, int] | None = None) -> None:
 @click.option("--closing-wait-max", type=node_flags.Duration(), default=None, help="And the longest.")
 @click.option("--diag-listen", type=Address(), default=None, help="Port of /metrics; default: none.")
 @agent_services.service_option
+@click.option(
+    "--drain",
+    type=node_flags.Duration(),
+    help="How long users' connections may last on a tunnel that was let go. Default: to their own end.",
+)
 @node_flags.keep_alive_options
 @node_flags.tls_options
 def command(

@@ -33,6 +33,11 @@ class AgentMetrics:
             ["outcome"],
             registry=registry,
         )
+        self.sessions_cut = Counter(
+            "refloat_agent_sessions_cut",
+            "Users' connections that lasted longer than a tunnel may drain",
+            registry=registry,
+        )
         self.discovery_messages = Counter(
             "refloat_agent_discovery_messages", "Discovery messages received", registry=registry
         )

@@ -77,6 +77,10 @@ class Tunnel:
         self.advised_at: float | None = None
         #: Why it takes nobody new and ends with its last session; empty while it serves.
         self.retired_for = ""
+        #: It lasted longer than it may after that.
+        self.cut = False
+        #: Since when.
+        self.retired_at: float | None = None
         self._last_words: asyncio.Task[None] | None = None
         #: Sessions of users.
         self.sessions = 0
@@ -183,6 +187,7 @@ class Tunnel:
     def retire(self, why: str) -> None:
         """Take no new sessions, and end after the last of those there are."""
         self.retired_for = why
+        self.retired_at = time.monotonic()
         if self.sessions:
             self._last_words = asyncio.create_task(self._tell_retiring(), name="retiring of a tunnel")
         self._end_if_done()

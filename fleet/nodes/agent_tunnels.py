@@ -50,8 +50,13 @@ class AgentTunnels:
         metrics: AgentMetrics,
         changed: Callable[[], None],
         news: Callable[[str, float], None],
+        drain: float | None = None,
     ) -> None:
-        """Begin with none. `changed` hears that there are others, `news` what proxies say of the networking config."""
+        """Begin with none.
+
+        `changed` hears that there are others, `news` what proxies say of the networking config. Sessions on a tunnel
+        that was let go may last `drain` seconds; without it, to their own end.
+        """
         self._identity = identity
         self._pool = pool
         self._keep_alive = settings.keep_alive
@@ -61,6 +66,7 @@ class AgentTunnels:
         self._metrics = metrics
         self._changed = changed
         self._news = news
+        self._drain = drain
         self._event = asyncio.Event()
         self._tunnels: dict[Tunnel, asyncio.Task[None]] = {}
         self._leases: dict[Tunnel, Lease] = {}
@@ -121,8 +127,24 @@ class AgentTunnels:
                 tunnel.cancel()
             elif tunnel.wants_ping(now):
                 self._ping(tunnel, now)
+            if tunnel.retired_at is not None and self._drain is not None:
+                self._cut(tunnel, now - tunnel.retired_at - self._drain)
         self._leave_advised(now)
         self._close_gracefully(now)
+
+    def _cut(self, tunnel: Tunnel, overdue: float) -> None:
+        """End a tunnel that drains for too long. It may be asked twice: ending takes a moment."""
+        if overdue <= 0 or tunnel.cut:
+            return
+        tunnel.cut = True
+        log.warning(
+            "tunnel.cut: %s: proxy %s: %d sessions lasted longer than they may",
+            self._identity.name,
+            tunnel.proxy_id,
+            tunnel.sessions,
+        )
+        self._metrics.sessions_cut.inc(tunnel.sessions)
+        tunnel.cancel()
 
     def _ping(self, tunnel: Tunnel, now: float) -> None:
         ping = asyncio.create_task(tunnel.ping(now))

@@ -27,7 +27,7 @@ from fleet.protocol.discovery import Publisher
 from fleet.protocol.keep_alive import KeepAlive
 from fleet.protocol.tunnel import Target, TunnelError
 from fleet.protocol.tunnel_server import Connection, Limits
-from fleet.transport.authority import SERVER_NAME
+from fleet.transport.channels import SERVER_NAME
 from fleet.transport.tunnel.handlers import Handler
 from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
 from fleet.transport.tunnel.stream import TunnelStream

@@ -14,7 +14,7 @@ from typing_extensions import override
 from fleet.nodes import addresses
 from fleet.protocol.tunnel import Target
 from fleet.protocol.tunnel_server import Peer
-from fleet.transport.authority import SERVER_NAME
+from fleet.transport.channels import SERVER_NAME
 
 #: Every certificate of one authority may have these names, ours have both: they prove nothing.
 _COMMON_NAMES = frozenset((SERVER_NAME, "localhost"))

@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-#: Every certificate names this host too: clients that dial an address through a balancer check against it.
-SERVER_NAME = "refloat.local"
+from fleet.transport.channels import SERVER_NAME
+
 _VALIDITY = datetime.timedelta(days=365)
 #: Clocks of a fleet differ: certificates begin to be valid a little earlier.
 _SKEW = datetime.timedelta(minutes=5)

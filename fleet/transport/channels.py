@@ -12,6 +12,8 @@ import grpc.aio
 
 Options = list[tuple[str, int | str]]
 
+#: Every certificate names this host too: clients that dial an address through a balancer check against it.
+SERVER_NAME = "refloat.local"
 #: grpc doubles its wait for a dead server up to two minutes: an agent should be back sooner than that.
 _RECONNECT_MS = (1_000, 8_000)
 

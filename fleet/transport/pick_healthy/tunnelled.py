@@ -10,8 +10,7 @@ from typing_extensions import override
 
 from fleet.protocol.pick_healthy import DEFAULTS, Settings
 from fleet.transport import channels
-from fleet.transport.authority import SERVER_NAME
-from fleet.transport.channels import DeadPeer, TLSFiles
+from fleet.transport.channels import SERVER_NAME, DeadPeer, TLSFiles
 from fleet.transport.passage import Passage
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.pick_healthy.events import Left

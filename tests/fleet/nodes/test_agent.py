@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,7 @@ from fleet.transport.channels import TLSFiles
 from fleet.wire import fleet_pb2
 from tests.fakes.plane import Plane
 from tests.fakes.waiting import eventually
+from tests.meta.house import ROOT
 
 
 async def resources(auth: Auth) -> dict[str, fleet_pb2.AgentEntry]:
@@ -308,3 +311,11 @@ async def test_auth_addresses_of_several_names() -> None:
     """Several auths must be given by IP address."""
     with pytest.raises(running.StartError, match="several addresses"):
         AgentGroup(AgentFlags(auth=(("a", 1), ("b", 2)), proxy=(("c", 3),)))
+
+
+def test_agents_load_no_more_than_they_need() -> None:
+    """A process of agents is small: no HTTP server, no making of certificates, no backend."""
+    heavy = ("aiohttp", "cryptography", "redis", "h11")
+    code = f"import sys, fleet.nodes.agent; print(*[name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.split() == []

@@ -22,10 +22,13 @@ from fleet.protocol.discovery import DiscoveredProxy
 from fleet.protocol.graceful_closing import ClosingPolicy
 from fleet.protocol.keep_alive import KeepAlive
 from fleet.protocol.tracker import Tracker
+from fleet.protocol.tunnel import TunnelError
 from fleet.protocol.tunnel_settings import TunnelSettings
 from fleet.transport import channels
 from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
+from tests.fakes.plane import Plane
+from tests.fakes.tcp import echoing
 from tests.fakes.waiting import eventually
 
 
@@ -189,3 +192,40 @@ async def test_who_answers_is_no_proxy(start: Start) -> None:
     tunnels = await start(proxy)
     await eventually(lambda: proxy.dials > 1)
     assert tunnels.proxies == ()
+
+
+@pytest.mark.parametrize("drain", [0.1, None])
+async def test_session_on_a_tunnel_that_was_let_go(
+    plane: Plane, caplog: pytest.LogCaptureFixture, drain: float | None
+) -> None:
+    """It goes on, at most as long as --drain says; what is cut is told, counted, and an abort to its user."""
+    proxy = await plane.proxy(ttl=600.0)
+    auth = await plane.auth(ttl=600.0)
+    async with echoing() as port:
+        group = await plane.agents(
+            auth.instance.grpc_address,
+            [proxy.instance.grpc_address],
+            services=(("echo", f"127.0.0.1:{port}"),),
+            drain=drain,
+        )
+        (agent,) = group.agents
+        await eventually(lambda: len(proxy.table) == len(agent.tunnels.tunnels) == 1)
+        (tunnel,) = agent.tunnels.tunnels
+        held = proxy.table.current(agent.identity.id)
+        assert held is not None
+        stream = await proxy.tunnels.open_session(held, "echo")
+        with caplog.at_level(logging.WARNING):
+            agent.tunnels._retire(tunnel, "advised")
+            if drain is None:
+                assert tunnel.retired_at is not None
+                tunnel.retired_at -= 86_400
+                agent.tunnels.sweep(time.monotonic(), 1.0)
+                await stream.write(b"still here")
+                assert await stream.read() == b"still here"
+                await stream.close()
+            else:
+                with pytest.raises(TunnelError):
+                    await stream.read()
+        await eventually(lambda: tunnel not in agent.tunnels.tunnels)
+    assert ("tunnel.cut: agent-1" in caplog.text) is (drain is not None)
+    assert agent.tunnels._metrics.sessions_cut._value.get() == (0 if drain is None else 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.transport import authority
+from fleet.transport import authority, channels
 
 NOW = datetime.datetime.now(datetime.UTC)
 
@@ -46,7 +46,7 @@ def test_issue_for_server_and_client_makes_a_mutual_handshake(tmp_path: Path) ->
     proxy = authority.issue(ca, "proxy-1", role="proxy", now=NOW)
     agent = authority.issue(ca, "agent-1", role="agent", now=NOW)
 
-    for hostname in ("127.0.0.1", authority.SERVER_NAME, "proxy-1"):
+    for hostname in ("127.0.0.1", channels.SERVER_NAME, "proxy-1"):
         _handshake(proxy, agent, hostname)
 
 

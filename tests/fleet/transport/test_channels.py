@@ -77,7 +77,7 @@ async def test_tls(files: authority.KeyPair) -> None:
 async def test_mutual_tls(files: authority.KeyPair) -> None:
     """With a CA the server demands a certificate: who has one gets in, under the name it expects."""
     server = TLSFiles(files.certificate, files.key, files.ca)
-    assert await check(server, TLSFiles(files.certificate, files.key, files.ca, authority.SERVER_NAME)) == 2
+    assert await check(server, TLSFiles(files.certificate, files.key, files.ca, channels.SERVER_NAME)) == 2
 
 
 async def test_mutual_tls_without_a_certificate(files: authority.KeyPair) -> None:
