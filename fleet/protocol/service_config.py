@@ -83,15 +83,20 @@ def encode(config: ServiceConfig, dialect: Dialect = Dialect.BOTH) -> bytes:
 def decode(answer: bytes) -> ServiceConfig:
     """Read a GetServiceConfigResponse of either dialect, as a client does: the first policy it knows counts,
     an unknown mode reads as pick_first. Raises ServiceConfigError when the bytes are no message."""
-    mode, found, service = Mode.PICK_FIRST, False, None
+    mode, found, service, checks, textual = Mode.PICK_FIRST, False, None, False, False
     for config in _messages(answer, 1):
         for entry in _messages(config, 1):
             for policy in _messages(entry, 1):
                 if not found:
                     mode, found = _mode(policy), True
+                    textual = any(True for _ in _messages(policy, 1))
         for check in _messages(config, 2):
+            checks = True
             for name in _messages(check, 1):
                 service = _text(name)
+    if checks and service is None and textual:
+        # The RFD's service name is no optional field: its empty one, of its own sample, is not on the wire.
+        service = ""
     return ServiceConfig(mode, service)
 
 
