@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import random
 import shlex
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from fleet.processes import valkey
 from fleet.transport.authority import KeyPair
 from tests.bench._tunnel_variants import make_keys
 from tests.fakes import go_tunnel, openssh, our_tunnel
@@ -25,6 +28,7 @@ from tests.fakes.openssh import Sshd
 from tests.fakes.programs import skip_without
 from tests.fakes.waiting import eventually_sync
 from tests.flow.transfers import Service, connect, service, transfer
+from tests.meta.house import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -227,6 +231,41 @@ def test_killed_target_of_theirs_is_an_abort_to_its_user(
         with pytest.raises(ConnectionResetError):
             sock.recv(1)
     server.peer.await_words(rf"target {_NAME}.* is gone")
+
+
+def test_target_of_theirs_whose_service_is_down_comes_back(
+    go_peers: None, tmp_path: Path, stack: contextlib.ExitStack
+) -> None:
+    """A Go target dies of a dial that fails and registers anew: its user is reset, and the next one is served."""
+    ground = Ground(tmp_path, stack, "plain")
+    server = ground.serving_forward()
+    port = valkey.free_port()
+    ground.target("go", server.address, f"127.0.0.1:{port}")
+    server.peer.await_words(rf"target {_NAME}.* came")
+    with connect(server.forwards[_TARGET]) as sock, pytest.raises(ConnectionResetError):
+        sock.recv(1)
+    server.peer.await_words(rf"target {_NAME}.* is gone")
+    stack.enter_context(service(port))
+
+    def works() -> bool:
+        try:
+            with connect(server.forwards[_TARGET]) as sock:
+                transfer(sock, 1000)
+        except OSError:
+            return False
+        return True
+
+    eventually_sync(works, seconds=60)
+
+
+def test_bench_of_the_tunnel_runs(go_peers: None) -> None:
+    """Small, and every figure of ours is there; how fast it is says nothing on a loaded machine."""
+    skip_without(openssh.missing())
+    argv = [sys.executable, "-m", "tests.bench", "tunnel", "--quick"]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert {"tls_1_conn_to_openssh", "plain_1_conn_to_go", "deaf_reader_grew_mb"} <= set(said["figures"])
+    assert not [name for name in said["peers"] if name.endswith("_missing")]
 
 
 def test_killed_server_of_theirs_is_an_abort_to_our_user(

@@ -60,8 +60,8 @@ def _hashed(sock: socket.socket, size: int) -> bytes:
 class Service:
     """Takes a size and so many bytes, answers with their digest, and sends as many of its own."""
 
-    def __init__(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+    def __init__(self, port: int = 0) -> None:
+        self._listener = socket.create_server(("127.0.0.1", port), backlog=128)
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         #: Connections that ended orderly, by the user's end of stream.
         self.ended = 0
@@ -100,9 +100,9 @@ class Service:
 
 
 @contextlib.contextmanager
-def service() -> Iterator[Service]:
+def service(port: int = 0) -> Iterator[Service]:
     """Run one."""
-    running = Service()
+    running = Service(port)
     try:
         yield running
     finally:

@@ -1,6 +1,6 @@
 """Whole sessions when something goes wrong: which end is told what, over real TCP, and that nothing is left behind.
 
-The other cases of the protocol stand in test_server.py, test_client.py, test_pump.py and test_strict_peer.py.
+test_cases.py lists these with all other cases of the protocol, and where each is tested.
 """
 
 from __future__ import annotations
