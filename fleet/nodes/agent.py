@@ -7,7 +7,7 @@ import logging
 import random
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -205,10 +205,10 @@ async def _later(delay: float, work: Any) -> None:
 class AgentGroup:
     """The agents of one process, and the one clock they share."""
 
-    def __init__(self, flags: AgentFlags) -> None:
+    def __init__(self, flags: AgentFlags, registry: CollectorRegistry | None = None) -> None:
         """Make them. Raises StartError."""
         numbers = range(flags.first, flags.first + flags.count)
-        self.registry = CollectorRegistry()
+        self.registry = registry or CollectorRegistry()
         metrics = AgentMetrics(self.registry)
         self.agents: Sequence[Agent] = [
             Agent(f"{flags.name_prefix}-{number}", flags, metrics) for number in numbers
@@ -255,8 +255,9 @@ class AgentGroup:
 
 async def serve(flags: AgentFlags, diag: tuple[str, int] | None = None) -> None:
     """Run agents until told to end. Raises StartError."""
-    group = AgentGroup(flags)
-    async with agent_site.serving(group.registry, diag) as where:
+    registry = CollectorRegistry()
+    async with agent_site.serving(registry, diag) as where:
+        group = AgentGroup(replace(flags, services=agent_services.at_diag(flags.services, where)), registry)
         group.start()
         try:
             first, last = group.agents[0].identity, group.agents[-1].identity

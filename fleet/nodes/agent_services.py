@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from fleet.nodes import addresses
 from fleet.nodes.agent_connection import Identity
+from fleet.nodes.running import StartError
 from fleet.protocol import agent_services
 from fleet.protocol.agent_services import STATUS, ServiceNameError
 from fleet.protocol.tunnel import Target, TunnelError
@@ -20,6 +21,8 @@ from fleet.transport.tunnel.stream import TunnelStream
 
 _POLICY = Policy()
 
+#: In the place of host:port: the diag port of the agents' own process, which is known only once it listens.
+DIAG = "{diag}"
 #: name=host:port as given, where `{n}` stands for the agent's number.
 Services = tuple[tuple[str, str], ...]
 
@@ -47,7 +50,8 @@ def parse(text: str) -> tuple[str, str]:
     if not equals:
         raise ValueError(f"{text!r} is not name=host:port")
     agent_services.check_name(name)
-    _address(address, "1")
+    if address != DIAG:
+        _address(address, "1")
     return name, address
 
 
@@ -58,6 +62,13 @@ def check_unique(services: Services) -> Services:
         if names.count(name) > 1:
             raise ServiceNameError(f"--service {name} is given twice")
     return services
+
+
+def at_diag(services: Services, diag: str) -> Services:
+    """Services with the diag port's host:port where they ask for it. Raises StartError when there is none."""
+    if not diag and any(address == DIAG for _, address in services):
+        raise StartError(f"a --service at {DIAG} needs --diag-listen")
+    return tuple((name, diag if address == DIAG else address) for name, address in services)
 
 
 def check_unique_flags(services: Services) -> None:
@@ -75,7 +86,8 @@ def service_option(command: Any) -> Any:
         "services",
         type=ServiceFlag(),
         multiple=True,
-        help="Expose a TCP service of this network to users of the proxies; {n} in it is the agent's number. "
+        help="Expose a TCP service of this network to users of the proxies; {n} in it is the agent's number, "
+        "{diag} for all of host:port is the diag port of the agents' own process. "
         "Repeatable; without it nothing is exposed.",
     )(command)
 

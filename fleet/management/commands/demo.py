@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from argparse import BooleanOptionalAction
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from subprocess import Popen
@@ -93,7 +94,7 @@ class Command(BaseCommand):
             run.supervisor.await_ready([fleet], timeout=_FLEET_TIMEOUT)
             _watch_fleet(fleet)
             run.await_web()
-            sys.stdout.write(_welcome(account, options))
+            sys.stdout.write(_welcome(account, options, fleet.announced.get("connect", ())))
             sys.stdout.flush()
             player = _player(run, options)
 
@@ -113,6 +114,7 @@ def _start_fleet(run: ConsoleRun, options: dict[str, Any]) -> Child:
         argv += [f"--{name.replace('_', '-')}", str(options[name])]
     argv += ["--tls"] if options["tls"] else []
     argv += ["--mesh"] if options["mesh"] else ["--connections", str(options["connections"])]
+    argv += ["--service", "metrics={diag}"]
     for pair in _CLOSING:
         argv += ["--networking", pair]
     if options["faults"] is False:
@@ -151,7 +153,17 @@ def _player(run: ConsoleRun, options: dict[str, Any]) -> Player:
     return Player(script, time.monotonic(), play, run.say)
 
 
-def _welcome(account: DemoAccount, options: dict[str, Any]) -> str:
+def _reaching(connect: Sequence[str], options: dict[str, Any]) -> list[str]:
+    """How to reach what agents expose. With TLS curl would need three files more: docs/connect.md."""
+    if not connect or options["tls"]:
+        return []
+    return [
+        "  Reach what an agent exposes, through its tunnel:",
+        f"    curl --proxytunnel -x http://{connect[0]} http://metrics.agent-1/metrics",
+    ]
+
+
+def _welcome(account: DemoAccount, options: dict[str, Any], connect: Sequence[str]) -> str:
     lines = [
         "",
         f"  page      {account.url}",
@@ -162,6 +174,7 @@ def _welcome(account: DemoAccount, options: dict[str, Any]) -> str:
         "  Strand some, from another terminal:",
         "    .venv/bin/refloat fleet freeze proxy-1",
         "    .venv/bin/refloat fleet thaw proxy-1",
+        *_reaching(connect, options),
     ]
     if options["faults"]:
         lines.append("  Incidents play by themselves; the first comes in 20 seconds.")

@@ -12,6 +12,7 @@ from fleet.nodes import agent_services
 from fleet.nodes.agent import command
 from fleet.nodes.agent_connection import Identity
 from fleet.nodes.agent_services import AgentServices, Services
+from fleet.nodes.running import StartError
 from fleet.processes.valkey import free_port
 from fleet.protocol.tunnel import Target, TunnelError
 
@@ -42,6 +43,15 @@ def test_flag_with_the_agents_number() -> None:
     assert agent_services.parse("web=10.0.0.{n}:80{n}") == ("web", "10.0.0.{n}:80{n}")
     services: Services = (("web", "10.0.0.{n}:80{n}"),)
     assert services_of(*services)._addresses == {"web": ("10.0.0.7", 807)}
+
+
+def test_diag_port_of_the_process() -> None:
+    """It is filled in once it is known; without one there is nothing to expose."""
+    services = (agent_services.parse("metrics={diag}"), ("web", "h:1"))
+    assert agent_services.at_diag(services, "127.0.0.1:5") == (("metrics", "127.0.0.1:5"), ("web", "h:1"))
+    assert agent_services.at_diag((("web", "h:1"),), "") == (("web", "h:1"),)
+    with pytest.raises(StartError, match="needs --diag-listen"):
+        agent_services.at_diag(services, "")
 
 
 @pytest.mark.parametrize(
