@@ -2,7 +2,8 @@
 
 Two rules. The RFD's: a tunnel to an expired proxy, or one too many to desired proxies, after
 that held for a random 30 to 60 minutes. Upstream's: one too many, the slowest, after a threshold without change, and
-never an expired one. Either closes one tunnel at a time. Pure: `now` and `chance`, a number in [0, 1), are arguments.
+never an expired one. Either lets one tunnel go and waits anew before the next. What drains, for days perhaps where
+users stay, counts for nothing and keeps no other open. Pure: `now` and `chance`, a number in [0, 1), are arguments.
 """
 
 from __future__ import annotations
@@ -116,12 +117,6 @@ class GracefulClosing:
     ) -> Closing | None:
         closable = closable_by_rfd(tunnels, snapshot)
         self._since = {proxy: self._since.get(proxy, now) for proxy in closable}
-        if any(tunnel.draining for tunnel in tunnels):
-            self._closed_at, self.asked_at = (
-                now,
-                None,
-            )  # one at a time: the next wait begins when this one is over
-            return None
         if not closable:
             self._forget()
             return None
@@ -131,7 +126,9 @@ class GracefulClosing:
         ripe = [
             tunnel
             for tunnel in tunnels
-            if tunnel.proxy in closable and now - self._waiting_since(tunnel.proxy) >= self._wait
+            if not tunnel.draining
+            and tunnel.proxy in closable
+            and now - self._waiting_since(tunnel.proxy) >= self._wait
         ]
         if not ripe:
             self.asked_at = None
@@ -168,11 +165,12 @@ class GracefulClosing:
         self._wait = self.asked_at = None
 
     def _upstream(self, tunnels: Collection[LiveTunnel], snapshot: Snapshot, now: float) -> Closing | None:
-        desired = [tunnel for tunnel in tunnels if tunnel.proxy in snapshot.desired]
+        live = [tunnel for tunnel in tunnels if not tunnel.draining]
+        desired = [tunnel for tunnel in live if tunnel.proxy in snapshot.desired]
         wanted = snapshot.connection_count
         if wanted <= 0 or len(desired) <= wanted:
             return None
-        if any(tunnel.draining or tunnel.rtt is None for tunnel in tunnels):
+        if any(tunnel.rtt is None for tunnel in live):
             return None
         changes = (self._connectivity_changed_at, snapshot.topology_changed_at)
         if any(at is not None and now <= at + self.policy.threshold for at in changes):
