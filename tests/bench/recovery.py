@@ -1,4 +1,4 @@
-"""From a sick auth to answers of a healthy one, and from a proxy that stops heartbeating to tunnels elsewhere.
+"""From a sick auth to answers of a healthy one, from a silent proxy to tunnels elsewhere, and what users lose by it.
 
 For the first, one agent against a bare client, and 1,000 at once; auths, balancer and agents are processes of their
 own. docs/benches.md says what the figures are.
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fleet.protocol import announce, tracker
 from tests.bench import _recovery_failover as failover
 from tests.bench import _recovery_tunnels as tunnels
+from tests.bench import _recovery_users as users
 from tests.bench._recovery_failover import Herd
 from tests.bench.measure import Figure, Outcome, Target, percentile
 
@@ -43,7 +44,9 @@ _DEFAULT_S = announce.DEFAULT_TTL + tracker.DEFAULT_PROXY_EXPIRY
 
 def run(*, quick: bool) -> Outcome:
     """One after the other: each part has the machine to itself."""
-    return asyncio.run(_measure(_QUICK if quick else _WHOLE))
+    outcome = asyncio.run(_measure(_QUICK if quick else _WHOLE))
+    seen = users.measure(users.QUICK if quick else users.WHOLE)
+    return Outcome({**outcome.figures, **seen}, (*outcome.targets, *users.TARGETS), outcome.peers)
 
 
 async def _measure(size: _Size) -> Outcome:
