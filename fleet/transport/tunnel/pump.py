@@ -12,6 +12,7 @@ import contextlib
 import logging
 import socket
 import struct
+import sys
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,6 +37,10 @@ _UNSENT = 1024 * 1024
 _READ_AHEAD = 2
 #: An idle session's other end may take so long to agree that it is over, seconds.
 _AGREE_WITHIN = 5.0
+#: Of what is unsent when a connection is closed something must be taken this often, seconds; else it is cut.
+_TAKEN_WITHIN = 60.0
+#: A connection whose other machine has vanished is found out after 60 s and four more of 15 s.
+_KEEP_ALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
 #: Close with a reset, or as usual.
 _LINGER_RESET = struct.pack("ii", 1, 0)
 _LINGER_NOT = struct.pack("ii", 0, 0)
@@ -94,6 +99,7 @@ class Wire(asyncio.BufferedProtocol):
         self.transport.set_write_buffer_limits(high=_UNSENT)
         # Until it is closed in an orderly way: if this process is killed, the kernel must not make a clean end of it.
         self._linger(_LINGER_RESET)
+        self._keep_alive()
         if self._made is not None:
             self._made(self)
 
@@ -220,6 +226,7 @@ class Wire(asyncio.BufferedProtocol):
         if self.transport is not None and not self.transport.is_closing():
             self._linger(_LINGER_NOT)
             self.transport.close()
+            self._cut_if_stalled(sys.maxsize)
 
     def reset(self) -> None:
         """Close with a reset, so that who is connected does not take the end for a good one."""
@@ -227,6 +234,27 @@ class Wire(asyncio.BufferedProtocol):
             return
         self._linger(_LINGER_RESET)
         self.transport.abort()
+
+    def _cut_if_stalled(self, left: int) -> None:
+        """While it is closing: who takes nothing of what is unsent would hold the connection for ever."""
+        if self.lost is not None or self.transport is None:
+            return
+        unsent = self.transport.get_write_buffer_size()
+        if unsent >= left:
+            self._linger(_LINGER_RESET)
+            self.transport.abort()
+        elif unsent:
+            asyncio.get_running_loop().call_later(_TAKEN_WITHIN, self._cut_if_stalled, unsent)
+
+    def _keep_alive(self) -> None:
+        assert self.transport is not None
+        sock = self.transport.get_extra_info("socket")
+        if sock.family not in (socket.AF_INET, socket.AF_INET6):
+            return
+        with contextlib.suppress(OSError):  # gone already
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, seconds in _KEEP_ALIVE:
+                sock.setsockopt(socket.IPPROTO_TCP, option, seconds)
 
     def _linger(self, how: bytes) -> None:
         assert self.transport is not None

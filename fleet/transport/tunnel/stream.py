@@ -213,15 +213,17 @@ class ClientStream(TunnelStream):
     async def _finish(self) -> None:
         """Wait for the server to end the call, as it must; one that does not is cancelled."""
         if not self._call.done():
-            # gRPC holds the end back until everything before it was read.
-            draining = asyncio.create_task(self._drain())
+            # gRPC holds the end back until everything before it was read. After the other's close nothing is.
+            unread = not self.remote_finished
+            draining = asyncio.create_task(self._drain()) if unread else None
             try:
                 with contextlib.suppress(asyncio.InvalidStateError):
                     await self._call.done_writing()
                 await asyncio.wait((self.over,), timeout=_END_WITHIN)
             finally:
                 self._call.cancel()
-                await asyncio.wait((draining,))
+                if draining is not None:
+                    await asyncio.wait((draining,))
 
     @override
     async def settle(self) -> None:

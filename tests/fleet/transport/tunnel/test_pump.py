@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from fleet.transport import authority
+from fleet.transport.tunnel import pump as pump_module
 from fleet.transport.tunnel.handlers import dial
 from fleet.transport.tunnel.pump import Closing, Policy, Wire, connect, pump
 from fleet.transport.tunnel.server import TunnelServer
@@ -382,3 +383,25 @@ async def test_pump_carries_what_a_read_before_it_left(ground: Ground) -> None:
                 got += part
         assert got == b"def"
         await stream.close()
+
+
+async def test_connection_that_takes_nothing_more_is_cut_when_it_is_closed(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is unsent waits for who is slow, not for who is deaf; a machine that vanished is asked for, too."""
+    monkeypatch.setattr(pump_module, "_TAKEN_WITHIN", 0.05)
+
+    async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        del writer
+        reader._transport.pause_reading()  # type: ignore[attr-defined]
+        await asyncio.Event().wait()
+
+    wire = await connect("127.0.0.1", await ground.service(deaf), 5)
+    assert wire.transport is not None
+    sock = wire.transport.get_extra_info("socket")
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+    writing = asyncio.create_task(wire.write(memoryview(bytes(32 * 1024 * 1024))))
+    await eventually(lambda: wire.transport is not None and wire.transport.get_write_buffer_size() > 0)
+    wire.close()
+    await asyncio.wait((wire.gone, writing), timeout=20)
+    assert wire.lost is not None
