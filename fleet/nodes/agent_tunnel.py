@@ -35,6 +35,21 @@ _TELL_WITHIN = 5.0
 _ANSWER_WITHIN = 5.0
 
 
+class Generations:
+    """Numbers that grow within this process whatever is done to its clock, and past those of earlier runs."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def next(self) -> int:
+        """The next one."""
+        self._last = max(self._last + 1, time.time_ns())
+        return self._last
+
+
+_generations = Generations()
+
+
 class DialError(Exception):
     """A dial that came to nothing; the sentence says why."""
 
@@ -60,7 +75,9 @@ class Tunnel:
         self._services = services
         self._call = fleet_pb2_grpc.TunnelControlStub(channel).Control()
         # A proxy may still hold a tunnel of ours that is dead: the later generation is the one that is not.
-        self._client = TunnelClient(channel, handler=self._take, name=identity.id, generation=time.time_ns())
+        self._client = TunnelClient(
+            channel, handler=self._take, name=identity.id, generation=_generations.next()
+        )
         self._registered: asyncio.Task[None] | None = None
         self._writing = asyncio.Lock()
         self._sequence = 0

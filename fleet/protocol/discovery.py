@@ -20,6 +20,10 @@ _DEFAULT_PROXY_EXPIRY = 180.0
 #: The seed's mode repeats the full list this often, in TTLs: a lost message is mended.
 _RESYNC_TTLS = 10.0
 
+#: uint64, and Go's Duration in nanoseconds.
+_HIGHEST_GENERATION = (1 << 64) - 1
+_LONGEST_TTL = (1 << 63) - 1
+
 GROUP_ID_LABEL = "teleport.internal/proxygroup-id"
 GENERATION_LABEL = "teleport.internal/proxygroup-gen"
 
@@ -64,7 +68,7 @@ def decode(request: bytes) -> tuple[DiscoveredProxy, ...]:
     """Read a discovery request; unknown keys are ignored. Raises DiscoveryError."""
     try:
         document = json.loads(request)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DiscoveryError(f"the discovery request is not JSON: {error}") from None
     proxies = document.get("proxies") if isinstance(document, dict) else None
     if proxies is None and isinstance(document, dict):
@@ -85,21 +89,26 @@ def _proxy(entry: object) -> DiscoveredProxy:
     return DiscoveredProxy(
         name=name,
         group=group,
-        generation=_whole(entry, "ggen"),
-        ttl=durations.from_nanoseconds(_whole(entry, "ttl")),
+        generation=_whole(entry, "ggen", _HIGHEST_GENERATION),
+        ttl=durations.from_nanoseconds(_whole(entry, "ttl", _LONGEST_TTL)),
     )
 
 
-def _whole(entry: dict[str, object], key: str) -> int:
+def _whole(entry: dict[str, object], key: str, highest: int) -> int:
     value = entry.get(key, 0)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise DiscoveryError(f"{key!r} of a proxy of the discovery request is not a whole number")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= highest:
+        raise DiscoveryError(
+            f"{key!r} of a proxy of the discovery request is no whole number up to {highest}"
+        )
     return value
 
 
 def generation_of(label: str) -> int:
     """The generation in a proxy's label; 0 when it does not parse, as Teleport reads it."""
-    return int(label) if label.isascii() and label.isdigit() else 0
+    if not (label.isascii() and label.isdigit() and len(label) <= len(str(_HIGHEST_GENERATION))):
+        return 0
+    generation = int(label)
+    return generation if generation <= _HIGHEST_GENERATION else 0
 
 
 @dataclass(frozen=True, slots=True)

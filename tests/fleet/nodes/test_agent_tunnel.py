@@ -208,3 +208,14 @@ async def test_keep_alive(plane: Plane, make: Make) -> None:
     assert frame.pong.sequence == 1
     assert not tunnel.is_dead(tunnel.heard_at + 29.0)
     assert tunnel.is_dead(tunnel.heard_at + 31.0)
+
+
+@pytest.mark.parametrize("jump", [-3600, 3600])
+def test_generations_grow_whatever_the_clock_does(monkeypatch: pytest.MonkeyPatch, jump: int) -> None:
+    """A proxy that still holds a dead tunnel of ours must take the new one for newer, an hour back or ahead."""
+    generations, now = agent_tunnel.Generations(), time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: now)
+    before = [generations.next(), generations.next()]
+    monkeypatch.setattr(time, "time_ns", lambda: now + jump * 10**9)
+    after = [generations.next(), generations.next()]
+    assert sorted({*before, *after}) == [*before, *after]

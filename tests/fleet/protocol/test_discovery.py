@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fleet.protocol import discovery
 from fleet.protocol.discovery import DiscoveredProxy, DiscoveryError, ProxyResource, Publisher, Subscriber
+from fleet.protocol.tracker import Tracker
 
 
 def test_encode_golden() -> None:
@@ -70,6 +71,12 @@ def test_decode_what_was_encoded(proxies: list[DiscoveredProxy]) -> None:
         b'{"proxies": [{"version": "v2", "metadata": {"name": "p"}, "ttl": "1m"}]}',
         b'{"proxies": [{"version": "v2", "metadata": {"name": "p"}, "ggen": -1}]}',
         b'{"proxies": [{"version": "v2", "metadata": {"name": "p"}, "gid": 1}]}',
+        b'{"proxies": [{"version": "v2", "metadata": {"name": "p"}, "ggen": 18446744073709551616}]}',
+        b'{"proxies": [{"version": "v2", "metadata": {"name": "p"}, "ttl": 1%s}]}' % (b"0" * 400),
+        b'{"proxies": [{"version": "v2", "metadata": {"name": "p"}, "ttl": 1%s}]}' % (b"0" * 5000),
+        b'{"proxies": [{"version": "v2", "metadata": {"name": "p"}, "ttl": 1.5}]}',
+        b"[" * 100_000,
+        b'{"proxies": [{"version": "v2", "metadata": {"name": ["p"]}}]}',
     ],
 )
 def test_decode_malformed(request_: bytes) -> None:
@@ -83,7 +90,18 @@ def test_decode_empty_list_of_go() -> None:
     assert discovery.decode(b'{"proxies": null}') == ()
 
 
-@pytest.mark.parametrize(("label", "generation"), [("", 0), ("7", 7), ("-1", 0), ("x", 0)])
+@pytest.mark.parametrize(
+    ("label", "generation"),
+    [
+        ("", 0),
+        ("7", 7),
+        ("-1", 0),
+        ("x", 0),
+        ("18446744073709551615", 18446744073709551615),
+        ("18446744073709551616", 0),
+        ("9" * 5000, 0),
+    ],
+)
 def test_generation_of_label(label: str, generation: int) -> None:
     """A label that does not parse is generation 0."""
     assert discovery.generation_of(label) == generation
@@ -174,3 +192,72 @@ def test_legacy_leaves_heartbeats_to_the_ticker() -> None:
 def test_full_interval(ttl: float, compact: bool, interval: float) -> None:
     """min(2/3 x 3 min, 2/3 x TTL) upstream; ten TTLs in the seed's mode."""
     assert Publisher(ttl, compact=compact).full_interval == pytest.approx(interval)
+
+
+def test_marshalling_of_old_and_new() -> None:
+    """Upstream's TestDiscoveryRequestMarshalling: old proxies' whole resources are read, ours have the old keys."""
+    old = {
+        "cluster_name": "main",
+        "type": "node",
+        "proxies": [
+            {
+                "kind": "proxy",
+                "version": "v2",
+                "metadata": {
+                    "name": "p",
+                    "namespace": "default",
+                    "labels": {"a": "b"},
+                    "expires": "2026-01-01T00:00:00Z",
+                },
+                "spec": {"addr": "1.2.3.4:1", "hostname": "p", "rotation": {"current_id": ""}},
+            }
+        ],
+    }
+    assert discovery.decode(json.dumps(old).encode()) == (DiscoveredProxy("p"),)
+    written = json.loads(discovery.encode((DiscoveredProxy("p", "g", 3, 60.0),)))
+    (entry,) = written["proxies"]
+    assert (entry["version"], entry["metadata"]["name"]) == ("v2", "p")
+
+
+def test_track_proxies_preserves_ttl() -> None:
+    """Upstream's TestTrackProxiesPreservesTTL: what a proxy sends is what an agent's tracker goes by."""
+    publisher = Publisher(60.0, compact=True)
+    publisher.observe(resources(("a", 1.0)), 0.0)
+    tracker = Tracker("main", 1)
+    tracker.track_expected(discovery.decode(discovery.encode(Subscriber(publisher).read(0.0))), 100.0)
+    assert tracker.snapshot(100.0).ttl_seen == 60.0
+    assert tracker.is_tracked("a", 160.0)
+    assert not tracker.is_tracked("a", 160.1)
+
+
+class TestProxyPubSub:
+    """Upstream's cases, by their names."""
+
+    def test_initial_state_triggers_wait_and_get(self) -> None:
+        """Who subscribes late has the full list at once, and each has a place of its own."""
+        publisher = Publisher(10.0, compact=True)
+        publisher.observe(resources(("a", 1.0), ("b", 1.0)), 0.0)
+        early, late = Subscriber(publisher), Subscriber(publisher)
+        assert names(early.read(0.0)) == ["a", "b"]
+        publisher.observe(resources(("a", 2.0), ("b", 1.0)), 1.0)
+        assert names(early.read(1.0)) == ["a"]
+        assert names(late.read(1.0)) == ["a", "b"]
+
+    def test_compact_get_returns_only_updated(self) -> None:
+        """New names count as changed, and whoever did not heartbeat is left out."""
+        publisher = Publisher(10.0, compact=True)
+        subscriber = Subscriber(publisher)
+        publisher.observe(resources(("a", 1.0)), 0.0)
+        subscriber.read(0.0)
+        publisher.observe(resources(("a", 1.0), ("new", 1.0)), 1.0)
+        assert names(subscriber.read(1.0)) == ["new"]
+
+    def test_expiry_is_judged_by_when_it_was_seen(self) -> None:
+        """A proxy whose clock jumps by an hour, back or ahead, heartbeats like any other."""
+        publisher = Publisher(10.0, compact=True)
+        subscriber = Subscriber(publisher)
+        publisher.observe(resources(("a", 5000.0)), 0.0)
+        subscriber.read(0.0)
+        for at, expires_at in ((4.0, 5000.0 - 3600), (8.0, 5000.0 + 3600)):
+            publisher.observe(resources(("a", expires_at)), at)
+            assert names(subscriber.read(at)) == ["a"]
