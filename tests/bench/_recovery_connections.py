@@ -18,44 +18,6 @@ _WITHIN = 15.0
 _LAST_WITHIN = 60.0
 
 
-class Echo:
-    """A service that sends back what it gets, and ends when its user ends."""
-
-    def __init__(self) -> None:
-        self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.port = 0
-
-    async def start(self) -> None:
-        """Listen on any port."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
-
-    async def stop(self) -> None:
-        """End it, and whoever is on it."""
-        assert self._server is not None, "it was started"
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            while piece := await reader.read(65536):
-                writer.write(piece)
-                await writer.drain()
-            writer.write_eof()
-        except OSError:
-            pass  # the user's side counts what was lost
-        finally:
-            self._tasks.discard(task)
-            writer.close()
-
-
 @dataclass(slots=True)
 class User:
     """One connection."""

@@ -27,9 +27,10 @@ from fleet.nodes import addresses
 from fleet.nodes.forwards import Forward, Mode
 from fleet.processes import valkey
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
-from tests.bench._recovery_connections import Echo, Users
+from tests.bench._recovery_connections import Users
 from tests.bench.measure import BenchError, Figure, Target
 from tests.fakes.programs import Peer, PeerError, running
+from tests.fakes.tcp import echoing
 from tests.meta.house import ROOT
 
 _READY = r'\{"event": ?"ready".*\}'
@@ -96,13 +97,11 @@ class _Scenario:
 
     async def play(self) -> Mapping[str, Figure]:
         """Start it, do everything to it, let the users end, and count."""
-        echo = Echo()
-        await echo.start()
         cut = Forward("backend of auth-1", ("127.0.0.1", 0), addresses.parse(urlsplit(self._backend).netloc))
         await cut.start()
-        async with aiohttp.ClientSession() as self._http:
+        async with aiohttp.ClientSession() as self._http, echoing() as service:
             try:
-                await self._start(echo.port, f"redis://{addresses.join(*cut.listen)}/0")
+                await self._start(service, f"redis://{addresses.join(*cut.listen)}/0")
                 await self._connect_users()
                 for step in (
                     lambda: self._cut_auth(cut),
@@ -117,7 +116,6 @@ class _Scenario:
                 await self._end()
             finally:
                 await cut.stop()
-                await echo.stop()
         return self._figures
 
     # What there is.

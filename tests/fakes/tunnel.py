@@ -22,11 +22,11 @@ from fleet.transport.tunnel.listener import Listener
 from fleet.transport.tunnel.pump import Policy
 from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
 from fleet.transport.tunnel.stream import TunnelStream
+from tests.fakes.tcp import Connected, serving
 from tests.fakes.waiting import eventually
 
 SSH = Target("router-7", "SSH")
 Options = list[tuple[str, Any]]
-Connected = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Ground:
@@ -82,32 +82,7 @@ class Ground:
 
     async def service(self, connected: Connected) -> int:
         """A TCP service; its port."""
-        tasks: set[asyncio.Task[None]] = set()
-
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.current_task()
-            assert task is not None
-            tasks.add(task)
-            try:
-                with contextlib.suppress(OSError, asyncio.CancelledError):  # ended with its test
-                    await connected(reader, writer)
-            finally:
-                tasks.discard(task)
-                writer.close()
-                with contextlib.suppress(OSError):
-                    await writer.wait_closed()
-
-        async def end() -> None:
-            server.close()
-            for task in tasks:
-                task.cancel()
-            if tasks:
-                await asyncio.wait(list(tasks))
-
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        self._ends.push_async_callback(end)
-        port: int = server.sockets[0].getsockname()[1]
-        return port
+        return await self._ends.enter_async_context(serving(connected))
 
     async def listen(
         self, open_session: Callable[[], Awaitable[TunnelStream]], policy: Policy | None = None
