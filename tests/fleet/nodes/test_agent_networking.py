@@ -113,7 +113,7 @@ async def test_changes_reach_running_agents(plane: Plane) -> None:
     await eventually(lambda: told.networking.revision == flagged.networking.revision == revision)
     assert told.tunnels.keep_alive == flagged.tunnels.keep_alive == KeepAlive(1.0, 3)
     assert (told.snapshot().connection_count, flagged.snapshot().connection_count) == (2, 1)
-    assert all(proxy.table.keep_alive == KeepAlive(1.0, 3) for proxy in proxies)
+    await eventually(lambda: all(proxy.table.keep_alive == KeepAlive(1.0, 3) for proxy in proxies))
     # One too many: closed after its second of waiting, and none more.
     await eventually(lambda: len(told.tunnels.proxies) == 2)
 
