@@ -125,6 +125,10 @@ class Plane:
         self._nodes.append(made)
         return made
 
+    def adopt(self, node: Any) -> None:
+        """End a node with the others."""
+        self._nodes.append(node)
+
     async def stop(self, node: Any) -> None:
         """End one node now."""
         self._nodes.remove(node)

@@ -69,5 +69,9 @@ class TunnelledChannel(PickHealthyChannel):
         return channel
 
     def _to_a_proxy(self) -> grpc.aio.Channel:
-        target = channels.target_of([random.choice(self._proxies)])
+        mixed = random.sample(self._proxies, len(self._proxies))
+        try:
+            target = channels.target_of(mixed)  # one that refuses is passed over at once
+        except ValueError:
+            target = channels.target_of(mixed[:1])  # names stand alone
         return channels.open_channel(target, self._tls, self._dead_peer)

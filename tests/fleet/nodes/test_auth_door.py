@@ -25,7 +25,7 @@ from tests.fakes.plane import Plane
 from tests.fakes.waiting import eventually
 
 
-async def through(*proxies: Proxy, tls: TLSFiles | None = None) -> AgentGroup:
+async def through(plane: Plane, *proxies: Proxy, tls: TLSFiles | None = None) -> AgentGroup:
     """One agent that knows proxies only."""
     group = AgentGroup(
         AgentFlags(
@@ -38,6 +38,7 @@ async def through(*proxies: Proxy, tls: TLSFiles | None = None) -> AgentGroup:
         )
     )
     group.start()
+    plane.adopt(group)
     return group
 
 
@@ -49,7 +50,7 @@ async def entry(auth: Auth) -> fleet_pb2.AgentEntry | None:
 async def test_heartbeats_come_through_a_proxy(plane: Plane) -> None:
     """And say through which: the console then knows on what the agent depends."""
     auth, proxy = await plane.auth(ttl=600.0), await plane.proxy(ttl=600.0)
-    group = await through(proxy)
+    await through(plane, proxy)
 
     async def told() -> bool:
         found = await entry(auth)
@@ -61,14 +62,13 @@ async def test_heartbeats_come_through_a_proxy(plane: Plane) -> None:
     value = proxy.instance.registry.get_sample_value("proxy_auth_connections_total", {"outcome": "connected"})
     assert value is not None
     assert value >= 1
-    await group.stop()
 
 
 async def test_proxy_that_dies_takes_the_connection_with_it(plane: Plane) -> None:
     """The agent reaches auths through another one."""
     auth = await plane.auth(ttl=600.0)
     first, second = await plane.proxy("p1", ttl=600.0), await plane.proxy("p2", ttl=600.0)
-    group = await through(first, second)
+    group = await through(plane, first, second)
     (agent,) = group.agents
     await eventually(lambda: bool(agent.auth_id))
     used = first if agent._channel.via == first.instance.flags.id else second
@@ -80,17 +80,14 @@ async def test_proxy_that_dies_takes_the_connection_with_it(plane: Plane) -> Non
         return found is not None and found.agent.via_proxy_id == other.instance.flags.id
 
     await eventually(told)
-    await group.stop()
 
 
 async def test_ready_auths_come_first(plane: Plane) -> None:
     """One that says 503 is only taken when there is no other; one that does not even listen is passed over."""
-    link, url = await plane.backend_forward()
-    sick, well = await plane.auth("sick", backend=url, ttl=1.0), await plane.auth("well", ttl=600.0)
+    sick, well = await plane.auth("sick", ttl=600.0), await plane.auth("well", ttl=600.0)
     proxy = await plane.proxy(ttl=600.0)
     door = AuthDoor(proxy.instance.backend, "proxy-1", CollectorRegistry())
-    await link.change(mode=Mode.CUT)
-    await eventually(lambda: sick.instance.process.state.name == "DEGRADED")
+    sick.instance.process.failed("auth")
     ports = []
     for _ in range(8):
         door._looked_at = -1e9
@@ -101,7 +98,6 @@ async def test_ready_auths_come_first(plane: Plane) -> None:
     door._looked_at = -1e9
     taken = await door.take(auth_path.AUTH)
     taken.discard()
-    await link.change(mode=Mode.PASS)
 
 
 async def test_backend_that_is_gone(plane: Plane) -> None:
@@ -150,7 +146,7 @@ async def test_mutual_tls_is_with_the_auth(plane: Plane, tmp_path: Path) -> None
     foreign = authority.issue(other, "node", role="test", now=at)
     proxy = await plane.proxy(ttl=600.0, tls=tls)
     wrong = await plane.auth("wrong", ttl=600.0, tls=TLSFiles(foreign.certificate, foreign.key, foreign.ca))
-    group = await through(proxy, tls=tls)
+    await through(plane, proxy, tls=tls)
     await eventually(lambda: _connected(proxy) >= 1)
     assert await entry(wrong) is None
     await plane.stop(wrong)
@@ -160,7 +156,6 @@ async def test_mutual_tls_is_with_the_auth(plane: Plane, tmp_path: Path) -> None
         return await entry(right) is not None
 
     await eventually(told, seconds=40)
-    await group.stop()
 
 
 def _connected(proxy: Proxy) -> float:
