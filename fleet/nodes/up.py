@@ -107,14 +107,12 @@ class _Up:
         self._await([forwarder])
         self.forwards = dict(forwarder.announced["forwards"])
         instances = self._start_instances()
-        # Balancers first: agents need their addresses.
         balancers = self._start_balancers()
-        self._await(balancers)
-        agents = self._start_agents(*balancers)
-        self._await(instances)
+        self._await([*instances, *balancers])
         for child in instances:
             self._point(child)
-        self._await(agents)
+        # Not before: agents that dial where nobody answers yet keep the memory of it for as long as they live.
+        self._await(self._start_agents(*balancers))
 
     def _start_plain(self) -> None:
         self._await(self._start_instances())
