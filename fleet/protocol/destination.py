@@ -1,0 +1,365 @@
+"""The health of one destination: Unknown, Healthy, Degraded, Unhealthy, made of repeated observations.
+
+The diagram is the one proposed in https://github.com/dotnet/yarp/issues/2071, "Handle destination gray failures
+better"; where its words may be read in two ways, `Settings` has both. Pure: every time is an argument, of one clock.
+docs/destination-health.md has the table, the readings, and what each signal says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field, replace
+from enum import StrEnum, auto
+
+
+class Health(StrEnum):
+    """What is concluded of a destination."""
+
+    UNKNOWN = auto()
+    HEALTHY = auto()
+    DEGRADED = auto()
+    UNHEALTHY = auto()
+
+
+class Probe(StrEnum):
+    """How one active probe ended: a timeout, a refusal and an error are all a failure."""
+
+    SUCCESS = auto()
+    DEGRADED = auto()
+    FAILURE = auto()
+
+
+class Proxied(StrEnum):
+    """How one proxied request ended. One that its client gave up says nothing: do not tell it."""
+
+    SUCCESS = auto()
+    #: The answer said that the destination would rather not be preferred.
+    DEGRADED = auto()
+    #: The destination was not reached, or did not answer as its protocol demands.
+    FAILURE = auto()
+
+
+class Reason(StrEnum):
+    """Why a signal says what it says."""
+
+    NOTHING_SEEN = "nothing seen yet"
+    RESET = "started over"
+    PROBE_SUCCEEDED = "the first probe succeeded"
+    PROBE_FAILED = "the first probe failed"
+    PROBE_DEGRADED = "a probe said degraded"
+    FAILURES_IN_WINDOW = "too many of the last probes failed"
+    FAILURES_IN_A_ROW = "probes failed in a row"
+    SUCCESSES_IN_A_ROW = "probes succeeded in a row"
+    ANSWERED_AGAIN = "a probe was answered again"
+    PROXIED_DEGRADED = "a proxied request was answered as degraded"
+    FAILURE_RATE = "too many proxied requests failed"
+    DECLARED = "declared itself degraded"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """When what is seen becomes what is concluded. Seconds. The defaults are the readings we recommend."""
+
+    #: Consecutive probes that lead out of Degraded, either way.
+    streak: int = 3
+    #: Healthy becomes Degraded at the failing probe that makes `window_failures` of the past `window` ones.
+    window: int = 5
+    window_failures: int = 2
+    #: "!= success" takes in a probe that said degraded: three of those in a row then end a destination that works.
+    degraded_fails: bool = False
+    #: Consecutive probes count from the entry to Degraded on, not those before it.
+    streak_since_entry: bool = True
+    #: Each entry to Healthy forgets the window: else one more failure soon after a recovery is the second of five.
+    clear_window: bool = True
+    #: So many proxied degraded results, the first and the last no further apart than `proxied_within`, are one word.
+    proxied_needed: int = 1
+    proxied_within: float = 10.0
+    #: What a proxied request or the destination itself declared holds for this, unless it is said anew.
+    declared_for: float = 60.0
+    #: This share of the proxied requests of the last `rate_window`, and `rate_minimum` of them at least, is Unhealthy
+    #: until `reactivate_after`; None: failures of proxied requests do not count. YARP's TransportFailureRate.
+    failure_rate: float | None = 0.3
+    rate_window: float = 60.0
+    rate_minimum: int = 10
+    reactivate_after: float = 60.0
+    #: A probe's result that is older than the last one by no more than this came late, and is dropped; by more than
+    #: this, and the clock was set back: it counts.
+    late_within: float = 30.0
+
+    def __post_init__(self) -> None:
+        if not (self.streak >= 1 and 1 <= self.window_failures <= self.window and self.proxied_needed >= 1):
+            raise ValueError(
+                "a streak, a window and its failures are at least 1, and the failures fit the window"
+            )
+        if self.failure_rate is not None and not (0 < self.failure_rate <= 1 and self.rate_minimum >= 1):
+            raise ValueError("a failure rate is above 0 and at most 1, of at least one request")
+
+
+RECOMMENDED = Settings()
+#: The diagram word by word, and nothing beside it.
+LITERAL = Settings(degraded_fails=True, streak_since_entry=False, clear_window=False, failure_rate=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """What one kind of observation says, why, and since when."""
+
+    health: Health
+    reason: Reason
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Active:
+    """The diagram: a value, to be stored from one probe to the next."""
+
+    signal: Signal
+    #: What the last probes were taken for, the latest last; not more than the window.
+    recent: tuple[Probe, ...] = ()
+    #: How many of the latest probes were alike, and what they were.
+    streak: int = 0
+    streak_of: Probe | None = None
+    probed_at: float | None = None
+
+    def probed(self, outcome: Probe, at: float, settings: Settings) -> Active:
+        """Take in one evaluation; a probe that was skipped is none."""
+        if self._is_late(at, settings):
+            return self
+        read = Probe.FAILURE if settings.degraded_fails and outcome is Probe.DEGRADED else outcome
+        seen = replace(
+            self,
+            recent=(*self.recent, read)[-settings.window :],
+            streak=self.streak + 1 if read is self.streak_of else 1,
+            streak_of=read,
+            probed_at=at,
+        )
+        move = _move(seen, outcome, settings)
+        return seen if move is None else _enter(seen, *move, at, settings)
+
+    def proxied_degraded(self, at: float, settings: Settings) -> Active:
+        """Take in a proxied result "degraded": it moves Healthy only."""
+        if self.signal.health is not Health.HEALTHY:
+            return self
+        return _enter(self, Health.DEGRADED, Reason.PROXIED_DEGRADED, at, settings)
+
+    def _is_late(self, at: float, settings: Settings) -> bool:
+        if not math.isfinite(at):
+            raise ValueError("a time is a finite number of seconds")
+        return self.probed_at is not None and 0 < self.probed_at - at <= settings.late_within
+
+
+def _start(at: float, reason: Reason) -> Active:
+    return Active(Signal(Health.UNKNOWN, reason, at))
+
+
+def _move(seen: Active, outcome: Probe, settings: Settings) -> tuple[Health, Reason] | None:
+    """The arrows of the diagram; everything else is no transition."""
+    read = seen.recent[-1]
+    match seen.signal.health:
+        case Health.UNKNOWN:
+            return _FIRST[read]
+        case Health.HEALTHY if outcome is Probe.DEGRADED:
+            return Health.DEGRADED, Reason.PROBE_DEGRADED
+        case Health.HEALTHY if read is Probe.FAILURE:
+            if seen.recent.count(Probe.FAILURE) >= settings.window_failures:
+                return Health.DEGRADED, Reason.FAILURES_IN_WINDOW
+        case Health.DEGRADED if seen.streak >= settings.streak:
+            return _OUT_OF_DEGRADED.get(read)
+        case Health.UNHEALTHY if read is not Probe.FAILURE:
+            return Health.DEGRADED, Reason.ANSWERED_AGAIN
+    return None
+
+
+def _enter(seen: Active, health: Health, reason: Reason, at: float, settings: Settings) -> Active:
+    entered = replace(seen, signal=Signal(health, reason, at))
+    if settings.streak_since_entry:
+        entered = replace(entered, streak=0, streak_of=None)
+    if settings.clear_window and health is Health.HEALTHY:
+        entered = replace(entered, recent=())
+    return entered
+
+
+_FIRST = {
+    Probe.SUCCESS: (Health.HEALTHY, Reason.PROBE_SUCCEEDED),
+    Probe.DEGRADED: (Health.DEGRADED, Reason.PROBE_DEGRADED),
+    Probe.FAILURE: (Health.UNHEALTHY, Reason.PROBE_FAILED),
+}
+_OUT_OF_DEGRADED = {
+    Probe.SUCCESS: (Health.HEALTHY, Reason.SUCCESSES_IN_A_ROW),
+    Probe.FAILURE: (Health.UNHEALTHY, Reason.FAILURES_IN_A_ROW),
+}
+
+
+@dataclass(slots=True)
+class _Second:
+    """The proxied requests that ended in one second."""
+
+    second: int
+    requests: int = 0
+    failures: int = 0
+
+
+@dataclass(slots=True)
+class _Passive:
+    """What proxied requests say; it never says Healthy, for the diagram has no arrow for that."""
+
+    settings: Settings
+    since: float
+    seconds: deque[_Second] = field(default_factory=deque)
+    words: deque[float] = field(default_factory=deque)
+    degraded_at: float | None = None
+    unhealthy_at: float | None = None
+
+    def told_degraded(self, at: float) -> bool:
+        """Count one degraded result; whether it completes a word."""
+        self.words.append(at)
+        while len(self.words) > self.settings.proxied_needed:
+            self.words.popleft()
+        complete = len(self.words) == self.settings.proxied_needed
+        if not (complete and abs(at - self.words[0]) <= self.settings.proxied_within):
+            return False
+        if not _holds(self.degraded_at, at, self.settings.declared_for):
+            self.since = at
+        self.degraded_at = at
+        return True
+
+    def count(self, at: float, *, failed: bool) -> None:
+        """Count one request; what was on its way when the rate was exceeded is not held against what comes after."""
+        limit = self.settings.failure_rate
+        if limit is None or _holds(self.unhealthy_at, at, self.settings.reactivate_after):
+            return
+        second = int(at)
+        # A request that is told late counts with the latest: else two clocks a second apart would fill the memory.
+        if not self.seconds or not 0 <= self.seconds[-1].second - second < self.settings.rate_window:
+            self.seconds.append(_Second(second))
+            while abs(second - self.seconds[0].second) >= self.settings.rate_window:
+                self.seconds.popleft()
+        self.seconds[-1].requests += 1
+        self.seconds[-1].failures += failed
+        if failed and self._exceeds(limit):
+            self.unhealthy_at = at
+            self.seconds.clear()
+
+    def _exceeds(self, limit: float) -> bool:
+        requests = sum(one.requests for one in self.seconds)
+        failures = sum(one.failures for one in self.seconds)
+        return requests >= self.settings.rate_minimum and failures >= limit * requests
+
+    def forget_words(self) -> None:
+        """Probes were since answered well in a row: they are the newer evidence."""
+        self.degraded_at = None
+        self.words.clear()
+
+    def signal(self, now: float) -> Signal:
+        if self.unhealthy_at is not None and _holds(self.unhealthy_at, now, self.settings.reactivate_after):
+            return Signal(Health.UNHEALTHY, Reason.FAILURE_RATE, self.unhealthy_at)
+        if _holds(self.degraded_at, now, self.settings.declared_for):
+            return Signal(Health.DEGRADED, Reason.PROXIED_DEGRADED, self.since)
+        return Signal(Health.UNKNOWN, Reason.NOTHING_SEEN, self.since)
+
+
+def _holds(said_at: float | None, now: float, lasts: float) -> bool:
+    """Whether something said then still holds; a clock that is set back by more than `lasts` ends it, too."""
+    return said_at is not None and abs(now - said_at) < lasts
+
+
+@dataclass(frozen=True, slots=True)
+class Draining:
+    """Someone wants no new sessions there: no matter of health."""
+
+    reason: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """All that is concluded of a destination, and from what."""
+
+    #: The worst of the three signals; Unknown ones have no say.
+    health: Health
+    reason: Reason
+    at: float
+    active: Signal
+    passive: Signal
+    declared: Signal
+    draining: Draining | None
+
+
+_BADNESS = {health: rank for rank, health in enumerate(Health)}
+
+
+class Destination:
+    """One destination, told what was seen of it. One caller at a time."""
+
+    def __init__(self, at: float, settings: Settings = RECOMMENDED) -> None:
+        self._settings = settings
+        self._draining: Draining | None = None
+        self._active = _start(at, Reason.NOTHING_SEEN)
+        self._passive = _Passive(settings, at)
+        self._declaration = _Declaration(at, at, 0.0)
+
+    @property
+    def active(self) -> Active:
+        """Where it is in the diagram."""
+        return self._active
+
+    def probed(self, outcome: Probe, at: float) -> None:
+        """An active probe, sent at `at`, ended."""
+        before = self._active.signal
+        self._active = self._active.probed(outcome, at, self._settings)
+        if self._active.signal is not before and self._active.signal.health is Health.HEALTHY:
+            self._passive.forget_words()
+
+    def proxied(self, result: Proxied, at: float) -> None:
+        """A proxied request ended."""
+        if result is Proxied.DEGRADED and self._passive.told_degraded(at):
+            self._active = self._active.proxied_degraded(at, self._settings)
+        self._passive.count(at, failed=result is Proxied.FAILURE)
+
+    def declare_degraded(self, at: float, lasts: float | None = None) -> None:
+        """It announced itself as degraded, other than in an answer, for so many seconds; None: `declared_for`."""
+        before = self._declared(at)
+        since = before.at if before.health is Health.DEGRADED else at
+        lasts = self._settings.declared_for if lasts is None else lasts
+        self._declaration = _Declaration(since, at, lasts)
+
+    def withdraw(self, at: float) -> None:
+        """It takes that back."""
+        self._declaration = _Declaration(at, at, 0.0)
+
+    def drain(self, reason: str, at: float) -> None:
+        """An operator wants no new sessions there; the first one's reason stays."""
+        if self._draining is None:
+            self._draining = Draining(reason, at)
+
+    def undrain(self) -> None:
+        """It takes new sessions again."""
+        self._draining = None
+
+    def reset(self, at: float) -> None:
+        """Its address or its probes were changed, or it is probed no more: what was seen says nothing any longer."""
+        self._active = _start(at, Reason.RESET)
+        self._passive = _Passive(self._settings, at)
+        self._declaration = _Declaration(at, at, 0.0)
+
+    def verdict(self, now: float) -> Verdict:
+        """What it is now: the worst signal, the earliest named of equals."""
+        signals = self._active.signal, self._passive.signal(now), self._declared(now)
+        worst = max(signals, key=lambda signal: _BADNESS[signal.health])
+        return Verdict(worst.health, worst.reason, worst.at, *signals, self._draining)
+
+    def _declared(self, now: float) -> Signal:
+        said = self._declaration
+        if _holds(said.at, now, said.lasts):
+            return Signal(Health.DEGRADED, Reason.DECLARED, said.since)
+        return Signal(Health.UNKNOWN, Reason.NOTHING_SEEN, said.since)
+
+
+@dataclass(frozen=True, slots=True)
+class _Declaration:
+    """Said at `at`, the first of an unbroken row at `since`; 0 seconds: nothing said."""
+
+    since: float
+    at: float
+    lasts: float
