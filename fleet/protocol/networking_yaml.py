@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from fleet.protocol import networking_config as rules
+from fleet.protocol import strict_yaml
 from fleet.protocol.networking_config import (
     FIELDS,
     Field,
@@ -72,12 +73,8 @@ def to_yaml(resource: Resource) -> str:
 def from_yaml(text: str) -> Resource:
     """Read what a person wrote. Raises NetworkingConfigError for all it finds wrong, ranges apart."""
     try:
-        document = yaml.load(text, Loader=_Strict)  # noqa: S506 - a SafeLoader that also refuses doubled keys
-    except yaml.MarkedYAMLError as error:
-        where = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise NetworkingConfigError([Problem("YAML", f"{where}{error.problem}")]) from None
-    except (yaml.YAMLError, ValueError) as error:
-        # PyYAML lets ValueError out for a timestamp that is none.
+        document = strict_yaml.load(text)
+    except strict_yaml.StrictYAMLError as error:
         raise NetworkingConfigError([Problem("YAML", str(error))]) from None
     return from_document(document, strict=True)
 
@@ -179,23 +176,3 @@ def _stray(held: Mapping[str, Any], known: set[str], prefix: str, *, strict: boo
     for key in held if strict else ():
         if key not in known:
             yield Problem(f"{prefix}{key}", "no such key")
-
-
-class _Strict(yaml.SafeLoader):
-    """Refuses doubled keys: the last one would win silently."""
-
-
-def _construct_mapping(loader: _Strict, node: yaml.MappingNode) -> dict[Any, Any]:
-    seen: set[Any] = set()
-    for key_node, _ in node.value:
-        key = loader.construct_object(key_node)
-        if not isinstance(key, str):
-            raise yaml.constructor.ConstructorError(None, None, f"{key!r} is not a word", key_node.start_mark)
-        if key in seen:
-            raise yaml.constructor.ConstructorError(None, None, f"{key!r} stands twice", key_node.start_mark)
-        seen.add(key)
-    loader.flatten_mapping(node)
-    return loader.construct_mapping(node, deep=True)
-
-
-_Strict.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _construct_mapping)

@@ -1,0 +1,78 @@
+"""Durations of the Gateway API: `1h30m`, `100ms`, `0s`. https://gateway-api.sigs.k8s.io/geps/gep-2257/
+
+A subset of Go's: one to four whole numbers of up to five digits with h, m, s or ms; no sign, no fraction. Those of Go
+and Teleport are in durations.py. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Self
+
+# `[0-9]`, because `\d` takes digits of every script; used with fullmatch, because `$` lets a last newline through.
+_WHOLE = re.compile(r"([0-9]{1,5}(h|ms|m|s)){1,4}")
+# `ms` stands before `m`: otherwise 500ms is 500 minutes and a stray s.
+_PART = re.compile(r"([0-9]{1,5})(h|ms|m|s)")
+_MILLISECONDS = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+#: The longest that can be written with each unit once: 99999h59m59s999ms.
+LONGEST = 100_000 * _MILLISECONDS["h"] - 1
+
+
+class GepDurationError(ValueError):
+    """A duration that does not parse, or a length of time that cannot be written as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class GepDuration:
+    """A duration as somebody wrote it: GEP-2257 forbids to rewrite it."""
+
+    text: str
+    milliseconds: int
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Read what somebody wrote. Raises GepDurationError."""
+        return cls(text, parse(text))
+
+    @classmethod
+    def of(cls, milliseconds: int) -> Self:
+        """Write a length of time in the canonical form. Raises GepDurationError."""
+        return cls(format_milliseconds(milliseconds), milliseconds)
+
+    @property
+    def seconds(self) -> float:
+        """Its length in seconds."""
+        return self.milliseconds / 1000
+
+
+def parse(text: str) -> int:
+    """Read a duration as milliseconds. Raises GepDurationError."""
+    if _WHOLE.fullmatch(text) is None:
+        raise GepDurationError(
+            f"{text!r} is not a duration: write one to four whole numbers with h, m, s or ms, like 1h30m or 100ms"
+        )
+    return sum(int(number) * _MILLISECONDS[unit] for number, unit in _PART.findall(text))
+
+
+def format_milliseconds(milliseconds: int) -> str:
+    """Write milliseconds in the canonical form: largest units first, zero is `0s`. Raises GepDurationError."""
+    if not 0 <= milliseconds <= LONGEST:
+        raise GepDurationError(f"{milliseconds} ms cannot be written: from 0s to 99999h59m59s999ms")
+    parts, rest = [], milliseconds
+    for unit, size in _MILLISECONDS.items():
+        number, rest = divmod(rest, size)
+        if number:
+            parts.append(f"{number}{unit}")
+    return "".join(parts) or "0s"
+
+
+def format_seconds(seconds: float) -> str:
+    """Write seconds in the canonical form. Raises GepDurationError, also for parts of a millisecond."""
+    if not 0 <= seconds <= LONGEST / 1000:  # not a number and endless times end here
+        raise GepDurationError(f"{seconds} s cannot be written: from 0s to 99999h59m59s999ms")
+    milliseconds = round(seconds * 1000)
+    # Binary fractions are off by less than a microsecond even for the longest.
+    if abs(milliseconds - seconds * 1000) > 1e-3:
+        raise GepDurationError(f"{seconds} s cannot be written: there is nothing below a millisecond")
+    return format_milliseconds(milliseconds)

@@ -1,0 +1,185 @@
+"""Retries of unary gRPC calls as GEP-3440 has them: which failures, how often, how long between, until when. Pure.
+
+https://github.com/kubernetes-sigs/gateway-api/issues/3440, with the timeouts of GEP-1742 and the pushback of gRPC's A6.
+docs/retries.md says where the texts leave a choice and what was chosen.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+#: Trailer by which a server says when to try again, or that nobody should.
+PUSHBACK = "grpc-retry-pushback-ms"
+#: Metadata of a retry: how many tries were before it.
+PREVIOUS_ATTEMPTS = "grpc-previous-rpc-attempts"
+
+#: What Envoy, Linkerd and Google's gateway do when nobody says how often.
+DEFAULT_ATTEMPTS = 1
+#: Envoy's base interval. Seconds.
+DEFAULT_BACKOFF = 0.025
+
+#: Waits double so often, then stay: eleven retries wait ever longer, the exponent never overflows.
+_DOUBLINGS = 10
+#: A timer may ring, and the answer of a server with the same deadline may come, so much early. Seconds.
+_EARLY = 0.010
+
+
+class UnknownReason(ValueError):
+    """A word that is no reason to retry."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__(f"{word!r} is not a reason to retry: write one of {', '.join(Reason)}")
+
+
+class Reason(StrEnum):
+    """The gRPC statuses that may be retried, as the GEP spells them."""
+
+    CANCELLED = "cancelled"
+    DEADLINE_EXCEEDED = "deadline-exceeded"
+    INTERNAL = "internal"
+    RESOURCE_EXHAUSTED = "resource-exhausted"
+    UNAVAILABLE = "unavailable"
+
+    @classmethod
+    def read(cls, word: str) -> Self:
+        """Read the GEP's spelling or gRPC's, in any case; `canceled` too. Raises UnknownReason."""
+        found = cls.of_status(word)
+        if found is None:
+            raise UnknownReason(word)
+        return found
+
+    @classmethod
+    def of_status(cls, name: str) -> Self | None:
+        """The reason of gRPC's status of this name; None if that may never be retried."""
+        plain = name.lower().replace("_", "-")
+        plain = "cancelled" if plain == "canceled" else plain
+        return cls(plain) if plain in set(cls) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How to retry. Seconds; a timeout of 0 is none (GEP-1742)."""
+
+    #: Empty: failures that are commonly transient, which are `unavailable` and the timeout of a try.
+    reasons: frozenset[Reason] = frozenset()
+    #: Retries after the first try.
+    attempts: int = DEFAULT_ATTEMPTS
+    #: The least wait between the end of a try and the next; each further wait is at least twice as long.
+    backoff: float = DEFAULT_BACKOFF
+    #: For all tries and waits together.
+    request: float = 0.0
+    #: For each try.
+    backend_request: float = 0.0
+    #: A wait is drawn from its least to so many times that; below 2, so that waits grow always.
+    spread: float = 1.5
+
+    def __post_init__(self) -> None:
+        """Refuse what no call could obey. Raises ValueError."""
+        if self.attempts < 0:
+            raise ValueError(f"attempts: {self.attempts} is negative")
+        for name in ("backoff", "request", "backend_request"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ValueError(f"{name}: {getattr(self, name)} is not a length of time")
+        if not 1 <= self.spread < 2:
+            raise ValueError(f"spread: {self.spread} is not from 1 to less than 2")
+
+    def wait(self, retry: int, chance: float) -> float:
+        """The wait before a retry, counted from 1; `chance` is in [0, 1). Never less than `backoff`."""
+        least = self.backoff * 2.0 ** min(retry - 1, _DOUBLINGS)
+        return least * (1 + (self.spread - 1) * chance)
+
+    def retries(self, status: str, *, timed_out: bool) -> bool:
+        """Whether a try that ended so may be followed by another; `timed_out` is by `backend_request`."""
+        reason = Reason.of_status(status)
+        if self.reasons:
+            return reason in self.reasons
+        return timed_out or reason is Reason.UNAVAILABLE
+
+
+#: Calls as they are without us.
+NO_RETRY = Policy(attempts=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Try again, not before so many seconds from now."""
+
+    wait: float
+
+
+@dataclass(frozen=True, slots=True)
+class Give:
+    """Give the caller what the last try gave."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """Tell the caller DEADLINE_EXCEEDED, with this sentence."""
+
+    details: str
+
+
+Verdict = Again | Give | TimedOut
+
+
+class Tries:
+    """The tries of one call; `now` is of a clock that never jumps."""
+
+    def __init__(self, policy: Policy, now: float, timeout: float | None = None) -> None:
+        """Begin a call; `timeout` is the caller's own, in seconds."""
+        self._policy = policy
+        limits = [limit for limit in (policy.request or None, timeout) if limit is not None]
+        self._until = now + min(limits) if limits else None
+        self._started = now
+        self._timeout: float | None = None
+        self._cause = ""
+        self.made = 0
+
+    def start(self, now: float) -> float | None:
+        """Begin a try; the timeout to make it with, in seconds, None for none."""
+        left = None if self._until is None else max(self._until - now, 0.0)
+        per_try = self._policy.backend_request or None
+        limits = [limit for limit in (left, per_try) if limit is not None]
+        self._timeout = min(limits) if limits else None
+        self._started = now
+        self.made += 1
+        return self._timeout
+
+    def ended(
+        self, now: float, chance: float, status: str, details: str = "", pushback: str | None = None
+    ) -> Verdict:
+        """Judge the try that ended with this status; `pushback` is the server's trailer, if it sent one."""
+        if status == "OK":
+            return Give()
+        exceeded = Reason.of_status(status) is Reason.DEADLINE_EXCEEDED
+        if exceeded and self._until is not None and now >= self._until - _EARLY:
+            # The whole time is over. The try says so itself, but not what made it a late one.
+            return self._timed_out() if self._cause else Give()
+        if not self._policy.retries(status, timed_out=exceeded and self._spent(now)):
+            return Give()
+        if self.made > self._policy.attempts:
+            return Give()
+        wait = self._wait(chance, pushback)
+        if wait is None:
+            return Give()
+        self._cause = f"{status}: {details}" if details else status
+        if self._until is not None and now + wait >= self._until:
+            return self._timed_out()
+        return Again(wait)
+
+    def _timed_out(self) -> TimedOut:
+        return TimedOut(f"the time of the request is over (tries: {self.made}); before that, {self._cause}")
+
+    def _spent(self, now: float) -> bool:
+        return self._timeout is not None and now >= self._started + self._timeout - _EARLY
+
+    def _wait(self, chance: float, pushback: str | None) -> float | None:
+        if pushback is None:
+            return self._policy.wait(self.made, chance)
+        # A6: negative or unreadable means that the server wants no retry.
+        if re.fullmatch(r"[0-9]{1,10}", pushback) is None:
+            return None
+        return max(int(pushback) / 1000, self._policy.backoff)
