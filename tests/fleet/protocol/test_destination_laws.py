@@ -104,6 +104,12 @@ class Observed(RuleBasedStateMachine):
         self.destination.probed(outcome, self.now)
         self._moved(before)
 
+    @rule(count=st.integers(2, 5))
+    def is_well_for_a_while(self, count: int) -> None:
+        for _ in range(count):
+            self.probe(Probe.SUCCESS, 1)
+            self.the_diagram_is_kept()
+
     @rule(result=st.sampled_from(Proxied))
     def proxied(self, result: Proxied) -> None:
         before = self.model.state
