@@ -23,6 +23,8 @@ DEFAULT_BACKOFF = 0.025
 
 #: Waits double so often, then stay: eleven retries wait ever longer, the exponent never overflows.
 _DOUBLINGS = 10
+#: As long as a duration of the Gateway API may be; clocks and timers of every system can wait so long. Seconds.
+_LONGEST = 99_999 * 3600.0
 #: A timer may ring, and the answer of a server with the same deadline may come, so much early. Seconds.
 _EARLY = 0.010
 
@@ -81,15 +83,15 @@ class Policy:
         if self.attempts < 0:
             raise ValueError(f"attempts: {self.attempts} is negative")
         for name in ("backoff", "request", "backend_request"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise ValueError(f"{name}: {getattr(self, name)} is not a length of time")
+            if not 0 <= getattr(self, name) < _LONGEST + 3600:
+                raise ValueError(f"{name}: {getattr(self, name)} is not a time from 0 s to 99999 h")
         if not 1 <= self.spread < 2:
             raise ValueError(f"spread: {self.spread} is not from 1 to less than 2")
 
     def wait(self, retry: int, chance: float) -> float:
         """The wait before a retry, counted from 1; `chance` is in [0, 1). Never less than `backoff`."""
         least = self.backoff * 2.0 ** min(retry - 1, _DOUBLINGS)
-        return least * (1 + (self.spread - 1) * chance)
+        return min(least * (1 + (self.spread - 1) * chance), max(_LONGEST, self.backoff))
 
     def retries(self, status: str, *, timed_out: bool) -> bool:
         """Whether a try that ended so may be followed by another; `timed_out` is by `backend_request`."""

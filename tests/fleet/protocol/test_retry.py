@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleet.protocol.gep_duration import LONGEST
 from fleet.protocol.retry import NO_RETRY, Again, Give, Policy, Reason, TimedOut, Tries, UnknownReason
 
 ALL = frozenset(Reason)
@@ -143,6 +144,14 @@ def test_waits_grow_and_are_never_short(backoff: float, spread: float, chances: 
 def test_wait_after_very_many_tries() -> None:
     """It stays where it is, and no float overflows."""
     assert Policy(backoff=0.1).wait(1_000_000, 0.0) == pytest.approx(102.4)
+
+
+def test_longest_backoff() -> None:
+    """It is waited for, and no timer overflows by its doubling."""
+    longest = LONGEST / 1000
+
+    assert Policy(backoff=longest).wait(100, 0.9) == longest
+    assert Policy(backoff=longest / 2).wait(100, 0.9) < longest
 
 
 def test_no_backoff() -> None:

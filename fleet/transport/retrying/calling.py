@@ -1,0 +1,80 @@
+"""What both interceptors need of a call: its policy, its tries, its budget. docs/retries.md"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import grpc
+
+from fleet.protocol.retry import PREVIOUS_ATTEMPTS, PUSHBACK, Again, Give, Policy, Tries, Verdict
+from fleet.protocol.retry_budget import Budget, BudgetSettings
+
+#: One policy for every method, or whatever knows one for `/service/method`, like GRPCRoute.policy_for.
+Policies = Policy | Callable[[str], Policy]
+
+
+class SharedBudget:
+    """A budget that many interceptors and threads may share."""
+
+    def __init__(self, settings: BudgetSettings | None = None) -> None:
+        self._budget = Budget(settings)
+        self._lock = threading.Lock()
+
+    def first(self, now: float) -> None:
+        """Count a first try."""
+        with self._lock:
+            self._budget.first(now)
+
+    def allow(self, now: float) -> bool:
+        """Whether a retry may be sent; it is counted if so."""
+        with self._lock:
+            return self._budget.allow(now)
+
+
+class Calling:
+    """One call and its tries."""
+
+    def __init__(
+        self,
+        policies: Policies,
+        budget: SharedBudget | None,
+        details: Any,
+        clock: Callable[[], float],
+        chance: Callable[[], float],
+    ) -> None:
+        """Begin a call, with grpc's details of it."""
+        # aio has the method in bytes, blocking calls in text.
+        method = details.method.decode() if isinstance(details.method, bytes) else details.method
+        policy = policies if isinstance(policies, Policy) else policies(method)
+        now = clock()
+        self._tries = Tries(policy, now, details.timeout)
+        self._budget = budget
+        self._clock = clock
+        self._chance = chance
+        if budget is not None:
+            budget.first(now)
+
+    def start(self) -> float | None:
+        """Begin a try; its timeout in seconds."""
+        return self._tries.start(self._clock())
+
+    def metadata(self, own: Iterable[tuple[str, str | bytes]] | None) -> list[tuple[str, str | bytes]]:
+        """The caller's metadata, and for a retry how many tries were before it (A6)."""
+        kept = list(own or ())
+        before = self._tries.made - 1
+        return [*kept, (PREVIOUS_ATTEMPTS, str(before))] if before > 0 else kept
+
+    def ended(
+        self, code: grpc.StatusCode, details: str | None, trailers: Iterable[tuple[str, str | bytes]] | None
+    ) -> tuple[Verdict, float]:
+        """What follows a try that ended so, and not before when, by the clock."""
+        now = self._clock()
+        pushback = next((str(value) for key, value in trailers or () if key == PUSHBACK), None)
+        verdict = self._tries.ended(now, self._chance(), code.name, details or "", pushback)
+        if not isinstance(verdict, Again):
+            return verdict, now
+        if self._budget is not None and not self._budget.allow(now):
+            return Give(), now
+        return verdict, now + verdict.wait
