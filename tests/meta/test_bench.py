@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.bench import __main__ as bench
+from tests.bench._pickers import envoy_shares
 from tests.bench.measure import Outcome, Target, line, median_ms, percentile, table
 
 
@@ -66,3 +67,21 @@ def test_bench_unknown_is_refused_with_the_names(capsys: pytest.CaptureFixture[s
     """One clear line."""
     assert bench.main(["nonsense"]) == 2
     assert "no bench is called 'nonsense'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("percents", "loads"),
+    [
+        ((100, 0), (100, 0)),
+        ((71, 0), (100, 0)),
+        ((71, 29), (99, 1)),
+        ((25, 65), (35, 65)),
+        ((5, 0), (100, 0)),
+        ((50, 20), (72, 28)),
+        ((0, 10), (0, 100)),
+        ((0, 0), (0, 0)),
+    ],
+)
+def test_envoy_of_the_picking_bench_is_envoy(percents: tuple[int, int], loads: tuple[int, int]) -> None:
+    """Every row of the table in its documentation, and corners."""
+    assert envoy_shares(*percents) == loads
