@@ -105,7 +105,7 @@ class ConnectPort:
         except ConnectionError:
             pass  # nobody is there any more
         except Exception:
-            log.exception("event=connect.failed: a user's connection failed by a fault of ours")
+            log.exception("connect.failed: a user's connection failed by a fault of ours")
         finally:
             if head.transport.get_protocol() is head:
                 head.transport.close()
@@ -121,7 +121,7 @@ class ConnectPort:
             stream = await self._open(tunnel, asked)
         except RefusedError as refusal:
             self._metrics.refused(refusal.reason)
-            log.info("event=connect.refused: %s, %s: %s", _peer(head), refusal.reason.word, refusal)
+            log.info("connect.refused: %s, %s: %s", _peer(head), refusal.reason.word, refusal)
             await head.refuse(refusal)
             return
         self._table.begin_session(tunnel, stream)
@@ -190,7 +190,7 @@ class ConnectPort:
             await carrying
             aborted = False
         except (TunnelError, BrokenError) as error:
-            log.info("event=connect.aborted: %s: %s", _peer(head), error)
+            log.info("connect.aborted: %s: %s", _peer(head), error)
         finally:
             self._metrics.closed(wire, aborted=aborted)
 

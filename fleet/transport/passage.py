@@ -78,7 +78,7 @@ class Passage:
                 stream = await self._open(client, running)
             await pump(wire, stream)
         except (TunnelError, TimeoutError) as error:
-            log.info("event=passage.ended: %s", str(error) or "no proxy answered in time")
+            log.info("passage.ended: %s", str(error) or "no proxy answered in time")
             wire.reset()
         except asyncio.CancelledError:
             wire.reset()

@@ -70,7 +70,7 @@ class Connection:
         left = sum(call.cancel() for call in pending)
         if left:
             log.info(
-                "event=balancer.drained: %d RPCs were ended %.1f s after their connection was left",
+                "balancer.drained: %d RPCs were ended %.1f s after their connection was left",
                 left,
                 within,
             )

@@ -90,7 +90,7 @@ _SENTENCES = {
 def log_left(name: str, why: Why) -> None:
     """Say that a connection of a channel was left, and why."""
     level, what = _SENTENCES[why]
-    log.log(level, "event=balancer.%s: %s %s", why, name, what)
+    log.log(level, "balancer.%s: %s %s", why, name, what)
 
 
 def wait_again(tries: int, chance: float) -> float:

@@ -61,7 +61,7 @@ def test_every_outcome_has_its_event(caplog: pytest.LogCaptureFixture) -> None:
     for why in Why:
         log_left("auth connection of agent-1", why)
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
-        f"event=balancer.{why}" for why in Why
+        f"balancer.{why}" for why in Why
     ]
     quiet = {record.args[0] for record in caplog.records if record.levelno == logging.DEBUG and record.args}
     assert quiet == {Why.REPLACED, Why.RENEWAL_FAILED}
