@@ -63,6 +63,8 @@ class AgentFlags:
     #: When the auth connection is left and tried anew.
     balancer: pick_healthy.Settings = pick_healthy.DEFAULTS
     tls: TLSFiles = field(default_factory=TLSFiles)
+    #: Between pings of the auth connection, seconds; None is as the flags say for tunnels.
+    auth_keep_alive_interval: float | None = None
     #: What it exposes to users of the proxies.
     services: Services = ()
     #: How long sessions may last on a tunnel that was let go, seconds; None is to their own end.
@@ -70,10 +72,10 @@ class AgentFlags:
 
     @property
     def dead_peer(self) -> DeadPeer:
-        """How soon a dead auth is noticed: as a dead proxy is, by the flags, since gRPC wants to know at once."""
+        """How soon a dead auth is noticed: by the flags alone, since gRPC wants to know before any config comes."""
         keep_alive = tunnel_settings.settings(self.overrides, None).keep_alive
-        interval = keep_alive.interval
-        return DeadPeer(ping_after=interval, answer_within=max(keep_alive.timeout - interval, interval))
+        interval = self.auth_keep_alive_interval or keep_alive.interval
+        return DeadPeer(ping_after=interval, answer_within=interval * max(keep_alive.count_max - 1, 1))
 
 
 class Agent:
@@ -327,6 +329,12 @@ async def serve(flags: AgentFlags, diag: tuple[str, int] | None = None) -> None:
     type=node_flags.TTL(),
     default=None,
     help="Move to a new auth connection this often, and up to half as long again; default: never.",
+)
+@click.option(
+    "--auth-keep-alive-interval",
+    type=node_flags.TTL(),
+    default=None,
+    help="Between pings of the auth connection; default: as --keep-alive-interval, or 5m.",
 )
 @click.option("--mesh", is_flag=True, help="One tunnel to every proxy (agent mesh).")
 @click.option(

@@ -104,6 +104,9 @@ def agents(plan: FleetPlan, name: str, first: int, count: int, auth: str, proxy:
     argv += ["--auth", auth, "--proxy", proxy, "--announce-ttl", plan.agent_announce_ttl]
     if plan.auth_via_proxy:
         argv += ["--auth-via", "proxy"]
+    if plan.keep_alive_interval:
+        # Tunnels follow the networking config; the connection that brings it cannot.
+        argv += ["--auth-keep-alive-interval", plan.keep_alive_interval]
     argv += ["--diag-listen", _ANY_PORT]
     for service in plan.services:
         argv += ["--service", service]

@@ -70,3 +70,4 @@ def test_tunnels_are_for_the_networking_config_to_say() -> None:
     others += fleet_plan.instance(plan, "proxy", "proxy-1", "b:1", {})
     assert flag(others, "--first") == "6"
     assert not {"--connections", "--mesh", "--keep-alive-interval", "--bootstrap"} & set(others)
+    assert flag(others, "--auth-keep-alive-interval") == "1s"
