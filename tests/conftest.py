@@ -24,7 +24,6 @@ django.setup()
 
 from fleet.processes import valkey
 
-
 # A shell starts what it runs in the background with SIGINT ignored, and so would be all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
