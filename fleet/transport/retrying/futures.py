@@ -14,13 +14,16 @@ from typing_extensions import override
 from fleet.protocol.retry import Again, Give, TimedOut, Verdict
 from fleet.transport.retrying.calling import Calling
 
+#: What grpc says of calls whose channel was closed by this program; it tells them from others by nothing else.
+_CLOSED = "Channel closed!"
+
 
 def judge(calling: Calling, outcome: Any) -> tuple[Verdict, float]:
     """What follows a try, and not before when; waits for the end of the try."""
     # grpc *returns* errors to interceptors: nothing is raised here (grpc/grpc#25207).
     code = outcome.code()
-    if outcome.cancelled():
-        return Give(), 0.0  # by the caller
+    if outcome.cancelled() or (code is grpc.StatusCode.CANCELLED and outcome.details() == _CLOSED):
+        return Give(), 0.0  # by the caller, not by the server
     error = outcome.exception()
     if error is not None and not isinstance(error, grpc.RpcError):
         # A mistake of the program, which grpc dresses up as INTERNAL: a request of the wrong type, a closed channel.
@@ -136,7 +139,10 @@ class RetriedFuture(grpc.Call, grpc.Future):  # type: ignore[type-arg]
             with self._lock:
                 if self._given_up.is_set():
                     return self._current
-                self._current = self._attempt()
+                try:
+                    self._current = self._attempt()
+                except ValueError:
+                    return self._current  # the channel was closed meanwhile: what it got last is all there is
 
     @override
     def cancel(self) -> bool:

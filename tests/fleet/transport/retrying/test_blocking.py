@@ -147,6 +147,20 @@ async def test_mistake_of_the_program(opened: Opener, clock: SkippingClock) -> N
     assert not clock.waits
 
 
+async def test_channel_closes_during_a_try(
+    backend: FailingBackend, opened: Opener, clock: SkippingClock
+) -> None:
+    """That is no answer of a server, and is not retried although `cancelled` is a reason."""
+    channel = opened(Policy(ALL, attempts=1000))
+    how = told(hang=True)
+    failing = asyncio.create_task(failed(channel, how))
+    await eventually(lambda: backend.count(how) == 1)
+    channel.close()
+
+    assert (await failing).code() is grpc.StatusCode.CANCELLED
+    assert not clock.waits
+
+
 async def test_budget(backend: FailingBackend, opened: Opener) -> None:
     """Once it is spent, calls fail with their own error at once."""
     budget = SharedBudget(BudgetSettings(percent=0, min_retries=3, min_retries_interval=3600.0))

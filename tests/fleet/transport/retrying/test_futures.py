@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -106,3 +108,31 @@ async def test_cancel_during_a_wait(backend: FailingBackend, channel: grpc.Chann
     assert future.cancel()
     await eventually(lambda: ended == [True])
     assert backend.count(how) == 1
+
+
+async def test_channel_closes_during_a_try(backend: FailingBackend, channel: grpc.Channel) -> None:
+    """That is no answer of a server, and is not retried although `cancelled` is a reason."""
+    how = told(hang=True)
+    future = begin(channel, how, Policy(ALL, attempts=1000))
+    await eventually(lambda: backend.count(how) == 1)
+    channel.close()
+
+    error = await asyncio.to_thread(future.exception, 20)
+    assert error.code() is grpc.StatusCode.CANCELLED
+
+
+async def test_channel_closes_during_a_wait(channel: grpc.Channel) -> None:
+    """The call ends with the error that it got last; time stands still until then."""
+    closed = threading.Event()
+    retrying = BlockingRetrying(
+        Policy(ALL, attempts=1000, backoff=1.0),
+        clock=lambda: time.monotonic() + 1e3 if closed.is_set() else 0.0,
+    )
+    retried = grpc.intercept_channel(channel, retrying)
+    future = retried.unary_unary(UNARY).future(b"x", metadata=told(code="INTERNAL"))
+    await eventually(lambda: future._current.done())
+    channel.close()
+    closed.set()
+
+    error = await asyncio.to_thread(future.exception, 20)
+    assert error.code() is grpc.StatusCode.INTERNAL
