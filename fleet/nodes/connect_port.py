@@ -85,6 +85,11 @@ class ConnectPort:
             self._server.close()
             self._server = None
 
+    async def empty(self) -> None:
+        """Wait until nobody is on it."""
+        while self._users:
+            await asyncio.wait(list(self._users))
+
     async def stop(self) -> None:
         """End everything now."""
         self.leave()

@@ -131,6 +131,9 @@ class Proxy:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.flags.drain):
                 await self.table.empty()
+                if self.connect is not None:
+                    # Users of agents that are elsewhere are on no tunnel of ours.
+                    await self.connect.empty()
         if self.connect is not None:
             await self.connect.stop()
         self.table.end_all(SHUTTING_DOWN, time.monotonic())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -91,6 +92,25 @@ async def test_either_proxy_leads_there(plane: Plane) -> None:
     assert "refloat_connect_aborted_total 0.0" in metrics
     _, metrics = await get(near.instance, "/metrics")
     assert "refloat_connect_peered_total 0.0" in metrics
+
+
+async def test_proxy_without_tunnels_ends_with_its_last_user(plane: Plane) -> None:
+    """Who came in by it for an agent elsewhere is as long on it as a user of its own tunnels would be."""
+    async with echoing() as port:
+        _, far = await two(plane, port)
+        wire = await through(far, "web.agent-1")
+        far.flags = replace(far.flags, drain=60.0)
+        stopping = asyncio.create_task(plane.stop(far))
+        await eventually(lambda: far.tunnels.draining and not len(far.table))
+        await wire.write(memoryview(b"still there"))
+        message = await wire.read()
+        assert message is not None
+        assert message.endswith(b"still there")
+        assert not stopping.done()
+        wire.write_eof()
+        assert await wire.read() is None
+        wire.close()
+        await stopping
 
 
 async def test_what_the_other_proxy_says(plane: Plane) -> None:
