@@ -67,7 +67,7 @@ def test_fleet_of_programs_and_a_frozen_proxy(programs: Programs) -> None:
     first, first_line = programs.instance("proxy", "proxy-1")
     second, second_line = programs.instance("proxy", "proxy-2")
     agents, _ = programs.start(
-        *("agent", "--count", "6", "--announce-ttl", "4s", "--auth", auth_line["grpc"]),
+        *("agent", "--count", "6", "--connections", "1", "--announce-ttl", "4s", "--auth", auth_line["grpc"]),
         *("--proxy", f"{first_line['grpc']},{second_line['grpc']}", "--keep-alive-interval", "500ms"),
     )
     eventually_sync(lambda: tunnels(first_line) + tunnels(second_line) == 6)
