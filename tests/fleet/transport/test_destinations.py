@@ -1,0 +1,262 @@
+"""Destinations of a process: probes run by themselves, results of requests count, picks follow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from fleet.protocol.destination import Health, Probe, Proxied, Reason, Settings
+from fleet.protocol.picking import Why
+from fleet.protocol.probing import Settings as Probing
+from fleet.transport.destinations import Answer, Change, Destinations, Pool, log_change
+from tests.fakes.waiting import eventually
+
+#: Nobody waits long in tests.
+QUICK = Probing(interval=0.05, fast_interval=0.01, timeout=5.0)
+#: Nothing is probed twice.
+NEVER = Probing(interval=3600.0, fast_interval=3600.0, timeout=0.05)
+
+
+class Peers:
+    """Answers probes as it is told, by name."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Answer] = {}
+        self.hung: set[str] = set()
+        self.asked: Counter[str] = Counter()
+        self.changes: list[Change] = []
+        self.at = 1_000_000.0
+
+    async def probe(self, name: str) -> Answer:
+        self.asked[name] += 1
+        if name in self.hung:
+            await asyncio.Event().wait()
+        return self.answers.get(name, Answer(Probe.SUCCESS))
+
+    def now(self) -> float:
+        return self.at
+
+
+@pytest.fixture
+def peers() -> Peers:
+    return Peers()
+
+
+@pytest.fixture
+async def opened(peers: Peers) -> AsyncIterator[Callable[..., Destinations]]:
+    """Makes destinations whose first probe is due at once."""
+    made: list[Destinations] = []
+
+    def make(probes: Probing = QUICK, settings: Settings | None = None) -> Destinations:
+        destinations = Destinations(
+            peers.probe,
+            settings=settings or Settings(),
+            probes=probes,
+            on_change=peers.changes.append,
+            now=peers.now,
+            chance=lambda: 0.0,
+        )
+        made.append(destinations)
+        return destinations
+
+    yield make
+    for destinations in made:
+        await destinations.close()
+
+
+def health(destinations: Destinations, name: str) -> Health:
+    one = destinations.get(name)
+    assert one is not None
+    return one.verdict.health
+
+
+async def test_probes_conclude_each_by_itself(peers: Peers, opened: Callable[..., Destinations]) -> None:
+    """One that hangs holds up no other, and is Unhealthy when its time is over; every change is told."""
+    peers.hung.add("b")
+    destinations = opened(Probing(interval=0.05, fast_interval=0.01, timeout=0.05))
+
+    destinations.keep(["a", "b"])
+
+    assert health(destinations, "a") is Health.UNKNOWN
+    await eventually(lambda: health(destinations, "b") is Health.UNHEALTHY)
+    assert health(destinations, "a") is Health.HEALTHY
+    assert {(one.name, one.after.health) for one in peers.changes} == {
+        ("a", Health.HEALTHY),
+        ("b", Health.UNHEALTHY),
+    }
+    one = destinations.get("b")
+    assert one is not None
+    assert one.error == "no answer within 0.05 s"
+
+
+async def test_failing_probe_leads_to_unhealthy_and_back(
+    peers: Peers, opened: Callable[..., Destinations]
+) -> None:
+    """Healthy, Degraded, Unhealthy, Degraded, Healthy: the diagram's way."""
+    destinations = opened()
+    destinations.keep(["a"])
+    await eventually(lambda: health(destinations, "a") is Health.HEALTHY)
+    peers.answers["a"] = Answer(Probe.FAILURE, "refused")
+    await eventually(lambda: health(destinations, "a") is Health.UNHEALTHY)
+    del peers.answers["a"]
+    await eventually(lambda: health(destinations, "a") is Health.HEALTHY)
+
+    assert [one.after.health for one in peers.changes] == [
+        Health.HEALTHY,
+        Health.DEGRADED,
+        Health.UNHEALTHY,
+        Health.DEGRADED,
+        Health.HEALTHY,
+    ]
+
+
+async def test_probes_of_one_that_is_gone_end(peers: Peers, opened: Callable[..., Destinations]) -> None:
+    """What is not kept is neither probed nor picked; what stays keeps its verdict."""
+    destinations = opened()
+    destinations.keep(["a", "b"])
+    pool = Pool(destinations, {"a": 1, "b": 1})
+    await eventually(lambda: health(destinations, "a") is Health.HEALTHY)
+
+    destinations.keep(["a"])
+
+    assert destinations.get("b") is None
+    assert health(destinations, "a") is Health.HEALTHY
+    assert pool.picker().shares == {"a": 1.0}
+    destinations.proxied("b", Proxied.FAILURE)  # it was on its way
+
+
+async def test_picks_follow_health(peers: Peers, opened: Callable[..., Destinations]) -> None:
+    """A dead one gets nothing while others can take all; the last one is tried though it be dead."""
+    peers.answers["b"] = Answer(Probe.FAILURE, "refused")
+    destinations = opened()
+    destinations.keep(["a", "b"])
+    pool = Pool(destinations, {"a": 1, "b": 1})
+    alone = Pool(destinations, {"b": 1})
+    await eventually(lambda: health(destinations, "b") is Health.UNHEALTHY)
+    await eventually(lambda: health(destinations, "a") is Health.HEALTHY)
+
+    assert pool.picker().shares == {"a": 1.0}
+    picked = alone.pick()
+    assert picked is not None
+    assert (picked.name, picked.why) == ("b", Why.PANIC)
+
+
+async def test_failing_requests_make_it_unhealthy_for_a_while(
+    peers: Peers, opened: Callable[..., Destinations]
+) -> None:
+    """The failure rate counts beside the probes; when its time is over the next pick knows."""
+    destinations = opened(NEVER)
+    destinations.keep(["a"])
+    pool = Pool(destinations, {"a": 1})
+    await eventually(lambda: health(destinations, "a") is Health.HEALTHY)
+
+    for _ in range(10):
+        destinations.proxied("a", Proxied.FAILURE)
+
+    one = destinations.get("a")
+    assert one is not None
+    assert one.verdict.reason is Reason.FAILURE_RATE
+    peers.at += 61
+    picked = pool.pick()
+    assert picked is not None
+    assert picked.why is Why.HEALTHY
+
+
+async def test_failed_request_hastens_the_next_probe(
+    peers: Peers, opened: Callable[..., Destinations]
+) -> None:
+    """Evidence from requests brings probes forward."""
+    destinations = opened(Probing(interval=3600.0, fast_interval=0.01, timeout=5.0))
+    destinations.keep(["a"])
+    await eventually(lambda: health(destinations, "a") is Health.HEALTHY)
+    asked = peers.asked["a"]
+
+    destinations.proxied("a", Proxied.FAILURE)
+
+    await eventually(lambda: peers.asked["a"] > asked)
+
+
+async def test_draining_one_keeps_sessions(peers: Peers, opened: Callable[..., Destinations]) -> None:
+    """It gets nothing new; who was there stays."""
+    destinations = opened()
+    destinations.keep(["a", "b"])
+    pool = Pool(destinations, {"a": 1, "b": 1})
+    await eventually(lambda: health(destinations, "b") is Health.HEALTHY)
+
+    destinations.drain("b", "kernel update")
+
+    assert pool.picker().shares == {"a": 1.0}
+    kept = pool.keep("b")
+    assert kept is not None
+    assert (kept.name, kept.why) == ("b", Why.AFFINITY)
+    destinations.undrain("b")
+    assert set(pool.picker().shares) == {"a", "b"}
+
+
+async def test_declared_degradation_is_not_preferred(
+    peers: Peers, opened: Callable[..., Destinations]
+) -> None:
+    """Until it is withdrawn."""
+    destinations = opened()
+    destinations.keep(["a"])
+    await eventually(lambda: health(destinations, "a") is Health.HEALTHY)
+
+    destinations.declare_degraded("a")
+    assert health(destinations, "a") is Health.DEGRADED
+    destinations.withdraw("a")
+
+    assert health(destinations, "a") is Health.HEALTHY
+
+
+async def test_retry_goes_elsewhere(peers: Peers, opened: Callable[..., Destinations]) -> None:
+    """One that was tried is drawn again only when there is no other."""
+    chances = iter([0.0, 0.0, 0.9, 0.0])
+    destinations = Destinations(peers.probe, probes=NEVER, chance=lambda: next(chances, 0.0))
+    destinations.keep(["a", "b"])
+    pool = Pool(destinations, {"a": 1, "b": 1})
+
+    picked = pool.pick(tried=["a"])
+
+    assert picked is not None
+    assert picked.name == "b"
+    again = pool.pick(tried=["a", "b"])
+    assert again is not None
+    await destinations.close()
+
+
+async def test_broken_prober_is_asked_again(
+    peers: Peers, opened: Callable[..., Destinations], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A bug in a probe is on the log with its traceback, and ends no loop."""
+    broken = 2
+
+    async def probe(name: str) -> Answer:
+        nonlocal broken
+        if broken:
+            broken -= 1
+            raise RuntimeError("a bug")
+        return Answer(Probe.SUCCESS)
+
+    destinations = Destinations(probe, probes=QUICK)
+    destinations.keep(["a"])
+    await eventually(lambda: health(destinations, "a") is Health.HEALTHY)
+
+    assert "a bug" in caplog.text
+    await destinations.close()
+
+
+async def test_change_is_said_on_the_log(
+    peers: Peers, opened: Callable[..., Destinations], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Which, from what, to what, why, and what the probe met."""
+    peers.answers["a"] = Answer(Probe.FAILURE, "connection refused")
+    destinations = opened()
+    destinations.keep(["a"])
+    await eventually(lambda: bool(peers.changes))
+
+    log_change(peers.changes[0])
+
+    assert "destination a: unknown -> unhealthy: the first probe failed (connection refused)" in caplog.text
