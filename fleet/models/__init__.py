@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fleet.models.access import Access, ClusterLimit
+from fleet.models.changes import AuditEntry, Change, ClusterLease
 from fleet.models.clusters import Cluster, ensure_default_cluster
 from fleet.models.remembered import Agent, Instance
 from fleet.models.tokens import ApiToken
@@ -12,7 +13,10 @@ __all__ = [
     "Access",
     "Agent",
     "ApiToken",
+    "AuditEntry",
+    "Change",
     "Cluster",
+    "ClusterLease",
     "ClusterLimit",
     "Instance",
     "Transition",

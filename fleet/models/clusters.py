@@ -26,6 +26,8 @@ class Cluster(models.Model):
     auths = models.JSONField(default=list)
     #: Dangerous actions ask twice.
     production = models.BooleanField(default=False)
+    #: Changes wait until a second person agreed.
+    second_approver = models.BooleanField(default=False)
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:

@@ -45,7 +45,7 @@ def test_models_and_api_on_postgresql(database_url: str) -> None:
                 "-p",
                 "no:cacheprovider",
             ),
-            *("tests/fleet/models", "tests/dashboards/api", "tests/dashboards/views"),
+            *("tests/fleet/models", "tests/fleet/control", "tests/dashboards/api", "tests/dashboards/views"),
         ],
         cwd=_ROOT,
         env={**os.environ, "DATABASE_URL": database_url},

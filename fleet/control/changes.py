@@ -1,0 +1,258 @@
+"""The life of a change: each function is one step of it, a compare-and-set on its state. docs/changes.md.
+
+Each writes its row in the audit log, also when it is refused. What a kind of change does when it runs is in a module
+of its own (`networking.py`, ...).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.db import IntegrityError, transaction
+
+from fleet.control import Busy, Refused, WrongState
+from fleet.control.audit import Attempt, attempted, record
+from fleet.domain.changes import (
+    FOLLOWERS,
+    OCCUPYING,
+    SYSTEM,
+    Actor,
+    Asks,
+    ChangeKind,
+    ChangeState,
+    asks,
+    confirmation_problems,
+)
+from fleet.models.changes import Change
+from fleet.models.clusters import Cluster
+
+Clock = Callable[[], datetime]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A change that is to be planned: what is there, what is wanted, and what was foreseen."""
+
+    kind: ChangeKind
+    title: str
+    before: Any
+    after: Any
+    plan: dict[str, Any]
+    #: How many agents it touches.
+    agents: int = 0
+    parameters: dict[str, Any] = field(default_factory=dict)
+    undoes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class By:
+    """Who asks, and in which request."""
+
+    actor: Actor
+    request_id: str = ""
+    idempotency_key: str = ""
+
+
+def create(cluster: str, draft: Draft, by: By, now: datetime) -> Change:
+    """Keep a plan, ready to be confirmed. With a key that was used before, that change is answered.
+
+    Raises Refused when the key stands for something else.
+    """
+    row = Cluster.objects.get(pk=cluster)
+    attempt = Attempt(
+        by.actor,
+        f"{draft.kind}.plan",
+        cluster,
+        draft.title,
+        before=draft.before,
+        after=draft.after,
+        request_id=by.request_id,
+    )
+    with attempted(attempt, lambda: now):
+        if (earlier := _of_key(cluster, by)) is not None:
+            attempt.about(earlier)
+            return _same(earlier, draft)
+        change = Change(
+            cluster=row,
+            kind=draft.kind.value,
+            title=draft.title[:200],
+            who=by.actor.name[:200],
+            actor_kind=by.actor.kind.value,
+            user_id=by.actor.user_id,
+            before=draft.before,
+            after=draft.after,
+            plan=draft.plan,
+            agents=draft.agents,
+            parameters=draft.parameters,
+            needs_second=row.second_approver,
+            undoes_id=draft.undoes,
+            request_id=by.request_id,
+            idempotency_key=by.idempotency_key,
+            created_at=now,
+        )
+        try:
+            with transaction.atomic():
+                change.save(force_insert=True)
+        except IntegrityError:
+            quicker = _of_key(cluster, by)
+            if quicker is None:
+                raise
+            attempt.about(quicker)
+            return _same(quicker, draft)
+        attempt.about(change)
+    return change
+
+
+def what_it_asks(change: Change) -> Asks:
+    """What confirming it asks for."""
+    return asks(
+        cluster=change.cluster_id,
+        agents=change.agents,
+        production=change.cluster.production,
+        second_approver=change.needs_second,
+    )
+
+
+def confirm(change: Change, by: By, *, reason: str, typed: str, now: datetime) -> Change:
+    """Agree to the plan. Raises Refused with `problems` by field, WrongState."""
+    attempt = Attempt(
+        by.actor,
+        f"{change.kind}.confirm",
+        reason=reason,
+        before=change.before,
+        after=change.after,
+        request_id=by.request_id,
+    )
+    attempt.about(change)
+    with attempted(attempt, lambda: now):
+        problems = confirmation_problems(what_it_asks(change), reason=reason, typed=typed)
+        if problems:
+            raise Refused("; ".join(problems.values()), problems)
+        return _move(change, ChangeState.CONFIRMED, reason=reason.strip(), confirmed_at=now)
+
+
+def approve(change: Change, by: By, *, now: datetime) -> Change:
+    """Agree as the second person. Raises Refused to whoever planned it, WrongState."""
+    attempt = Attempt(by.actor, f"{change.kind}.approve", request_id=by.request_id)
+    attempt.about(change)
+    with attempted(attempt, lambda: now):
+        if not change.needs_second:
+            raise Refused("this change asks for no second person")
+        if by.actor.user_id is None or by.actor.user_id == change.user_id:
+            raise Refused("a second person must agree: not who made the change")
+        won = Change.objects.filter(pk=change.pk, state=ChangeState.CONFIRMED.value, approved_by="").update(
+            approved_by=by.actor.name[:200]
+        )
+        change.refresh_from_db()
+        if not won:
+            raise WrongState(f"the change is {_said(change)} already")
+    return change
+
+
+def ready(change: Change) -> bool:
+    """Whether it may start: confirmed, and agreed to by a second person where that is asked for."""
+    return change.state == ChangeState.CONFIRMED and not (change.needs_second and not change.approved_by)
+
+
+def start(change: Change, now: datetime, *, actor: Actor = SYSTEM) -> Change:
+    """Begin. Raises Busy while another change has the cluster, WrongState, Refused without the second person."""
+    attempt = Attempt(actor, f"{change.kind}.start", request_id=change.request_id)
+    attempt.about(change)
+    with attempted(attempt, lambda: now):
+        if change.state == ChangeState.CONFIRMED and not ready(change):
+            raise Refused("a second person has not agreed yet")
+        try:
+            return _move(change, ChangeState.RUNNING, started_at=change.started_at or now)
+        except IntegrityError:
+            raise Busy(busy_sentence(change.cluster_id)) from None
+
+
+def move(
+    change: Change,
+    to: ChangeState,
+    now: datetime,
+    *,
+    actor: Actor = SYSTEM,
+    detail: str = "",
+    request_id: str = "",
+    reason: str = "",
+    before: Any = None,
+    after: Any = None,
+    **fields: Any,
+) -> Change:
+    """Bring it to another state: pause, resume, cancel, verify, fail, undo. Raises WrongState.
+
+    `fields` are columns of `Change` to write with it. The audit log's action is `KIND.STATE`.
+    """
+    attempt = Attempt(
+        actor,
+        f"{change.kind}.{to.value}",
+        detail=detail,
+        reason=reason,
+        before=before,
+        after=after,
+        request_id=request_id or change.request_id,
+    )
+    attempt.about(change)
+    if to.final or to is ChangeState.VERIFYING:
+        fields.setdefault("ended_at", change.ended_at or now)
+    with attempted(attempt, lambda: now):
+        return _move(change, to, detail=detail, **fields)
+
+
+def note(change: Change, **fields: Any) -> Change:
+    """Write progress or outcome without a change of state and without a row in the log."""
+    Change.objects.filter(pk=change.pk).update(**fields)
+    change.refresh_from_db()
+    return change
+
+
+def occupant(cluster: str) -> Change | None:
+    """The change that has a cluster to itself now; None when none has."""
+    return Change.objects.filter(cluster=cluster, state__in=[state.value for state in OCCUPYING]).first()
+
+
+def busy_sentence(cluster: str) -> str:
+    """Who has the cluster, as a sentence; empty when nobody has."""
+    other = occupant(cluster)
+    if other is None:
+        return ""
+    return f"one change at a time: {other.who} has {cluster} with change {other.pk}, {other.title} ({other.state})"
+
+
+def refuse(by: By, action: str, cluster: str, sentence: str, now: datetime, **said: Any) -> None:
+    """Write the row of something that was refused before there was a change."""
+    attempt = Attempt(by.actor, action, cluster, detail=sentence, request_id=by.request_id, **said)
+    record(attempt, "refused", now)
+
+
+def _move(change: Change, to: ChangeState, **fields: Any) -> Change:
+    """The compare-and-set: only from the state that `change` has in memory, so of two one wins."""
+    seen = ChangeState(change.state)
+    if to not in FOLLOWERS[seen]:
+        raise WrongState(f"the change is {_said(change)}: it cannot become {to.value}")
+    with transaction.atomic():
+        won = Change.objects.filter(pk=change.pk, state=seen.value).update(state=to.value, **fields)
+    change.refresh_from_db()
+    if not won:
+        raise WrongState(f"somebody was quicker: the change is {_said(change)} by now")
+    return change
+
+
+def _said(change: Change) -> str:
+    return f"{change.state} and approved" if change.approved_by and not change.started_at else change.state
+
+
+def _of_key(cluster: str, by: By) -> Change | None:
+    if not by.idempotency_key:
+        return None
+    return Change.objects.filter(cluster=cluster, idempotency_key=by.idempotency_key).first()
+
+
+def _same(earlier: Change, draft: Draft) -> Change:
+    if (earlier.kind, earlier.after, earlier.parameters) != (draft.kind.value, draft.after, draft.parameters):
+        raise Refused(f"the idempotency key was used for another change, {earlier.pk}: {earlier.title}")
+    return earlier

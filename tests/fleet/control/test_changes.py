@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import User
+
+from fleet.control import Busy, Refused, WrongState, changes
+from fleet.domain.changes import ChangeState
+from fleet.models.changes import AuditEntry, Change
+from fleet.models.clusters import Cluster
+from tests.fleet.control.conftest import NOW, by, draft
+
+LATER = NOW + timedelta(minutes=5)
+
+
+def _log() -> list[tuple[str, str]]:
+    return [(entry.action, entry.outcome) for entry in AuditEntry.objects.order_by("pk")]
+
+
+def _confirmed(cluster: Cluster, who: User) -> Change:
+    change = changes.create(cluster.pk, draft(), by(who), NOW)
+    return changes.confirm(change, by(who), reason="rollout", typed="", now=NOW)
+
+
+def test_change_runs_its_whole_life(cluster: Cluster, alice: User) -> None:
+    """Plan, confirm, start, verify, undo: the row says each, and the log has one row for each."""
+    change = _confirmed(cluster, alice)
+    assert changes.ready(change)
+    changes.start(change, LATER)
+    assert changes.occupant(cluster.pk) == change
+    changes.move(change, ChangeState.VERIFYING, LATER, before={"v": "a"}, after={"v": "b"})
+    changes.move(change, ChangeState.VERIFIED, LATER, outcome={"closed": 3})
+    changes.move(change, ChangeState.UNDONE, LATER, detail="by change 2")
+
+    change.refresh_from_db()
+    assert (change.state, change.started_at, change.ended_at) == ("undone", LATER, LATER)
+    assert change.outcome == {"closed": 3}
+    assert _log() == [
+        (f"networking-config.{step}", "done")
+        for step in ("plan", "confirm", "start", "verifying", "verified", "undone")
+    ]
+    written = AuditEntry.objects.get(action="networking-config.verifying")
+    assert (written.before, written.after, written.who, written.actor_kind, written.request_id) == (
+        {"v": "a"}, {"v": "b"}, "the console", "system", "req-1",
+    )  # fmt: skip
+
+
+def test_confirm_without_reason_or_name_is_refused_by_field(cluster: Cluster, alice: User) -> None:
+    """Above a hundred agents the cluster's name must be typed; each field says what it lacks, and it is logged."""
+    change = changes.create(cluster.pk, draft(agents=101), by(alice), NOW)
+    with pytest.raises(Refused) as refused:
+        changes.confirm(change, by(alice), reason=" ", typed="defualt", now=NOW)
+    assert set(refused.value.problems) == {"reason", "typed"}
+    assert Change.objects.get().state == ChangeState.PLANNED
+    assert _log()[-1] == ("networking-config.confirm", "refused")
+    changes.confirm(change, by(alice), reason="why not", typed="default", now=NOW)
+
+
+def test_production_cluster_asks_for_its_name(cluster: Cluster, alice: User) -> None:
+    """However few agents it touches."""
+    Cluster.objects.update(production=True)
+    change = changes.create(cluster.pk, draft(agents=0), by(alice), NOW)
+    assert changes.what_it_asks(change).typed == "default"
+
+
+def test_second_approver_must_be_another_person(cluster: Cluster, alice: User, bob: User) -> None:
+    """Nothing starts before somebody else agreed; one's own word does not count, and once is enough."""
+    Cluster.objects.update(second_approver=True)
+    change = _confirmed(cluster, alice)
+    with pytest.raises(Refused, match="has not agreed"):
+        changes.start(change, LATER)
+    with pytest.raises(Refused, match="not who made"):
+        changes.approve(change, by(alice), now=NOW)
+    changes.approve(change, by(bob), now=NOW)
+    with pytest.raises(WrongState, match="approved already"):
+        changes.approve(change, by(bob), now=NOW)
+    assert changes.start(change, LATER).state == ChangeState.RUNNING
+
+
+def test_one_change_at_a_time(cluster: Cluster, alice: User) -> None:
+    """The second is told who has the cluster, also while the first is paused, and may start when it ended."""
+    first, second = _confirmed(cluster, alice), _confirmed(cluster, alice)
+    changes.start(first, NOW)
+    with pytest.raises(Busy, match=f"alice has default with change {first.pk}"):
+        changes.start(second, NOW)
+    changes.move(first, ChangeState.PAUSED, NOW)
+    with pytest.raises(Busy):
+        changes.start(second, NOW)
+    changes.move(first, ChangeState.CANCELLED, NOW)
+    changes.start(second, NOW)
+    assert changes.busy_sentence(cluster.pk)
+
+
+def test_of_two_who_move_it_one_wins(cluster: Cluster, alice: User) -> None:
+    """A stale copy in memory changes nothing."""
+    change = _confirmed(cluster, alice)
+    copy = Change.objects.get()
+    changes.start(change, NOW)
+    with pytest.raises(WrongState, match="quicker"):
+        changes.start(copy, NOW)
+    with pytest.raises(WrongState, match="cannot become planned"):
+        changes.move(copy, ChangeState.PLANNED, NOW)
+
+
+def test_idempotency_key_gives_the_same_change(cluster: Cluster, alice: User) -> None:
+    """Asked twice, it is made once; with other contents it is refused."""
+    first = changes.create(cluster.pk, draft(), by(alice, "k"), NOW)
+    assert changes.create(cluster.pk, draft(), by(alice, "k"), LATER) == first
+    with pytest.raises(Refused, match="another change"):
+        changes.create(cluster.pk, draft(wanted="c"), by(alice, "k"), LATER)
+    assert Change.objects.count() == 1
+
+
+def test_note_writes_without_the_log(cluster: Cluster, alice: User) -> None:
+    """Progress is no story."""
+    change = changes.start(_confirmed(cluster, alice), NOW)
+    written = len(_log())
+    assert changes.note(change, progress={"done": 1}).progress == {"done": 1}
+    assert len(_log()) == written
+
+
+def test_refuse_leaves_a_row_without_a_change(cluster: Cluster, alice: User) -> None:
+    """What did not even become a plan was still tried."""
+    changes.refuse(by(alice), "networking-config.plan", cluster.pk, "pollers are blind", NOW, reason="now!")
+    entry = AuditEntry.objects.get()
+    assert (entry.outcome, entry.detail, entry.reason, entry.change_id) == (
+        "refused", "pollers are blind", "now!", None,
+    )  # fmt: skip
