@@ -38,6 +38,10 @@ def _sentences() -> Iterator[None]:
         "simulate": "fleet.cli.simulate:simulate",
         "config": "fleet.cli.networking:config",
         "reconnect": "fleet.cli.reconnect:reconnect",
+        "drain": "fleet.cli.drain:drain",
+        "undrain": "fleet.cli.drain:undrain",
+        "degrade": "fleet.cli.drain:degrade",
+        "undegrade": "fleet.cli.drain:undegrade",
     },
 )
 def fleet() -> None:

@@ -11,12 +11,11 @@ import click
 
 from fleet.cli.answers import Failure, show_json
 from fleet.cli.home import cluster_option, home_option
+from fleet.cli.members import channel_to
 from fleet.nodes import fleet_record
-from fleet.nodes.addresses import parse
 from fleet.nodes.fleet_record import FleetError, FleetRecord
-from fleet.transport import channels
 from fleet.transport.admin import AdminError, Advised, TunnelAdmin
-from fleet.transport.channels import TLSError, TLSFiles
+from fleet.transport.channels import TLSError
 
 
 @click.command()
@@ -61,12 +60,7 @@ def reconnect(
 async def _ask(
     record: FleetRecord, name: str, advisory_id: str, reason: str, agents: tuple[str, ...], limit: int
 ) -> Advised:
-    tls = TLSFiles()
-    if record.console:
-        files = {setting: Path(path) for setting, path in record.console.items()}
-        tls = TLSFiles(files["REFLOAT_TLS_CERT"], files["REFLOAT_TLS_KEY"], files["REFLOAT_TLS_CA"])
-    address = channels.target_of([parse(record.member(name).grpc)])
-    async with channels.open_channel(address, tls) as channel:
+    async with channel_to(record, name) as channel:
         return await TunnelAdmin(channel).advise_reconnect(advisory_id, reason, agents=agents, limit=limit)
 
 

@@ -141,6 +141,13 @@ def instance_options(*, ttl_variable: str) -> Callable[[F], F]:
         command = tls_options(command)
         for option in (
             click.option(
+                "--degrade-when-late",
+                type=Duration(),
+                default="0s",
+                show_default=True,
+                help="Say that it is degraded when its event loop was this late lately; 0s: never.",
+            ),
+            click.option(
                 "--announce-ttl",
                 type=TTL(),
                 envvar=ttl_variable,

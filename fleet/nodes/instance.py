@@ -21,13 +21,15 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from prometheus_client import Counter, Histogram
 
 from fleet import __version__
-from fleet.nodes import addresses, http_site, running
+from fleet.nodes import addresses, http_site, lateness, running
+from fleet.nodes.instance_admin import InstanceAdminServicer
 from fleet.protocol import announce, durations
 from fleet.transport import channels, diag
 from fleet.transport.backend import Backend, BackendUnavailable, Kind
 from fleet.transport.channels import TLSError, TLSFiles
 from fleet.transport.health import HealthServicer
 from fleet.transport.process import ProcessState
+from fleet.transport.standing import Standing
 from fleet.wire import types_pb2
 
 log = logging.getLogger(__name__)
@@ -58,6 +60,8 @@ class InstanceFlags:
     advertise_diag: tuple[str, int] | None = None
     announce_ttl: float = announce.DEFAULT_TTL
     labels: dict[str, str] = field(default_factory=dict)
+    #: It says that it is degraded when its event loop is this late, seconds; 0: never.
+    degrade_when_late: float = 0.0
     tls: TLSFiles = field(default_factory=TLSFiles)
 
 
@@ -92,7 +96,9 @@ class Instance:
             registry=self.registry,
         )
         self.server = grpc.aio.server(options=channels.server_options())
-        HealthServicer(self.process).add_to(self.server)
+        self.standing = Standing()
+        HealthServicer(self.process, self.standing).add_to(self.server)
+        InstanceAdminServicer(flags.id, self.standing).add_to(self.server)
         #: Of its resource; what is known only once it listens may be added before `start`.
         self.labels = dict(flags.labels)
         self._stack = AsyncExitStack()
@@ -114,6 +120,10 @@ class Instance:
         self._heartbeats = asyncio.create_task(
             self._keep_announcing(), name=f"heartbeats of {self.flags.name}"
         )
+        if self.flags.degrade_when_late:
+            await self._stack.enter_async_context(
+                lateness.watched(self.standing, self.flags.degrade_when_late)
+            )
 
     def ready_facts(self) -> dict[str, object]:
         """What the ready line says."""
@@ -168,7 +178,7 @@ class Instance:
         except TLSError as error:
             raise running.StartError(str(error)) from None
         self.grpc_address = addresses.join(flags.listen[0], port)
-        app = diag.diag_app(self.process, self.registry)
+        app = diag.diag_app(self.process, self.registry, self.standing)
         self.diag_address = await self._stack.enter_async_context(http_site.serving(app, flags.diag_listen))
         await self.server.start()
 

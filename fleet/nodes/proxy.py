@@ -81,6 +81,7 @@ class Proxy:
             door.take,
         )
         self.table = self.tunnels.table
+        self.instance.standing.listen(self._follow_standing)
         self.networking = ProxyNetworking(self.instance.backend, flags.overrides, self.table, metrics)
         self.tunnels.add_to(self.instance.server)
         agent_status_pb2_grpc.add_AgentStatusServicer_to_server(
@@ -142,6 +143,9 @@ class Proxy:
         if self._tasks:
             await asyncio.wait(self._tasks)
         await self.instance.stop()
+
+    def _follow_standing(self) -> None:
+        self.tunnels.drained = self.instance.standing.draining is not None
 
     async def _watch_proxies(self) -> None:
         """See who heartbeats and let tunnels know. What heartbeats within a fifth of the TTL goes in one message:

@@ -66,8 +66,9 @@ class ReverseTunnels:
         self.table = TunnelTable(publisher, keep_alive, metrics, self._closed)
         self.reconnects = Reconnects(self.table, reconnect_interval, metrics)
         self.metrics = metrics
-        #: Nobody new is taken in.
+        #: Nobody new is taken in: the proxy ends, or an operator drains it.
         self.draining = False
+        self.drained = False
         self._proxy_id = proxy_id
         self._cluster = cluster
         self._refused: set[str] = set()
@@ -166,6 +167,8 @@ class TunnelControlServicer:
         """Serve one tunnel: hello for hello, then pings, discovery and advisories until either end closes."""
         if self._tunnels.draining:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "this proxy is shutting down")
+        if self._tunnels.drained:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "this proxy is drained: it takes nobody new")
         hello = await self._expect_hello(requests, context)
         refusal = self._tunnels.why_not(hello, context)
         if refusal:

@@ -7,17 +7,12 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from fleet.nodes import operators
 from fleet.nodes.instance import LONGEST_ID
 from fleet.nodes.reconnects import Reconnects
-from fleet.transport import peers
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
 Context = grpc.aio.ServicerContext[Any, Any]
-
-#: Roles of certificates that are the fleet's own: a stolen one of an agent must not move all the others.
-_NO_OPERATORS = {"agent", "proxy", "auth"}
-#: Characters of a reason; it is logged at every agent.
-_LONGEST_REASON = 200
 
 
 class TunnelAdminServicer:
@@ -35,20 +30,12 @@ class TunnelAdminServicer:
         self, request: fleet_pb2.AdviseReconnectRequest, context: Context
     ) -> fleet_pb2.AdviseReconnectResponse:
         """Advise once for each id; the answer counts tunnels."""
-        role = peers.role_of(context)
-        if role in _NO_OPERATORS:
-            await context.abort(
-                grpc.StatusCode.PERMISSION_DENIED, f"a certificate of role {role!r} may not move agents"
-            )
+        await operators.demand(context, "move agents")
         if not 0 < len(request.advisory_id) <= LONGEST_ID:
             await context.abort(
                 grpc.StatusCode.INVALID_ARGUMENT, f"advisory_id: needs 1 to {LONGEST_ID} characters"
             )
-        if len(request.reason) > _LONGEST_REASON or not request.reason.isprintable():
-            await context.abort(
-                grpc.StatusCode.INVALID_ARGUMENT,
-                f"reason: has more than {_LONGEST_REASON} characters, or such as cannot be printed",
-            )
+        await operators.demand_reason(context, request.reason)
         advice = self._reconnects.ask(
             request.advisory_id,
             request.reason or "an operator asked for it",

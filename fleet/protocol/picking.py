@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum, auto
 from itertools import accumulate, groupby
 
 from fleet.protocol.destination import Health
+
+#: A guard that never acts: no fleet is so large that one destination's fair share is less than this part of all.
+UNGUARDED = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,8 @@ class Settings:
     panic_guard: float = 2.0
     #: The tier of those of which nothing is known: Healthy, Degraded, or Unknown for one of their own after Degraded.
     unknown_with: Health = Health.DEGRADED
+    #: What of its weight a Degraded one has, above 0 and at most 1: what it lacks goes to the others, Healthy or not.
+    degraded_weight: float = 1.0
     #: One that became Healthy comes to its whole weight within this, from `slow_start_from` of it on; 0: at once.
     slow_start: float = 0.0
     slow_start_from: float = 0.1
@@ -42,11 +47,21 @@ class Settings:
             raise ValueError("overprovisioning, guards and the fewest Healthy ones are at least 1")
         if not (self.slow_start >= 0 and 0 < self.slow_start_from <= 1):
             raise ValueError("a slow start takes no negative time, and begins above 0")
+        if not 0 < self.degraded_weight <= 1:
+            raise ValueError("the weight of Degraded ones is a share of their own, above 0 and at most 1")
         if self.unknown_with is Health.UNHEALTHY:
             raise ValueError("Unknown ones are usable: their tier is Healthy, Degraded or Unknown")
 
 
 DEFAULTS = Settings()
+
+
+def with_headroom(settings: Settings, headroom: float | None) -> Settings:
+    """Guard destinations that can take so many times what each has when all are well; None: nobody knows.
+
+    Where nobody knows there is no guard: one too low sends requests to the dead that the living could have answered.
+    """
+    return replace(settings, guard=UNGUARDED if headroom is None else headroom)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +77,14 @@ class Candidate:
     healthy_since: float | None = None
     #: When it was last seen to answer well: in a panic the latest are tried first; None: never.
     succeeded_at: float | None = None
+    #: What of its weight it has while it is Degraded; None: as the settings say for all.
+    degraded_weight: float | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.weight < float("inf"):
             raise ValueError(f"the weight of {self.name} is not above 0")
+        if self.degraded_weight is not None and not 0 < self.degraded_weight <= 1:
+            raise ValueError(f"the weight of {self.name} while Degraded is not above 0 and at most 1")
 
 
 class Why(StrEnum):
@@ -157,7 +176,9 @@ def _recency(one: Candidate) -> float:
 
 
 def _ramped(one: Candidate, now: float, settings: Settings) -> float:
-    """Its weight, less while it starts slowly."""
+    """Its weight, less while it is Degraded, or starts slowly."""
+    if one.health is Health.DEGRADED:
+        return one.weight * (settings.degraded_weight if one.degraded_weight is None else one.degraded_weight)
     if one.health is not Health.HEALTHY or one.healthy_since is None or settings.slow_start == 0:
         return one.weight
     done = max(0.0, now - one.healthy_since) / settings.slow_start

@@ -1,5 +1,5 @@
-"""Clients for writes to a node: the networking config of a cluster, through any of its auths, and a proxy's advice to
-its agents to reconnect.
+"""Clients for writes to a node: the networking config of a cluster, through any of its auths, a proxy's advice to
+its agents to reconnect, and what an instance says of itself.
 
 The first works with our auths and with Teleport's: what it reads it sends back whole, with the fields it does not know.
 """
@@ -147,6 +147,39 @@ class TunnelAdmin:
         return Advised(
             answer.proxy_id, answer.advised, answer.already, answer.left, answer.absent, answer.staying
         )
+
+
+class InstanceAdmin:
+    """Has one auth or proxy say something of itself. Every call raises AdminError."""
+
+    def __init__(self, channel: grpc.aio.Channel, *, within: float = _WITHIN) -> None:
+        self._stub = fleet_pb2_grpc.InstanceAdminStub(channel)
+        self._within = within
+
+    async def drain(self, reason: str) -> None:
+        """Have it take nobody new; who is there stays."""
+        await self._say(fleet_pb2.SetStandingRequest.WORD_DRAIN, reason)
+
+    async def undrain(self) -> None:
+        """Have it take connections again."""
+        await self._say(fleet_pb2.SetStandingRequest.WORD_UNDRAIN)
+
+    async def degrade(self, reason: str, lasts: float = 0.0) -> None:
+        """Have others preferred to it, for so many seconds; 0: until that is taken back."""
+        await self._say(fleet_pb2.SetStandingRequest.WORD_DEGRADE, reason, lasts)
+
+    async def restore(self) -> None:
+        """Have it be like the others again."""
+        await self._say(fleet_pb2.SetStandingRequest.WORD_RESTORE)
+
+    async def _say(
+        self, word: fleet_pb2.SetStandingRequest.Word, reason: str = "", lasts: float = 0.0
+    ) -> None:
+        request = fleet_pb2.SetStandingRequest(word=word, reason=reason, lasts_ms=round(lasts * 1000))
+        try:
+            await self._stub.SetStanding(request, timeout=self._within)
+        except grpc.aio.AioRpcError as error:
+            raise _translated(error) from None
 
 
 def _translated(error: grpc.aio.AioRpcError) -> AdminError:

@@ -11,8 +11,9 @@ from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from fleet import __version__
-from fleet.protocol import announce
+from fleet.protocol import announce, standing
 from fleet.transport.process import ProcessState
+from fleet.transport.standing import Standing
 
 
 def new_registry(process: ProcessState) -> CollectorRegistry:
@@ -30,7 +31,9 @@ def new_registry(process: ProcessState) -> CollectorRegistry:
     return registry
 
 
-def diag_app(process: ProcessState, registry: CollectorRegistry) -> web.Application:
+def diag_app(
+    process: ProcessState, registry: CollectorRegistry, own: Standing | None = None
+) -> web.Application:
     """The application of the diag port."""
 
     async def healthz(request: web.Request) -> web.Response:
@@ -40,7 +43,10 @@ def diag_app(process: ProcessState, registry: CollectorRegistry) -> web.Applicat
     async def readyz(request: web.Request) -> web.Response:
         del request
         code, status = announce.readyz(process.state)
-        return _json(code, {"status": status, "pid": os.getpid()})
+        answer = _json(code, {"status": status, "pid": os.getpid()})
+        if own is not None:
+            answer.headers.extend(standing.headers(own.said))
+        return answer
 
     async def metrics(request: web.Request) -> web.Response:
         del request

@@ -1,4 +1,5 @@
-"""grpc.health.v1.Health, driven by the process state: ok is SERVING, everything else NOT_SERVING.
+"""grpc.health.v1.Health, driven by the process state: ok is SERVING, everything else NOT_SERVING; and by what the
+process says of itself, under two more names.
 
 Our own servicer: the library's starts as SERVING, answers List with UNIMPLEMENTED, and lets one blocked watcher
 delay all.
@@ -14,8 +15,10 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from fleet.protocol import announce
+from fleet.protocol import announce, standing
+from fleet.protocol.standing import ACCEPTING_SERVICE, PREFERRED_SERVICE
 from fleet.transport.process import ProcessState
+from fleet.transport.standing import Standing
 
 Context = grpc.aio.ServicerContext[health_pb2.HealthCheckRequest, health_pb2.HealthCheckResponse]
 
@@ -25,13 +28,17 @@ _SERVICE_UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 
 class HealthServicer:
-    """Health of the whole server, service name "". Method names are those of the .proto."""
+    """Health of the whole server, service name "", and of what it says of itself. Method names are those of the
+    .proto."""
 
-    def __init__(self, process: ProcessState) -> None:
-        self._status = _NOT_SERVING
+    def __init__(self, process: ProcessState, own: Standing | None = None) -> None:
+        self._process = process
+        self._standing = own or Standing()
+        self._statuses: dict[str, health_pb2.HealthCheckResponse] = {}
         # Replaced at each change: whoever waits on the old one wakes up and looks.
         self._changed = asyncio.Event()
-        process.listen(self._follow)
+        process.listen(lambda _: self._follow())
+        self._standing.listen(self._follow)
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Serve it."""
@@ -40,36 +47,49 @@ class HealthServicer:
     async def Check(  # noqa: N802
         self, request: health_pb2.HealthCheckRequest, context: Context
     ) -> health_pb2.HealthCheckResponse:
-        """Answer the status now; NOT_FOUND for a service by name."""
-        if request.service:
+        """Answer the status now, with what it says of itself as metadata; NOT_FOUND for other services."""
+        status = self._statuses.get(request.service)
+        if status is None:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"unknown service {request.service!r}")
-        return health_pb2.HealthCheckResponse(status=self._status)
+        said = standing.headers(self._standing.said)
+        if said:
+            context.set_trailing_metadata(tuple(said))
+        return status
 
     async def List(  # noqa: N802
         self, request: health_pb2.HealthListRequest, context: Context
     ) -> health_pb2.HealthListResponse:
-        """Answer the status of every service: there is one."""
+        """Answer the status of every service."""
         del request, context
-        status = health_pb2.HealthCheckResponse(status=self._status)
-        return health_pb2.HealthListResponse(statuses={"": status})
+        return health_pb2.HealthListResponse(statuses=self._statuses)
 
     async def Watch(  # noqa: N802
         self, request: health_pb2.HealthCheckRequest, context: Context
     ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
         """Answer the status now and on every change, each once."""
         del context
-        if request.service:
+        if request.service not in self._statuses:
             yield health_pb2.HealthCheckResponse(status=_SERVICE_UNKNOWN)
             await asyncio.Event().wait()  # the protocol keeps the stream open: the service may come to be
         told = None
         while True:
-            changed, status = self._changed, self._status
+            changed, status = self._changed, self._statuses[request.service]
             if status != told:
-                yield health_pb2.HealthCheckResponse(status=status)
+                yield status
                 told = status
             await changed.wait()
 
-    def _follow(self, state: announce.State) -> None:
-        self._status = _SERVING if announce.is_serving(state) else _NOT_SERVING
+    def _follow(self) -> None:
+        well = announce.is_serving(self._process.state)
+        said = self._standing.said
+        serving = {
+            "": well,
+            PREFERRED_SERVICE: well and said.degraded is None,
+            ACCEPTING_SERVICE: well and said.draining is None,
+        }
+        self._statuses = {
+            name: health_pb2.HealthCheckResponse(status=_SERVING if good else _NOT_SERVING)
+            for name, good in serving.items()
+        }
         self._changed.set()
         self._changed = asyncio.Event()

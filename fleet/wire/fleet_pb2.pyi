@@ -1,5 +1,6 @@
 from fleet.wire import types_pb2 as _types_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -289,3 +290,35 @@ class AdviseReconnectResponse(_message.Message):
     absent: int
     staying: int
     def __init__(self, proxy_id: _Optional[str] = ..., advised: _Optional[int] = ..., already: _Optional[int] = ..., left: _Optional[int] = ..., absent: _Optional[int] = ..., staying: _Optional[int] = ...) -> None: ...
+
+class SetStandingRequest(_message.Message):
+    __slots__ = ("word", "reason", "lasts_ms")
+    class Word(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        WORD_UNSPECIFIED: _ClassVar[SetStandingRequest.Word]
+        WORD_DRAIN: _ClassVar[SetStandingRequest.Word]
+        WORD_UNDRAIN: _ClassVar[SetStandingRequest.Word]
+        WORD_DEGRADE: _ClassVar[SetStandingRequest.Word]
+        WORD_RESTORE: _ClassVar[SetStandingRequest.Word]
+    WORD_UNSPECIFIED: SetStandingRequest.Word
+    WORD_DRAIN: SetStandingRequest.Word
+    WORD_UNDRAIN: SetStandingRequest.Word
+    WORD_DEGRADE: SetStandingRequest.Word
+    WORD_RESTORE: SetStandingRequest.Word
+    WORD_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    LASTS_MS_FIELD_NUMBER: _ClassVar[int]
+    word: SetStandingRequest.Word
+    reason: str
+    lasts_ms: int
+    def __init__(self, word: _Optional[_Union[SetStandingRequest.Word, str]] = ..., reason: _Optional[str] = ..., lasts_ms: _Optional[int] = ...) -> None: ...
+
+class SetStandingResponse(_message.Message):
+    __slots__ = ("instance_id", "draining", "degraded")
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    DEGRADED_FIELD_NUMBER: _ClassVar[int]
+    instance_id: str
+    draining: bool
+    degraded: bool
+    def __init__(self, instance_id: _Optional[str] = ..., draining: _Optional[bool] = ..., degraded: _Optional[bool] = ...) -> None: ...

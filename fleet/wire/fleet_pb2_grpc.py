@@ -448,3 +448,79 @@ class TunnelAdmin:
             timeout,
             metadata,
             _registered_method=True)
+
+
+class InstanceAdminStub:
+    """Served by every auth and proxy, called by operators and the console. Certificates of agents and instances may not.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.SetStanding = channel.unary_unary(
+                '/fleet.v1.InstanceAdmin/SetStanding',
+                request_serializer=fleet_dot_wire_dot_fleet__pb2.SetStandingRequest.SerializeToString,
+                response_deserializer=fleet_dot_wire_dot_fleet__pb2.SetStandingResponse.FromString,
+                _registered_method=True)
+
+
+class InstanceAdminServicer:
+    """Served by every auth and proxy, called by operators and the console. Certificates of agents and instances may not.
+    """
+
+    def SetStanding(self, request, context):
+        """Has the instance say something of itself, or take it back. A restart forgets it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_InstanceAdminServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'SetStanding': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetStanding,
+                    request_deserializer=fleet_dot_wire_dot_fleet__pb2.SetStandingRequest.FromString,
+                    response_serializer=fleet_dot_wire_dot_fleet__pb2.SetStandingResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'fleet.v1.InstanceAdmin', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('fleet.v1.InstanceAdmin', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class InstanceAdmin:
+    """Served by every auth and proxy, called by operators and the console. Certificates of agents and instances may not.
+    """
+
+    @staticmethod
+    def SetStanding(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fleet.v1.InstanceAdmin/SetStanding',
+            fleet_dot_wire_dot_fleet__pb2.SetStandingRequest.SerializeToString,
+            fleet_dot_wire_dot_fleet__pb2.SetStandingResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.protocol.destination import Health
-from fleet.protocol.picking import DEFAULTS, Candidate, Pick, Picker, Settings, Why
+from fleet.protocol.picking import DEFAULTS, Candidate, Pick, Picker, Settings, Why, with_headroom
 
 #: No guard that would ever be reached.
 UNGUARDED = replace(DEFAULTS, guard=1_000.0)
@@ -175,6 +175,32 @@ def test_candidates_that_cannot_be_are_refused() -> None:
         Picker([Candidate("a", Health.HEALTHY)] * 2, now=0.0)
 
 
+def test_degraded_ones_of_less_weight_get_less() -> None:
+    """Two of three are Degraded: at half their weight they are half of what they were beside the Healthy one."""
+    known = fleet(1, 2, 0)
+    whole, half = Picker(known, 0.0), Picker(known, 0.0, replace(DEFAULTS, degraded_weight=0.5))
+    assert (share(whole, Health.HEALTHY), share(whole, Health.DEGRADED)) == pytest.approx(
+        (46.67, 53.33), abs=0.01
+    )
+    assert (share(half, Health.HEALTHY), share(half, Health.DEGRADED)) == pytest.approx((50, 50))
+    one = replace(known[1], degraded_weight=0.25)
+    mixed = Picker([known[0], one, known[2]], 0.0)
+    assert mixed.shares[known[2].name] == pytest.approx(4 * mixed.shares[one.name])
+
+
+def test_degraded_ones_of_less_weight_take_all_when_there_is_nobody_else() -> None:
+    """A percentage is a preference, not a limit."""
+    picker = Picker(fleet(0, 2, 0), 0.0, replace(DEFAULTS, degraded_weight=0.1))
+    assert share(picker, Health.DEGRADED) == pytest.approx(100)
+
+
+def test_headroom_that_is_not_known_is_no_guard() -> None:
+    """The last of ten takes all; with a headroom of 2 a fifth, and the dead are tried."""
+    known = fleet(1, 0, 9)
+    assert share(Picker(known, 0.0, with_headroom(DEFAULTS, None)), Health.HEALTHY) == pytest.approx(100)
+    assert share(Picker(known, 0.0, with_headroom(DEFAULTS, 2.0)), Health.HEALTHY) == pytest.approx(20)
+
+
 candidates = st.builds(
     Candidate,
     name=st.uuids().map(str),
@@ -183,6 +209,7 @@ candidates = st.builds(
     draining=st.booleans(),
     healthy_since=st.none() | st.floats(-100, 100),
     succeeded_at=st.none() | st.integers(0, 3).map(float),
+    degraded_weight=st.sampled_from([None, 0.2, 1.0]),
 )
 choices = st.builds(
     Settings,
@@ -192,6 +219,7 @@ choices = st.builds(
     panic_guard=st.floats(1, 5),
     unknown_with=st.sampled_from([Health.HEALTHY, Health.DEGRADED, Health.UNKNOWN]),
     slow_start=st.sampled_from([0.0, 30.0]),
+    degraded_weight=st.sampled_from([0.5, 1.0]),
 )
 
 
@@ -219,4 +247,8 @@ def test_laws_of_shares(known: list[Candidate], chosen: Settings, chance: float)
     panicking = any(takers[name].health is Health.UNHEALTHY for name in picker.shares)
     if panicking and chosen.slow_start == 0:
         usable = [one.name for one in takers.values() if one.health is not Health.UNHEALTHY]
-        assert all(load.get(name, 0) == pytest.approx(chosen.guard) for name in usable)
+        for name in usable:
+            one = takers[name]
+            part = chosen.degraded_weight if one.degraded_weight is None else one.degraded_weight
+            most = chosen.guard * (part if one.health is Health.DEGRADED else 1)
+            assert load.get(name, 0) >= most * 0.999999

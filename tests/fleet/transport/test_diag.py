@@ -7,8 +7,10 @@ import os
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from fleet.protocol.standing import NOTHING, Said, read
 from fleet.transport import diag
 from fleet.transport.process import ProcessState
+from fleet.transport.standing import Standing
 
 
 @pytest.mark.parametrize(
@@ -37,3 +39,17 @@ async def test_readyz(steps: str, code: int, body: str) -> None:
         metrics = await (await client.get("/metrics")).text()
     assert f"process_state {float(process.state)}" in metrics.splitlines()
     assert "teleport_build_info{" in metrics
+
+
+async def test_readyz_says_what_the_process_says_of_itself() -> None:
+    """In headers, so that the code and the body stay Teleport's."""
+    process, own = ProcessState(tick=1.0), Standing()
+    process.succeeded("auth", 0.0)
+    app = diag.diag_app(process, diag.new_registry(process), own)
+    async with TestClient(TestServer(app)) as client:
+        assert read((await client.get("/readyz")).headers.items()) == NOTHING
+        own.degrade("busy")
+        own.drain("kernel update")
+        answer = await client.get("/readyz")
+        assert answer.status == 200
+        assert read(answer.headers.items()) == Said("busy", "kernel update")

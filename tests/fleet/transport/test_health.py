@@ -10,9 +10,11 @@ import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from fleet.protocol.standing import ACCEPTING_SERVICE, PREFERRED_SERVICE
 from fleet.transport import channels
 from fleet.transport.health import HealthServicer
 from fleet.transport.process import ProcessState
+from fleet.transport.standing import Standing
 
 SERVING, NOT_SERVING, SERVICE_UNKNOWN = 1, 2, 3
 
@@ -25,9 +27,14 @@ def process() -> ProcessState:
 
 
 @pytest.fixture
-async def stub(process: ProcessState) -> AsyncIterator[health_pb2_grpc.HealthStub]:
+def standing() -> Standing:
+    return Standing()
+
+
+@pytest.fixture
+async def stub(process: ProcessState, standing: Standing) -> AsyncIterator[health_pb2_grpc.HealthStub]:
     server = grpc.aio.server()
-    HealthServicer(process).add_to(server)
+    HealthServicer(process, standing).add_to(server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with channels.open_channel(f"127.0.0.1:{port}") as channel:
@@ -76,6 +83,25 @@ async def test_unknown_service(stub: health_pb2_grpc.HealthStub) -> None:
 
 
 async def test_list(stub: health_pb2_grpc.HealthStub) -> None:
-    """List answers, unlike the library's."""
+    """List answers, unlike the library's, and has the names of what an instance says of itself."""
     answer = await stub.List(health_pb2.HealthListRequest())
-    assert {name: found.status for name, found in answer.statuses.items()} == {"": NOT_SERVING}
+    names = ("", PREFERRED_SERVICE, ACCEPTING_SERVICE)
+    assert {name: found.status for name, found in answer.statuses.items()} == dict.fromkeys(
+        names, NOT_SERVING
+    )
+
+
+async def test_watch_tells_of_draining(
+    process: ProcessState, standing: Standing, stub: health_pb2_grpc.HealthStub
+) -> None:
+    """A service of its own changes when it is drained, the whole does not."""
+    process.succeeded("auth", 0.0)
+    watch = stub.Watch(health_pb2.HealthCheckRequest(service=ACCEPTING_SERVICE))
+    async with asyncio.timeout(10):
+        assert (await watch.read()).status == SERVING
+        standing.drain("kernel update")
+        assert (await watch.read()).status == NOT_SERVING
+        assert (await stub.Check(health_pb2.HealthCheckRequest())).status == SERVING
+        standing.undrain()
+        assert (await watch.read()).status == SERVING
+    watch.cancel()

@@ -1,0 +1,88 @@
+"""What this process says of itself beside being well; health and the diag port follow it. Of one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fleet.protocol.standing import Said
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """Something said. Seconds since the epoch; `until` None is until it is taken back."""
+
+    reason: str
+    at: float
+    until: float | None = None
+
+
+class Standing:
+    """Degraded and draining, each said or not. A restart forgets both."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._listeners: list[Callable[[], None]] = []
+        self._expiry: asyncio.TimerHandle | None = None
+        self.degraded: Word | None = None
+        self.draining: Word | None = None
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call `listener` on every change."""
+        self._listeners.append(listener)
+
+    @property
+    def said(self) -> Said:
+        """What is to be told now."""
+        return Said(
+            None if self.degraded is None else self.degraded.reason,
+            None if self.draining is None else self.draining.reason,
+        )
+
+    def drain(self, reason: str) -> None:
+        """Say that nobody new is to come; the first reason stays."""
+        if self.draining is None:
+            self.draining = Word(reason, self._clock())
+            log.warning("standing.draining: %s", reason or "no reason given")
+            self._tell()
+
+    def undrain(self) -> None:
+        """Take that back."""
+        if self.draining is not None:
+            self.draining = None
+            log.warning("standing.undrained: takes connections again")
+            self._tell()
+
+    def degrade(self, reason: str, lasts: float | None = None) -> None:
+        """Say that others are to be preferred, for so many seconds; said again it lasts from now on."""
+        if self.degraded is None:
+            log.warning("standing.degraded: %s", reason or "no reason given")
+        now = self._clock()
+        since = now if self.degraded is None else self.degraded.at
+        self.degraded = Word(reason, since, None if lasts is None else now + lasts)
+        self._forget_expiry()
+        if lasts is not None:
+            self._expiry = asyncio.get_running_loop().call_later(lasts, self.restore)
+        self._tell()
+
+    def restore(self) -> None:
+        """Take that back."""
+        self._forget_expiry()
+        if self.degraded is not None:
+            self.degraded = None
+            log.warning("standing.restored: is degraded no more")
+            self._tell()
+
+    def _forget_expiry(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+
+    def _tell(self) -> None:
+        for listener in self._listeners:
+            listener()
