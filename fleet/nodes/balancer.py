@@ -1,7 +1,8 @@
-"""The L4 load balancer: TCP connections go round robin to the targets whose `/readyz` says 200.
+"""The L4 load balancer: TCP connections go to its targets by their health, as probes of `/readyz` and dials show it.
 
 A target that is not ready is taken out of rotation; connections it has stay (that is how a sick auth or proxy
-strands its agents). When none is ready all are tried: a balancer must not turn a doubt into an outage.
+strands its agents). When none is ready all are tried: a balancer must not turn a doubt into an outage. One that drains
+gets no new connection, whatever else there is: an operator said so.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,16 +24,19 @@ from typing_extensions import override
 from fleet.nodes import addresses, http_site, running
 from fleet.nodes.pump import Link, Tasks
 from fleet.nodes.rotation import Rotation, Seat, Target, parse_flag
+from fleet.protocol import destination, picking, probing, standing
+from fleet.protocol.destination import Probe, Proxied
+from fleet.transport.destinations import Answer, Destinations
 
 log = logging.getLogger(__name__)
 
 #: One target may take this long to be connected, seconds; then the next one is tried.
 _DIAL_TIMEOUT = 2.0
 _BACKLOG = 1024
-
-
-def _readiness(seat: Seat) -> float:
-    return float(seat.ready)
+#: A probe may take as long as the interval, and this at most, seconds.
+_PROBE_TIMEOUT = 1.0
+#: While a few probes may decide they come this much more often.
+_FASTER = 5
 
 
 def _load(seat: Seat) -> float:
@@ -41,10 +46,30 @@ def _load(seat: Seat) -> float:
 class Balancer:
     """The listening socket and the checks."""
 
-    def __init__(self, name: str, targets: Sequence[Target], interval: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        targets: Sequence[Target],
+        interval: float,
+        preferring: picking.Settings = picking.DEFAULTS,
+    ) -> None:
+        """Make it; `interval` is that of probes while all is well, seconds."""
         self.name = name
-        self.rotation = Rotation(targets)
-        self._interval = interval
+        self.rotation = Rotation(targets, preferring)
+        self._seats = {seat.target.name: seat for seat in self.rotation.seats}
+        self._timeout = min(interval, _PROBE_TIMEOUT)
+        self._destinations = Destinations(
+            self._probe,
+            # Of TCP connections only the dial is seen: what came of few of them is held against a target, and not long.
+            settings=destination.Settings(
+                failure_rate=0.5, rate_window=10.0, rate_minimum=5, reactivate_after=max(2 * interval, 1.0)
+            ),
+            # The probe has its own timeout: this one is for what hangs elsewhere.
+            probes=probing.Settings(
+                interval=interval, fast_interval=interval / _FASTER, timeout=2 * self._timeout
+            ),
+        )
+        self._session: aiohttp.ClientSession | None = None
         self._tasks = Tasks()
         self._server: asyncio.Server | None = None
         self._links: set[Link] = set()
@@ -56,39 +81,64 @@ class Balancer:
         ready = Gauge("balancer_target_ready", "1 while in rotation", ["target"], registry=self.registry)
         held = Gauge("balancer_open_connections", "Open connections", ["target"], registry=self.registry)
         for seat in self.rotation.seats:
-            ready.labels(seat.target.name).set_function(functools.partial(_readiness, seat))
+            ready.labels(seat.target.name).set_function(functools.partial(self._readiness, seat))
             held.labels(seat.target.name).set_function(functools.partial(_load, seat))
 
     async def start(self, listen: tuple[str, int]) -> str:
-        """Listen and begin to check. Raises OSError."""
+        """Listen and begin to probe. Raises OSError."""
         self._server = await asyncio.get_running_loop().create_server(
             lambda: Link(self._on_accepted, self._on_ended).near, *listen, backlog=_BACKLOG
         )
-        self._tasks.start(self._check_all())
+        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=self._timeout))
+        self._destinations.keep(self._seats)
         return addresses.join(listen[0], self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
         """Refuse new connections and close those there are."""
         if self._server is not None:
             self._server.close()
+        await self._destinations.close()
+        if self._session is not None:
+            await self._session.close()
         self._tasks.cancel()
         for link in list(self._links):
             link.close()
 
     def describe(self) -> list[dict[str, Any]]:
         """What `GET /targets` shows."""
-        return [
-            {
-                "name": seat.target.name,
-                "address": addresses.join(*seat.target.address),
-                "diag": addresses.join(*seat.target.diag),
-                "ready": seat.ready,
-                "status": seat.status,
-                "error": seat.error,
-                "connections": len(seat.links),
-            }
-            for seat in self.rotation.seats
-        ]
+        self._update()
+        return [self._description(seat) for seat in self.rotation.seats]
+
+    def _description(self, seat: Seat) -> dict[str, Any]:
+        watched = self._destinations.get(seat.target.name)
+        verdict = None if watched is None else watched.verdict
+        return {
+            "name": seat.target.name,
+            "address": addresses.join(*seat.target.address),
+            "diag": addresses.join(*seat.target.diag),
+            "ready": self.rotation.is_ready(seat),
+            "status": seat.status,
+            "error": seat.error,
+            "health": verdict and verdict.health,
+            "reason": verdict and verdict.reason,
+            "since": verdict and verdict.at,
+            "draining": verdict and verdict.draining and verdict.draining.reason,
+            "connections": len(seat.links),
+        }
+
+    @property
+    def ready(self) -> int:
+        """How many targets are in rotation."""
+        self._update()
+        return self.rotation.ready
+
+    def _readiness(self, seat: Seat) -> float:
+        self._update()
+        return float(self.rotation.is_ready(seat))
+
+    def _update(self) -> None:
+        weights = dict.fromkeys(self._seats, 1.0)
+        self.rotation.update(self._destinations.candidates(weights), time.time())
 
     def _on_accepted(self, link: Link) -> None:
         self._links.add(link)
@@ -100,46 +150,52 @@ class Balancer:
             seat.links.discard(link)
 
     async def _connect(self, link: Link) -> None:
+        self._update()
         for seat in self.rotation.order():
+            name = seat.target.name
             try:
                 await link.dial(*seat.target.address, within=_DIAL_TIMEOUT)
             except OSError:
+                self._destinations.proxied(name, Proxied.FAILURE)
                 continue
+            self._destinations.proxied(name, Proxied.SUCCESS)
             if link in self._links:  # it may have ended while we dialed
                 seat.links.add(link)
-            self._accepted.labels(seat.target.name).inc()
+            self._accepted.labels(name).inc()
             return
         self._refused.inc()
         link.reset()
 
-    async def _check_all(self) -> None:
-        timeout = aiohttp.ClientTimeout(total=min(self._interval, 1.0))
-        async with aiohttp.ClientSession(timeout=timeout) as session:
-            while True:
-                try:
-                    await asyncio.gather(*(self._check(session, seat) for seat in self.rotation.seats))
-                except Exception:
-                    log.exception("a check of the targets failed")
-                await asyncio.sleep(self._interval)
-
-    async def _check(self, session: aiohttp.ClientSession, seat: Seat) -> None:
-        before = seat.ready
+    async def _probe(self, name: str) -> Answer:
+        """Ask `/readyz` once. A code that is not 200 decides at once; repeated answers decide beside it."""
+        seat, said = self._seats[name], standing.NOTHING
+        assert self._session is not None, "probes begin after the session is made"
+        was_out = seat.is_out
         try:
-            async with session.get(f"http://{addresses.join(*seat.target.diag)}/readyz") as response:
-                seat.status, seat.error = response.status, ""
+            async with self._session.get(f"http://{addresses.join(*seat.target.diag)}/readyz") as response:
+                seat.answered(response.status)
+                said = standing.read(response.headers.items())
         except TimeoutError:
-            seat.status, seat.error = None, "no answer in time"
+            seat.failed("no answer in time")
         except (aiohttp.ClientError, OSError) as error:
-            seat.status, seat.error = None, str(error)
-        if seat.ready != before:
+            seat.failed(str(error))
+        if seat.is_out != was_out:
             why = seat.error or f"/readyz says {seat.status}"
-            log.warning(
-                "%s: %s is %s rotation: %s",
-                self.name,
-                seat.target.name,
-                "in" if seat.ready else "out of",
-                why,
-            )
+            place = "out of" if seat.is_out else "in"
+            log.warning("%s: %s is %s rotation: %s", self.name, name, place, why)
+        if seat.status is not None:
+            self._drain(name, said.draining)
+        if seat.status != 200:
+            return Answer(Probe.FAILURE, seat.error or f"/readyz says {seat.status}")
+        if said.degraded is not None:
+            return Answer(Probe.DEGRADED, said.degraded)
+        return Answer(Probe.SUCCESS)
+
+    def _drain(self, name: str, reason: str | None) -> None:
+        if reason is None:
+            self._destinations.undrain(name)
+        else:
+            self._destinations.drain(name, reason)
 
 
 def diagnostics(balancer: Balancer) -> web.Application:
@@ -149,7 +205,7 @@ def diagnostics(balancer: Balancer) -> web.Application:
         return web.json_response({"status": "ok"})
 
     async def readyz(request: web.Request) -> web.Response:
-        ready = balancer.rotation.ready
+        ready = balancer.ready
         if ready == 0:
             return web.json_response({"status": "no target is ready"}, status=503)
         return web.json_response({"status": "ok", "ready": ready})
@@ -180,9 +236,10 @@ async def serve(
     listen: tuple[str, int],
     diag_listen: tuple[str, int],
     interval: float,
+    preferring: picking.Settings = picking.DEFAULTS,
 ) -> None:
     """Run until SIGTERM or SIGINT. Raises `running.StartError` when a port cannot be had."""
-    balancer = Balancer(name, targets, interval)
+    balancer = Balancer(name, targets, interval, preferring)
     bound = await running.listening(listen, balancer.start(listen))
     async with http_site.serving(diagnostics(balancer), diag_listen) as diag:
         running.announce(role="balancer", name=name, listen=bound, diag=diag)
@@ -232,7 +289,20 @@ class _TargetFlag(click.ParamType[Target]):
     type=click.FloatRange(min=0.05),
     default=0.5,
     show_default=True,
-    help="Seconds between checks; a check may take as long, and 1 s at most.",
+    help="Seconds between probes of a target that is well; a probe may take as long, and 1 s at most.",
+)
+@click.option(
+    "--headroom",
+    type=click.FloatRange(min=1),
+    help="How many times what it gets when all are well a target can take: none gets more while others are left, sick "
+    "ones in the end. Default: nobody knows, and the last one that is well may take all.",
+)
+@click.option(
+    "--degraded-weight",
+    type=click.IntRange(1, 100),
+    default=100,
+    show_default=True,
+    help="Percent of its weight that a Degraded target has.",
 )
 def command(
     name: str,
@@ -240,8 +310,12 @@ def command(
     diag_listen: tuple[str, int],
     targets: tuple[Target, ...],
     interval: float,
+    headroom: float | None,
+    degraded_weight: int,
 ) -> None:
-    """Balance TCP connections over the targets whose /readyz says 200."""
-    running.run(
-        lambda: uvloop.run(serve(name, targets, listen=listen, diag_listen=diag_listen, interval=interval))
+    """Balance TCP connections over the targets whose /readyz says 200, by their health."""
+    preferring = picking.with_headroom(picking.Settings(degraded_weight=degraded_weight / 100), headroom)
+    serving = functools.partial(
+        serve, name, targets, listen=listen, diag_listen=diag_listen, interval=interval, preferring=preferring
     )
+    running.run(lambda: uvloop.run(serving()))

@@ -1,12 +1,18 @@
-"""Who is next: the L4 balancer's choice among its targets."""
+"""Who is next: the L4 balancer's choice among its targets, by health. docs/destination-health.md, "The balancer"."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from fleet.nodes import addresses
 from fleet.nodes.pump import Link
+from fleet.protocol import picking
+from fleet.protocol.destination import Health
+from fleet.protocol.picking import Candidate, Picker
+
+#: So many probes in a row without an answer are no mishap: the quick rule, as for the state of an instance.
+_SILENT_AFTER = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,38 +36,79 @@ def parse_flag(text: str) -> Target:
 
 @dataclass
 class Seat:
-    """A target with what is known of it."""
+    """A target with what its last probes said."""
 
     target: Target
     #: The last answer of `/readyz`; None when it gave none.
     status: int | None = None
     error: str = "not asked yet"
+    #: Probes in a row without an answer.
+    unanswered: int = 0
     links: set[Link] = field(default_factory=set)
 
+    def answered(self, status: int) -> None:
+        """`/readyz` was answered."""
+        self.status, self.error, self.unanswered = status, "", 0
+
+    def failed(self, error: str) -> None:
+        """It was not."""
+        self.status, self.error, self.unanswered = None, error, self.unanswered + 1
+
     @property
-    def ready(self) -> bool:
-        """Whether new connections should go there."""
-        return self.status == 200
+    def is_out(self) -> bool:
+        """Whether it is out whatever repeated probes make of it: it says itself that it is not ready, or is silent."""
+        return self.unanswered >= _SILENT_AFTER or self.status not in (None, 200)
 
 
 class Rotation:
-    """Round robin over the ready, or over all when none is."""
+    """Turns by the shares of a picker: those of the same share have exactly the same number of turns."""
 
-    def __init__(self, targets: Sequence[Target]) -> None:
+    def __init__(self, targets: Sequence[Target], settings: picking.Settings = picking.DEFAULTS) -> None:
         self.seats = [Seat(target) for target in targets]
-        self._turn = -1
+        self._settings = settings
+        self._known: dict[str, Candidate] = {}
+        self._shares: Mapping[str, float] = {}
+        #: What each is owed of the turns so far.
+        self._owed: dict[str, float] = {}
+
+    def update(self, known: Iterable[Candidate], now: float) -> None:
+        """Take what is known of the targets now."""
+        out = {seat.target.name: seat for seat in self.seats if seat.is_out}
+        found = [replace(one, health=Health.UNHEALTHY) if one.name in out else one for one in known]
+        # Targets that are not ready yet answer are all alike: which of them was ready last says little.
+        self._known = {
+            one.name: replace(one, succeeded_at=now) if one.name in out and _answers(out[one.name]) else one
+            for one in found
+        }
+        self._shares = Picker(self._known.values(), now, self._settings).shares
+        self._owed = {name: self._owed.get(name, 0.0) for name in self._shares}
 
     def order(self) -> list[Seat]:
         """Every seat to try for one connection, first choice first; it is the next one's turn then.
 
-        The turn goes round among the ready alone: skipping the sick would give their neighbours a double share.
+        Never one that drains, so there may be none.
         """
-        choice = [seat for seat in self.seats if seat.ready] or self.seats
-        self._turn += 1
-        first = self._turn % len(choice)
-        return choice[first:] + choice[:first]
+        for name, share in self._shares.items():
+            self._owed[name] += share
+        seats = [seat for seat in self.seats if seat.target.name in self._owed]
+        # Rounded: what is owed to two that are alike differs by what additions lose.
+        seats.sort(key=lambda seat: -round(self._owed[seat.target.name], 6))
+        if seats:
+            self._owed[seats[0].target.name] -= 1
+        # Whoever has no share is tried last: it may be well by now, and there is nobody else.
+        rest = [one.name for one in self._known.values() if not one.draining and one.name not in self._owed]
+        return seats + [seat for seat in self.seats if seat.target.name in rest]
+
+    def is_ready(self, seat: Seat) -> bool:
+        """Whether new connections should go there."""
+        known = self._known.get(seat.target.name)
+        return known is not None and not known.draining and known.health in (Health.HEALTHY, Health.DEGRADED)
 
     @property
     def ready(self) -> int:
         """How many are in rotation."""
-        return sum(seat.ready for seat in self.seats)
+        return sum(self.is_ready(seat) for seat in self.seats)
+
+
+def _answers(seat: Seat) -> bool:
+    return seat.status is not None

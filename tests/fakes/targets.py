@@ -18,6 +18,8 @@ class FakeInstance:
     def __init__(self, name: str) -> None:
         self.name = name
         self.readyz = 200
+        #: Headers of `/readyz`.
+        self.says: dict[str, str] = {}
         self.answering = asyncio.Event()
         self.answering.set()
         self.address = ""
@@ -47,7 +49,7 @@ async def serving(name: str) -> AsyncIterator[FakeInstance]:
 
     async def readyz(request: web.Request) -> web.Response:
         await instance.answering.wait()
-        return web.json_response({}, status=instance.readyz)
+        return web.json_response({}, status=instance.readyz, headers=instance.says)
 
     server = await asyncio.start_server(on_connect, "127.0.0.1", 0)
     instance.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"

@@ -17,6 +17,7 @@ import pytest
 
 from fleet.nodes import addresses
 from fleet.processes.supervisor import Supervisor, json_line
+from fleet.protocol.standing import DEGRADED_HEADER, DRAINING_HEADER
 from tests.fakes.targets import FakeInstance, serving
 from tests.fakes.waiting import eventually
 
@@ -90,7 +91,8 @@ async def test_target_not_ready_gets_no_new_connection_and_keeps_its_old(scene: 
     assert (await scene.targets())["one"]["connections"] == 1
     assert not names["one"].is_closing()
     scene.one.readyz = 200
-    await scene.until(lambda targets: bool(targets["one"]["ready"]))
+    # Preferred again after a few probes, not after the first.
+    await scene.until(lambda targets: targets["one"]["health"] == "healthy")
     assert (await scene.shares(6))["one"] == 3
     for writer in names.values():
         writer.close()
@@ -102,6 +104,29 @@ async def test_target_silent_is_taken_out(scene: Scene) -> None:
     await scene.until(lambda targets: not targets["two"]["ready"])
     assert (await scene.targets())["two"]["error"] == "no answer in time"
     assert await scene.shares(4) == {"one": 4}
+
+
+async def test_target_that_drains_gets_no_new_connection(scene: Scene) -> None:
+    """Not even when the other one is sick; what it has stays."""
+    name, writer = await scene.connect()
+    drained, other = (scene.one, scene.two) if name == "one" else (scene.two, scene.one)
+    drained.says = {DRAINING_HEADER: "kernel update"}
+    await scene.until(lambda targets: targets[name]["draining"] == "kernel update")
+    assert await scene.shares(4) == {other.name: 4}
+    other.readyz = 503
+    await scene.until(lambda targets: not targets[other.name]["ready"])
+    assert await scene.shares(2) == {other.name: 2}
+    assert (await scene.targets())[name]["connections"] == 1
+    assert not writer.is_closing()
+    writer.close()
+
+
+async def test_target_degraded_gets_less(scene: Scene) -> None:
+    """It says so itself, and says why."""
+    scene.one.says = {DEGRADED_HEADER: "busy"}
+    await scene.until(lambda targets: targets["one"]["health"] == "degraded")
+    assert (await scene.targets())["one"]["reason"] == "a probe said degraded"
+    assert await scene.shares(10) == {"one": 3, "two": 7}
 
 
 async def test_none_ready_all_are_tried_and_the_balancer_says_so(scene: Scene) -> None:
