@@ -1,0 +1,251 @@
+"""What alerting looks at: one table of the fleet, counted by cause in one vectorised pass. Pure.
+
+docs/alerts.md, "Facts".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+import numpy as np
+import numpy.typing as npt
+
+from fleet.alerts.values import Cause, CauseKind
+from fleet.classify import prepare
+from fleet.domain.columns import HEALTH_CHECK, REASON_BITS, RECOVERY_SHIFT
+from fleet.domain.instances import InstanceKind, InstanceState
+from fleet.domain.verdicts import BACKEND_CAUSE, Reason, Recovery, State
+from fleet.domain.views import FleetTable, InstanceView
+
+#: States of an instance that are a fault of it. One that deregistered itself did what it was told.
+_SICK = frozenset({InstanceState.SILENT, InstanceState.UNHEALTHY, InstanceState.EXPIRED})
+#: The rate of loss is that of so many seconds.
+RATE_SECONDS = 60.0
+_NAMES = 10
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Affected:
+    """Agents that one cause harms."""
+
+    cause: Cause
+    stranded: int = 0
+    at_risk: int = 0
+    #: Stranded agents by label.
+    labelled: Mapping[str, int] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
+    #: When the last of them is back by itself; None when that cannot be said of each.
+    heals_at: float | None = None
+    #: Some come back only when the cause does.
+    stuck: bool = False
+
+    def count(self, *, stranded: bool) -> int:
+        """How many of one of the two states."""
+        return self.stranded if stranded else self.at_risk
+
+
+@dataclass(frozen=True, slots=True)
+class Sick:
+    """An auth or proxy that is not well."""
+
+    cause: Cause
+    sentence: str
+    agents: int
+    #: It answers, and only its resource ran out.
+    expired_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of one cluster at one look."""
+
+    cluster: str
+    now: float
+    #: When the newest round concluded: it tells rounds apart.
+    as_of: float | None
+    #: False when we are blind; nothing below `blindness` means anything then.
+    fresh: bool
+    #: Why we are blind, one sentence; empty when we are not.
+    blindness: str = ""
+    agents: int = 0
+    stranded: int = 0
+    groups: tuple[Affected, ...] = ()
+    sick: tuple[Sick, ...] = ()
+    backend_down: bool = False
+    unreachable: bool = False
+    #: Agents that became stranded, offline or at risk within the last minute.
+    lost_lately: int = 0
+    excess: int = 0
+    drifted: int = 0
+    #: Keys of the proxies of each group that has a name.
+    proxy_groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def blind(cluster: str, now: float, as_of: float | None, why: str) -> Facts:
+    """Facts when we see nothing."""
+    return Facts(cluster, now, as_of, fresh=False, blindness=why)
+
+
+def gather(
+    table: FleetTable, now: float, labels: Mapping[str, Mask] | None = None, muted: Mask | None = None
+) -> Facts:
+    """Count one table. `labels`: which agents have each; `muted`: agents that silences leave out."""
+    if table.as_of is None:
+        return blind(table.cluster, now, None, "No round has concluded yet.")
+    if table.stale:
+        age = round(now - table.as_of)
+        return blind(
+            table.cluster, now, table.as_of, f"Polling has stopped: the newest round is {age} s old."
+        )
+    frame = prepare(table.fleet, table.as_of)
+    if frame.blind:
+        return blind(table.cluster, now, table.as_of, "Our own pollers are blind: their self-probe fails.")
+    verdicts = table.verdicts if muted is None or not muted.any() else table.verdicts.copy()
+    if verdicts is not table.verdicts and muted is not None:
+        verdicts["state"][muted] = State.HEALTHY
+    states = verdicts["state"]
+    lost = np.isin(states, (State.STRANDED, State.OFFLINE, State.AT_RISK))
+    return Facts(
+        cluster=table.cluster,
+        now=now,
+        as_of=table.as_of,
+        fresh=True,
+        agents=int(np.count_nonzero((states != State.RETIRED) & (states != State.NEVER))),
+        stranded=int(np.count_nonzero(states == State.STRANDED)),
+        groups=_groups(table, verdicts, labels or {}),
+        sick=tuple(_sick(view) for view in table.instances.values() if view.state in _SICK),
+        backend_down=frame.backend_down,
+        unreachable=frame.unreachable,
+        lost_lately=int(np.count_nonzero(lost & (verdicts["since"] > table.as_of - RATE_SECONDS))),
+        excess=int(np.count_nonzero(states == State.EXCESS)),
+        drifted=_drifted(table, states),
+        proxy_groups=_proxy_groups(table.instances.values()),
+    )
+
+
+def match_names(names: Sequence[str], patterns: Iterable[str]) -> Mask:
+    """Which names match any of the patterns: exact, or with `*` and `?`."""
+    mask = np.zeros(len(names), np.bool_)
+    exact, globs = set(), []
+    for pattern in patterns:
+        if any(mark in pattern for mark in "*?["):
+            globs.append(pattern)
+        else:
+            exact.add(pattern)
+    if exact or globs:
+        for index, name in enumerate(names):
+            if name in exact or any(fnmatchcase(name, glob) for glob in globs):
+                mask[index] = True
+    return mask
+
+
+def cause_of_instance(view: InstanceView) -> Cause:
+    """An instance as a cause."""
+    kind = CauseKind.AUTH if view.facts.kind is InstanceKind.AUTH else CauseKind.PROXY
+    return Cause(kind, view.facts.id, view.facts.name)
+
+
+def agents_of(table: FleetTable, key: str) -> npt.NDArray[np.intp]:
+    """Indices of the agents that an incident of this key harms now."""
+    hurt = np.flatnonzero(np.isin(table.verdicts["state"], (State.STRANDED, State.AT_RISK)))
+    if not len(hurt):
+        return hurt
+    places = _places(table.verdicts, hurt)
+    members = next(
+        (
+            keys
+            for group, keys in _proxy_groups(table.instances.values()).items()
+            if key == f"{CauseKind.GROUP.value}/{group}"
+        ),
+        (key,),
+    )
+    wanted = [place for place in np.unique(places).tolist() if _cause(table, place).key in members]
+    return hurt[np.isin(places, wanted)]
+
+
+def _groups(
+    table: FleetTable, verdicts: npt.NDArray[np.void], labels: Mapping[str, Mask]
+) -> tuple[Affected, ...]:
+    states = verdicts["state"]
+    hurt = np.flatnonzero((states == State.STRANDED) | (states == State.AT_RISK))
+    if not len(hurt):
+        return ()
+    places = _places(verdicts, hurt)
+    order = np.argsort(places, kind="stable")
+    found, starts = np.unique(places[order], return_index=True)
+    pieces = np.split(hurt[order], starts[1:])
+    return tuple(
+        _affected(table, verdicts, int(place), members, labels)
+        for place, members in zip(found, pieces, strict=True)
+    )
+
+
+def _places(verdicts: npt.NDArray[np.void], rows: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
+    """Where each agent belongs: its cause, or for those without one, 2^16 and the reason."""
+    causes = verdicts["cause"][rows].astype(np.int64)
+    reasons = (verdicts["packed"][rows] & REASON_BITS).astype(np.int64)
+    return np.where(causes >= 0xFFFF, 0x10000 + reasons, causes)
+
+
+def _cause(table: FleetTable, place: int) -> Cause:
+    if place == BACKEND_CAUSE:
+        return Cause(CauseKind.BACKEND, table.cluster, f"backend/{table.cluster}")
+    view = table.instances.get(place)
+    if view is not None:
+        return cause_of_instance(view)
+    reason = Reason(place & REASON_BITS) if place > 0xFFFF else Reason.NONE
+    return Cause(CauseKind.AGENTS, reason.slug, f"agents without a common cause ({reason.slug})")
+
+
+def _affected(
+    table: FleetTable,
+    verdicts: npt.NDArray[np.void],
+    place: int,
+    members: npt.NDArray[np.intp],
+    labels: Mapping[str, Mask],
+) -> Affected:
+    stranded = members[verdicts["state"][members] == State.STRANDED]
+    recovery = verdicts["packed"][members] >> RECOVERY_SHIFT
+    back = verdicts["recovers_at"][members]
+    # Stranded ones first: they are whom the message is about.
+    first = [*stranded[:_NAMES].tolist(), *members[:_NAMES].tolist()]
+    return Affected(
+        cause=_cause(table, place),
+        stranded=len(stranded),
+        at_risk=len(members) - len(stranded),
+        labelled={label: int(np.count_nonzero(mask[stranded])) for label, mask in labels.items()},
+        names=tuple(dict.fromkeys(table.names[index] for index in first))[:_NAMES],
+        heals_at=float(back.max()) if bool((back > 0).all()) else None,
+        stuck=bool((recovery == Recovery.ONLY_IF_CAUSE_RECOVERS).any()),
+    )
+
+
+def _sick(view: InstanceView) -> Sick:
+    expired_only = view.state is InstanceState.EXPIRED
+    return Sick(cause_of_instance(view), view.sentence, view.agents, expired_only)
+
+
+def _drifted(table: FleetTable, states: npt.NDArray[np.uint8]) -> int:
+    """Agents whose reported mode and health check are not those of most."""
+    reporting = (table.heartbeats["mode"] > 0) & (states != State.UNKNOWN)
+    policies = table.heartbeats["mode"][reporting].astype(np.int64) * 2 + (
+        table.heartbeats["flags"][reporting] & HEALTH_CHECK
+    )
+    counts = np.bincount(policies) if len(policies) else np.zeros(1, np.int64)
+    return int(len(policies) - counts.max())
+
+
+def _proxy_groups(views: Iterable[InstanceView]) -> dict[str, tuple[str, ...]]:
+    groups: dict[str, list[str]] = {}
+    for view in views:
+        if (
+            view.facts.kind is InstanceKind.PROXY
+            and view.facts.group
+            and view.state is not InstanceState.GONE
+        ):
+            groups.setdefault(view.facts.group, []).append(cause_of_instance(view).key)
+    return {group: tuple(keys) for group, keys in groups.items()}

@@ -1,0 +1,79 @@
+"""Which trouble explains which other, so that one cause sends one message. Pure. docs/alerts.md, "Inhibition"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fleet.alerts.values import CauseKind, Finding, Incident, IncidentState
+
+#: An instance that is sick still, so long after the stronger cause became quiet, has troubles of its own.
+_GRACE = 60.0
+
+_FLEETWIDE = frozenset({CauseKind.AGENTS, CauseKind.FLEET})
+_INSTANCES = frozenset({CauseKind.AUTH, CauseKind.GROUP, CauseKind.PROXY})
+#: The strongest first.
+_STRENGTH = tuple(CauseKind)
+
+
+def inhibitor(
+    incident: Incident,
+    finding: Finding | None,
+    others: Iterable[Incident],
+    members: frozenset[str],
+    now: float,
+) -> str:
+    """The key of the strongest trouble that explains `incident`; empty when it stands for itself.
+
+    `members`: keys of proxies that an open incident of their group stands for.
+    """
+    explaining = [other for other in others if _explains(other, incident, finding, members, now)]
+    explaining.sort(key=lambda other: _STRENGTH.index(other.cause.kind))
+    return explaining[0].key if explaining else ""
+
+
+def representatives(incidents: Iterable[Incident]) -> list[Incident]:
+    """Those that need to be asked: of each kind the one that has been quiet the least, and every proxy group.
+
+    A thousand proxies explain no more than one of them does.
+    """
+    best: dict[object, Incident] = {}
+    for one in incidents:
+        kind = one.cause.kind
+        if kind in _FLEETWIDE or one.state is IncidentState.RESOLVED:
+            continue
+        place = one.key if kind is CauseKind.GROUP else kind
+        kept = best.get(place)
+        if kept is None or _quiet_at(one) > _quiet_at(kept):
+            best[place] = one
+    return list(best.values())
+
+
+def _quiet_at(incident: Incident) -> float:
+    return float("inf") if incident.quiet_since is None else incident.quiet_since
+
+
+def _explains(
+    other: Incident, incident: Incident, finding: Finding | None, members: frozenset[str], now: float
+) -> bool:
+    strong, weak = other.cause.kind, incident.cause.kind
+    if other.key == incident.key or _STRENGTH.index(strong) >= _STRENGTH.index(weak):
+        return False
+    if strong is CauseKind.CONSOLE:
+        # What we saw last may be long gone: until we see again we say nothing of it.
+        return other.state is not IncidentState.RECOVERING
+    quiet_for = 0.0 if other.quiet_since is None else now - other.quiet_since
+    if weak in _INSTANCES and other.state is IncidentState.RECOVERING and quiet_for > _GRACE:
+        return False
+    if strong in (CauseKind.CLUSTER, CauseKind.BACKEND):
+        return True
+    if weak in _FLEETWIDE:
+        # A labelled agent is watched for its own sake: only what explains everything explains it.
+        return not _is_labelled(incident)
+    if strong is CauseKind.AUTH:
+        # A proxy that answers and merely expired could not write its heartbeat. One that is dead is dead.
+        return finding is not None and finding.expired_only
+    return strong is CauseKind.GROUP and incident.key in members
+
+
+def _is_labelled(incident: Incident) -> bool:
+    return any(mark.labelled for mark in incident.marks.values())

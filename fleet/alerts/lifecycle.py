@@ -1,0 +1,253 @@
+"""The life of one incident: pending, firing, recovering, resolved, and when a message is due. Pure.
+
+docs/alerts.md, "The life of an incident".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from fleet.alerts.rules import Rule, RuleKind
+from fleet.alerts.values import (
+    Finding,
+    Happening,
+    Incident,
+    IncidentState,
+    Mark,
+    NoticeKind,
+    Severity,
+)
+
+#: So many turns within this time are flapping, and so long without one ends it.
+FLAPS = 4
+FLAP_SECONDS = 1800.0
+#: A further message when so much more is harmed than the last one said.
+_GROWN_BY = 1.5
+_GROWN_AT_LEAST = 5
+#: Points of the trend, and the least seconds between two.
+_TREND = 60
+_TREND_STEP = 10.0
+#: The times of an incident whose rule was deleted meanwhile.
+_NO_RULE = Rule("deleted", RuleKind.STRANDED, Severity.WARNING)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at a cluster."""
+
+    now: float
+    #: When the newest round concluded: rounds are told apart by it.
+    round: float
+    #: By name.
+    rules: Mapping[str, Rule]
+
+    def strongest(self, incident: Incident) -> Rule:
+        """The rule whose times count for an incident: of those that made it, the most severe."""
+        names = [name for name, mark in incident.marks.items() if mark.ripe] or list(incident.marks)
+        known = [self.rules[name] for name in names if name in self.rules]
+        return max(known, key=lambda rule: rule.severity, default=_NO_RULE)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one look made of an incident: None when there is none any more."""
+
+    incident: Incident | None
+    happened: tuple[Happening, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The next message about an incident: when, of which kind, and why then. `at` None: none is to come."""
+
+    at: float | None
+    kind: NoticeKind | None
+    because: str
+
+
+def advance(incident: Incident, finding: Finding | None, look: Look) -> Step:
+    """Take one look at an incident, with what was found at its cause."""
+    if incident.state is IncidentState.RESOLVED:
+        return Step(incident)
+    if finding is not None:
+        incident = _measured(_marked(incident, finding, look), finding, look)
+    if incident.state is IncidentState.PENDING:
+        return _pending(incident, finding, look)
+    return _open(incident, finding, look)
+
+
+def hold(incident: Incident, now: float) -> Step:
+    """Take a look without eyes: what is pending proves nothing, and what is quiet has to be quiet anew."""
+    if incident.state is IncidentState.PENDING:
+        return Step(None)
+    if incident.state is IncidentState.RECOVERING:
+        return Step(replace(incident, quiet_since=now))
+    return Step(incident)
+
+
+def plan(incident: Incident, look: Look) -> Plan:
+    """The next message, as far as this look can tell."""
+    if incident.state is IncidentState.RESOLVED:
+        if incident.notices:
+            return Plan(look.now, NoticeKind.RESOLVED, "it is over")
+        return Plan(None, None, "it was over before anything was sent")
+    if incident.inhibited_by:
+        return Plan(None, None, f"{incident.inhibited_by} explains it")
+    if incident.silenced_by:
+        return Plan(None, None, f"it is silenced: {incident.silenced_by}")
+    if incident.severity is Severity.INFO:
+        return Plan(None, None, "it is for the digest only")
+    told_at = incident.notified_at
+    if incident.flapping_since is not None and (told_at is None or told_at < incident.flapping_since):
+        return Plan(incident.flapping_since, NoticeKind.FLAPPING, "it comes and goes")
+    if incident.state is IncidentState.PENDING:
+        return Plan(None, None, "it has not held for long enough to fire")
+    rule = look.strongest(incident)
+    if incident.state is IncidentState.RECOVERING:
+        over = (incident.quiet_since or look.now) + recover_seconds(incident, look)
+        kind = NoticeKind.RESOLVED if incident.notices else None
+        return Plan(over if kind else None, kind, "it is resolved then, if it stays quiet")
+    return _while_firing(incident, rule)
+
+
+def due(incident: Incident, look: Look) -> NoticeKind | None:
+    """The message to send now, if any."""
+    planned = plan(incident, look)
+    if incident.state is IncidentState.RECOVERING and planned.kind is NoticeKind.RESOLVED:
+        return None
+    return planned.kind if planned.at is not None and planned.at <= look.now else None
+
+
+def noticed(incident: Incident, now: float) -> Incident:
+    """The incident after a message about it."""
+    return replace(
+        incident,
+        notified_at=now,
+        notified_severity=incident.severity,
+        notified_affected=incident.affected,
+        notices=incident.notices + 1,
+    )
+
+
+def recover_seconds(incident: Incident, look: Look) -> float:
+    """How long it has to be quiet to be resolved."""
+    return FLAP_SECONDS if incident.flapping_since is not None else look.strongest(incident).recover_seconds
+
+
+def _while_firing(incident: Incident, rule: Rule) -> Plan:
+    told_at = incident.notified_at
+    if told_at is None:
+        first = max(incident.fired_at or 0.0, incident.opened_at + rule.group_wait)
+        return Plan(
+            first, NoticeKind.FIRING, f"the first message waits {rule.group_wait:g} s for what belongs to it"
+        )
+    if incident.severity > (incident.notified_severity or Severity.INFO):
+        return Plan(told_at, NoticeKind.WORSE, "it is worse than was said")
+    if incident.acked_at is not None:
+        return Plan(None, None, "it is acknowledged")
+    grown = max(_GROWN_BY * incident.notified_affected, incident.notified_affected + _GROWN_AT_LEAST)
+    if incident.affected > grown and incident.flapping_since is None:
+        return Plan(told_at + rule.group_interval, NoticeKind.UPDATE, "it harms far more than was said")
+    return Plan(told_at + rule.repeat_seconds, NoticeKind.REPEAT, "it is said again while it lasts")
+
+
+def _marked(incident: Incident, finding: Finding, look: Look) -> Incident:
+    marks = {}
+    for signal in finding.signals:
+        rule = look.rules.get(signal.rule, _NO_RULE)
+        before = incident.marks.get(signal.rule)
+        if before is None:
+            since, rounds, newest = look.now, 1, look.round
+        else:
+            since, newest = before.since, max(before.round, look.round)
+            rounds = before.rounds + (look.round > before.round and not before.ripe)
+        ripe = rounds >= rule.pending_rounds and look.now - since >= rule.pending_seconds
+        ripe = ripe or (before is not None and before.ripe)
+        marks[signal.rule] = Mark(
+            since,
+            before.round if before is not None and before.ripe else newest,
+            rounds,
+            signal.severity,
+            signal.count,
+            signal.sentence,
+            ripe,
+            signal.labelled,
+        )
+    return incident if marks == incident.marks else replace(incident, marks=marks)
+
+
+def _measured(incident: Incident, finding: Finding, look: Look) -> Incident:
+    marks = incident.marks.values()
+    counting = [mark for mark in marks if mark.ripe] or list(marks)
+    worst = max(counting, key=lambda mark: (mark.severity, mark.count))
+    severity = worst.severity
+    after = replace(
+        incident,
+        severity=severity,
+        affected=finding.affected,
+        peak=max(incident.peak, finding.affected),
+        names=finding.names or incident.names,
+        heals_at=finding.heals_at,
+        stuck=finding.stuck,
+        sentence=worst.sentence,
+    )
+    return _traced(after, look.now)
+
+
+def _traced(incident: Incident, now: float) -> Incident:
+    trend = incident.trend
+    if trend and (trend[-1][1] == incident.affected or now - trend[-1][0] < _TREND_STEP):
+        return incident
+    return replace(incident, trend=(*trend, (now, incident.affected))[-_TREND:])
+
+
+def _pending(incident: Incident, finding: Finding | None, look: Look) -> Step:
+    if finding is None:
+        return Step(None)
+    if incident.inhibited_by or not any(mark.ripe for mark in incident.marks.values()):
+        return Step(incident)
+    fired = replace(incident, state=IncidentState.FIRING, fired_at=look.now)
+    return Step(fired, (Happening(look.now, "firing", incident.sentence),))
+
+
+def _open(incident: Incident, finding: Finding | None, look: Look) -> Step:
+    happened: list[Happening] = []
+    now = look.now
+    if finding is not None and incident.state is IncidentState.RECOVERING:
+        incident = replace(
+            incident, state=IncidentState.FIRING, quiet_since=None, flips=_flips(incident.flips, now)
+        )
+        happened.append(Happening(now, "back", incident.sentence))
+    elif finding is None and incident.state is IncidentState.FIRING:
+        incident = replace(
+            incident,
+            state=IncidentState.RECOVERING,
+            quiet_since=now,
+            flips=_flips(incident.flips, now),
+            affected=0,
+            heals_at=None,
+        )
+        incident = _traced(incident, now)
+        happened.append(Happening(now, "recovering", "Nothing is wrong any more; it has to stay so."))
+    incident, told = _flapping(incident, now)
+    happened += told
+    quiet = incident.quiet_since
+    if finding is None and quiet is not None and now - quiet >= recover_seconds(incident, look):
+        incident = replace(incident, state=IncidentState.RESOLVED, resolved_at=now, affected=0)
+        happened.append(Happening(now, "resolved", f"It harmed {incident.peak} at most."))
+    return Step(incident, tuple(happened))
+
+
+def _flips(flips: tuple[float, ...], now: float) -> tuple[float, ...]:
+    return (*(at for at in flips if now - at < FLAP_SECONDS), now)
+
+
+def _flapping(incident: Incident, now: float) -> tuple[Incident, list[Happening]]:
+    recent = [at for at in incident.flips if now - at < FLAP_SECONDS]
+    if incident.flapping_since is None and len(recent) >= FLAPS:
+        said = f"It came and went {len(recent)} times within {FLAP_SECONDS / 60:g} minutes."
+        return replace(incident, flapping_since=now), [Happening(now, "flapping", said)]
+    if incident.flapping_since is not None and not recent and incident.state is IncidentState.FIRING:
+        return replace(incident, flapping_since=None), [Happening(now, "steady", "It has stopped flapping.")]
+    return incident, []

@@ -1,0 +1,98 @@
+"""Matchers of silences and routes: `cause=proxy-1 severity=critical agent=web-*`. Pure. docs/alerts.md, "Silences"."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from typing_extensions import override
+
+from fleet.alerts.values import Incident
+
+#: What can be matched of an incident, and of an agent.
+INCIDENT_FIELDS = ("cause", "kind", "rule", "severity")
+AGENT_FIELDS = ("agent", "label")
+#: What somebody types who means to match everything.
+EVERYTHING = "everything"
+
+
+class MatchError(ValueError):
+    """A matcher cannot be read; the sentence says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matcher:
+    """One condition; `*` and `?` in the value stand for anything."""
+
+    field: str
+    value: str
+    negated: bool = False
+
+    @override
+    def __str__(self) -> str:
+        value = shlex.quote(self.value) if " " in self.value else self.value
+        return f"{self.field}{'!=' if self.negated else '='}{value}"
+
+    def holds(self, values: Iterable[str]) -> bool:
+        """Whether one of the values is meant, or with `!=` none of them."""
+        return any(fnmatchcase(value, self.value) for value in values) is not self.negated
+
+
+def parse(text: str) -> tuple[Matcher, ...]:
+    """Read matchers, all of which must hold. Raises MatchError."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise MatchError(f"the quotes do not match in: {text}") from error
+    matchers = tuple(_parse_word(word) for word in words)
+    kinds = {matcher.field in AGENT_FIELDS for matcher in matchers}
+    if len(kinds) > 1:
+        raise MatchError(
+            "match either agents (agent=, label=) or incidents (cause=, kind=, rule=, severity=), not both at once"
+        )
+    return matchers
+
+
+def text_of(matchers: Sequence[Matcher]) -> str:
+    """Write matchers as `parse` reads them."""
+    return " ".join(str(matcher) for matcher in matchers)
+
+
+def is_everything(matchers: Sequence[Matcher]) -> bool:
+    """Whether nothing is left out: no condition, or only `*`."""
+    return all(matcher.value.strip("*") == "" and not matcher.negated for matcher in matchers)
+
+
+def is_of_agents(matchers: Sequence[Matcher]) -> bool:
+    """Whether agents are matched, and not incidents."""
+    return any(matcher.field in AGENT_FIELDS for matcher in matchers)
+
+
+def matches(matchers: Sequence[Matcher], incident: Incident) -> bool:
+    """Whether every condition holds of an incident."""
+    return all(matcher.holds(_values(matcher.field, incident)) for matcher in matchers)
+
+
+def _values(field: str, incident: Incident) -> tuple[str, ...]:
+    if field == "cause":
+        return (incident.cause.name, incident.cause.id, incident.cause.key)
+    if field == "kind":
+        return (incident.cause.kind.value,)
+    if field == "severity":
+        return (incident.severity.slug,)
+    if field == "rule":
+        return tuple(incident.marks)
+    return ()
+
+
+def _parse_word(word: str) -> Matcher:
+    field, equals, value = word.partition("=")
+    negated = field.endswith("!")
+    field = field.removesuffix("!")
+    if not equals or not value:
+        raise MatchError(f"write it as field=value: {word}")
+    if field not in (*INCIDENT_FIELDS, *AGENT_FIELDS):
+        raise MatchError(f"there is no field {field}: use {', '.join((*INCIDENT_FIELDS, *AGENT_FIELDS))}")
+    return Matcher(field, value, negated)

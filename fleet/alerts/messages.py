@@ -1,0 +1,191 @@
+"""A message in words: a subject that works as an SMS, six lines, three links; and as data. Pure.
+
+docs/alerts.md, "Messages".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from fleet.alerts.values import Cause, CauseKind, Incident, IncidentState, Notice, NoticeKind, Severity
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Where people go from a message."""
+
+    #: Address of the console, without a slash at its end; empty when nobody said it.
+    console: str = ""
+    runbook: str = ""
+    #: What the console calls this one incident; None before it is kept.
+    number: int | None = None
+
+
+def subject(notice: Notice) -> str:
+    """One line: `CRIT default: 207 agents stranded, proxy-1 does not answer - self-heals by 03:21 UTC`."""
+    incident = notice.incident
+    cluster, name = incident.cluster, incident.cause.name
+    if notice.kind is NoticeKind.RESOLVED:
+        took = duration_words(incident.duration(notice.at))
+        harmed = f", {incident.peak} agents at most" if incident.peak else ""
+        return f"RESOLVED {cluster}: {name} after {took}{harmed}"
+    if notice.kind is NoticeKind.FLAPPING:
+        return f"FLAPPING {cluster}: {name} comes and goes; further turns are not told"
+    word = incident.severity.short
+    lead = {
+        NoticeKind.WORSE: f"{word} (worse)",
+        NoticeKind.REPEAT: f"{word} (still)",
+        NoticeKind.UPDATE: f"{word} (more)",
+        NoticeKind.ESCALATED: f"{word} (nobody acknowledged)",
+        NoticeKind.ACKNOWLEDGED: "ACKNOWLEDGED",
+    }.get(notice.kind, word)
+    return f"{lead} {cluster}: {headline(incident)}{_heals(incident)}"
+
+
+def headline(incident: Incident) -> str:
+    """What is wrong, without the time: `207 agents stranded, proxy-1`."""
+    said = incident.sentence.rstrip(".")
+    name = incident.cause.name
+    return said if name in said or incident.cause.kind is CauseKind.FLEET else f"{said}, {name}"
+
+
+def lines(notice: Notice, links: Links) -> list[str]:
+    """The body: what, how many, since when, why, whether it heals by itself, who; then the links."""
+    incident = notice.incident
+    found = [
+        f"What: {headline(incident)}.",
+        f"Cause: {incident.cause.kind.value} {incident.cause.name}.",
+        f"Agents: {incident.affected} now, {incident.peak} at most.",
+        f"Since: {clock(incident.opened_at)}, for {duration_words(incident.duration(notice.at))}.",
+    ]
+    if notice.kind is NoticeKind.RESOLVED:
+        found.append(f"Resolved: {clock(incident.resolved_at or notice.at)}.")
+    elif incident.peak:
+        found.append(f"By itself: {recovery_words(incident)}.")
+    if incident.names:
+        more = incident.peak - len(incident.names)
+        found.append(f"Agents: {', '.join(incident.names)}{f' and {more} more' if more > 0 else ''}.")
+    found += [f"{word}: {url}" for word, url in urls(incident, links).items()]
+    return found
+
+
+def text(notice: Notice, links: Links) -> str:
+    """The body as one text."""
+    return "\n".join(lines(notice, links)) + "\n"
+
+
+def urls(incident: Incident, links: Links) -> dict[str, str]:
+    """The links of a message, by what they are called."""
+    found: dict[str, str] = {}
+    if links.console:
+        prefix = links.console + ("" if incident.cluster == "default" else f"/c/{quote(incident.cluster)}")
+        if links.number is not None:
+            found["Incident"] = f"{prefix}/incidents/{links.number}/"
+        found["Agents"] = f"{prefix}{agents_path(incident.cause)}"
+    if links.runbook:
+        found["Runbook"] = links.runbook
+    return found
+
+
+def agents_path(cause: Cause) -> str:
+    """The list of agents that a cause harms, as a page of the console."""
+    query = [("state", "stranded"), ("state", "at_risk")]
+    if cause.kind in (CauseKind.PROXY, CauseKind.AUTH):
+        query.append((cause.kind.value, cause.name))
+    return f"/agents/?{urlencode(query)}"
+
+
+def payload(notice: Notice, links: Links) -> dict[str, Any]:
+    """The message as data: what webhooks get, and what every other sender is made from."""
+    incident = notice.incident
+    return {
+        "version": 1,
+        "key": notice.key,
+        "kind": notice.kind.value,
+        "at": iso(notice.at),
+        "subject": subject(notice),
+        "text": text(notice, links),
+        "incident": {
+            "id": incident.id,
+            "cluster": incident.cluster,
+            "cause": {
+                "kind": incident.cause.kind.value,
+                "id": incident.cause.id,
+                "name": incident.cause.name,
+            },
+            "state": incident.state.value,
+            "severity": incident.severity.slug,
+            "summary": headline(incident),
+            "rules": sorted(incident.marks),
+            "affected": incident.affected,
+            "peak": incident.peak,
+            "agents": list(incident.names),
+            "opened_at": iso(incident.opened_at),
+            "resolved_at": iso(incident.resolved_at),
+            "duration_seconds": round(incident.duration(notice.at), 1),
+            "heals_at": iso(incident.heals_at),
+            "flapping": incident.flapping_since is not None,
+        },
+        "links": urls(incident, links),
+    }
+
+
+def trial(channel: str, now: float) -> Notice:
+    """A message that tries a channel out."""
+    incident = Incident(
+        cluster="test",
+        cause=Cause(CauseKind.CONSOLE, f"test-{int(now * 1000)}", f"a test of the channel {channel}"),
+        generation=1,
+        state=IncidentState.FIRING,
+        opened_at=now,
+        severity=Severity.INFO,
+        sentence=f"This is a test of the channel {channel}.",
+    )
+    return Notice(NoticeKind.TEST, incident, now, 1)
+
+
+def digest(cluster: str, incidents: Sequence[Incident]) -> str:
+    """The lines of a digest: what is not worth a message of its own."""
+    return "\n".join(f"{headline(one)} (since {clock(one.opened_at)})" for one in incidents)
+
+
+def recovery_words(incident: Incident) -> str:
+    """Whether it heals by itself, and by when."""
+    if incident.stuck:
+        return f"no, only if {incident.cause.name} recovers"
+    if incident.heals_at is None:
+        return "cannot be told"
+    return f"yes, by {clock(incident.heals_at)}"
+
+
+def duration_words(seconds: float) -> str:
+    """A duration as people read it: `45 s`, `12 min`, `3 h 5 min`."""
+    if seconds < 120:
+        return f"{round(seconds)} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def clock(at: float | None) -> str:
+    """A moment in UTC, to the second."""
+    return "never" if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def iso(at: float | None) -> str | None:
+    """A moment as ISO 8601."""
+    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+
+
+def _heals(incident: Incident) -> str:
+    if incident.stuck:
+        return " - does not heal by itself"
+    if incident.heals_at is None:
+        return ""
+    return f" - self-heals by {datetime.fromtimestamp(incident.heals_at, UTC):%H:%M} UTC"

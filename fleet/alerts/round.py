@@ -1,0 +1,129 @@
+"""One look at a cluster: what becomes of its incidents, and which messages are due. Pure.
+
+docs/alerts.md, "One look".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from fleet.alerts.facts import Facts
+from fleet.alerts.inhibition import inhibitor, representatives
+from fleet.alerts.lifecycle import FLAP_SECONDS, Look, advance, due, hold, noticed
+from fleet.alerts.rules import Rule, find
+from fleet.alerts.silences import Silence, silencing
+from fleet.alerts.values import CauseKind, Finding, Happening, Incident, IncidentState, Notice, NoticeKind
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one look changed."""
+
+    #: Every incident that is not resolved, after the look, by key.
+    incidents: dict[str, Incident] = field(default_factory=dict)
+    #: Those that are new or are not what they were, resolved ones too.
+    changed: list[Incident] = field(default_factory=list)
+    #: Those that never fired and are no more.
+    dropped: list[Incident] = field(default_factory=list)
+    happened: list[tuple[Incident, Happening]] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What is known of a cause whose last incident is over."""
+
+    generation: int
+    flips: tuple[float, ...] = ()
+
+
+def look(
+    incidents: Mapping[str, Incident],
+    facts: Facts,
+    rules: Sequence[Rule],
+    quiet: Sequence[Silence],
+    past: Mapping[str, Past],
+) -> Outcome:
+    """Take one look.
+
+    1. Find what the rules find, by cause. 2. Open an incident for each cause that has none. 3. Ask which stronger
+    trouble explains each, and which silence covers it. 4. Advance each. 5. Send what is due.
+    """
+    now = facts.now
+    this = Look(now, facts.as_of or 0.0, {rule.name: rule for rule in rules})
+    findings = find(facts, rules)
+    before = {**incidents}
+    for key, finding in findings.items():
+        if key not in before:
+            before[key] = _begun(facts.cluster, finding, past.get(key), now)
+    outcome = Outcome()
+    strong = representatives(before.values())
+    surroundings = _Surroundings(this, strong, _members(strong, facts), quiet, seeing=facts.fresh)
+    for key, incident in before.items():
+        _one(incident, findings.get(key), surroundings, outcome, new=key not in incidents)
+    return outcome
+
+
+@dataclass(frozen=True, slots=True)
+class _Surroundings:
+    """What is the same for all incidents of one look."""
+
+    look: Look
+    strong: Sequence[Incident]
+    #: Keys of proxies that an incident of their group stands for.
+    members: frozenset[str]
+    quiet: Sequence[Silence]
+    seeing: bool
+
+
+def _one(
+    incident: Incident, finding: Finding | None, around: _Surroundings, outcome: Outcome, *, new: bool
+) -> None:
+    this = around.look
+    held = replace(
+        incident,
+        inhibited_by=inhibitor(incident, finding, around.strong, around.members, this.now),
+        silenced_by=silencing(incident, around.quiet),
+    )
+    if held == incident:
+        held = incident
+    elif held.state is IncidentState.FIRING and held.inhibited_by and not held.notices and held.fired_at:
+        # Nobody heard of it: it waits until it stands for itself.
+        held = replace(held, state=IncidentState.PENDING, fired_at=None)
+    eyeless = not around.seeing and incident.cause.kind is not CauseKind.CONSOLE
+    step = hold(held, this.now) if eyeless else advance(held, finding, this)
+    after = step.incident
+    if after is None:
+        if not new:
+            outcome.dropped.append(incident)
+        return
+    kind = None if eyeless else due(after, this)
+    if kind is not None:
+        after = noticed(after, this.now)
+        outcome.notices.append(Notice(kind, after, this.now, after.notices))
+        said = "Resolve is sent." if kind is NoticeKind.RESOLVED else f"A message goes out: {kind.value}."
+        outcome.happened.append((after, Happening(this.now, "notice", said)))
+    outcome.happened += [(after, one) for one in step.happened]
+    if new or after != incident:
+        outcome.changed.append(after)
+    if after.state is not IncidentState.RESOLVED:
+        outcome.incidents[after.key] = after
+
+
+def _members(strong: Iterable[Incident], facts: Facts) -> frozenset[str]:
+    groups = [one.cause.id for one in strong if one.cause.kind is CauseKind.GROUP]
+    return frozenset(key for group in groups for key in facts.proxy_groups.get(group, ()))
+
+
+def _begun(cluster: str, finding: Finding, past: Past | None, now: float) -> Incident:
+    flips = () if past is None else tuple(at for at in past.flips if now - at < FLAP_SECONDS)
+    return Incident(
+        cluster=cluster,
+        cause=finding.cause,
+        generation=1 if past is None else past.generation + 1,
+        state=IncidentState.PENDING,
+        opened_at=now,
+        # Opening again is a turn, too: slow flapping is flapping.
+        flips=(*flips, now) if flips else (),
+    )

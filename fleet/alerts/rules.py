@@ -1,0 +1,223 @@
+"""Rules: what is found in the facts of one look, grouped by cause. Pure. docs/alerts.md, "Rules"."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from fleet.alerts.facts import Affected, Facts
+from fleet.alerts.values import Cause, CauseKind, Finding, Severity, Signal
+
+
+class RuleKind(StrEnum):
+    """What a rule looks at."""
+
+    STRANDED = "stranded"
+    AT_RISK = "at-risk"
+    INSTANCE = "instance"
+    BACKEND = "backend"
+    UNREACHABLE = "unreachable"
+    RATE = "rate"
+    EXCESS = "excess"
+    DRIFT = "drift"
+    BLIND = "blind"
+
+    @property
+    def label(self) -> str:
+        """What it looks at, in words."""
+        return _LABELS[self]
+
+
+_LABELS: Mapping[RuleKind, str] = {
+    RuleKind.STRANDED: "Agents stranded by one cause",
+    RuleKind.AT_RISK: "Agents at risk by one cause",
+    RuleKind.INSTANCE: "An auth or a proxy that is silent, unhealthy or expired",
+    RuleKind.BACKEND: "All auths sick together: their backend",
+    RuleKind.UNREACHABLE: "No instance of the cluster answers",
+    RuleKind.RATE: "Agents lost within one minute",
+    RuleKind.EXCESS: "Agents with more tunnels than they want",
+    RuleKind.DRIFT: "Agents that run with another policy than most",
+    RuleKind.BLIND: "The console itself cannot see",
+}
+#: Rules that look at agents, so that a label and a share of the fleet mean something.
+COUNTS_AGENTS = frozenset({RuleKind.STRANDED, RuleKind.AT_RISK})
+#: Names in a message.
+_NAMES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule with its numbers; seconds."""
+
+    name: str
+    kind: RuleKind
+    severity: Severity
+    enabled: bool = True
+    #: It holds from so many agents on, and from this share of the cluster's; the larger of the two.
+    min_count: int = 1
+    min_share: float = 0.0
+    #: Only agents with this label count; empty: all.
+    label: str = ""
+    #: Of one cluster; empty: of all.
+    cluster: str = ""
+    #: It fires when it has held in so many rounds in a row, and for so long.
+    pending_rounds: int = 2
+    pending_seconds: float = 0.0
+    #: Quiet for so long is resolved.
+    recover_seconds: float = 300.0
+    #: The first message waits for what belongs to it; further ones come no oftener; the same is said again after.
+    group_wait: float = 30.0
+    group_interval: float = 300.0
+    repeat_seconds: float = 4 * 3600.0
+    runbook: str = ""
+
+    def threshold(self, agents: int) -> int:
+        """From how many agents on it holds in a cluster of so many."""
+        return max(self.min_count, math.ceil(self.min_share * agents), 1)
+
+
+_WARNING_REPEAT = 12 * 3600.0
+
+#: What an installation begins with. Names stay: they are how rows are found again.
+DEFAULT_RULES: tuple[Rule, ...] = (
+    Rule("Console blind", RuleKind.BLIND, Severity.CRITICAL, pending_rounds=0, recover_seconds=60.0),
+    Rule("Cluster unreachable", RuleKind.UNREACHABLE, Severity.CRITICAL),
+    Rule("Auth backend down", RuleKind.BACKEND, Severity.CRITICAL),
+    Rule("Agents stranded", RuleKind.STRANDED, Severity.CRITICAL, min_count=5, min_share=0.005),
+    Rule("Critical agent stranded", RuleKind.STRANDED, Severity.CRITICAL, label="critical"),
+    Rule(
+        "Few agents stranded", RuleKind.STRANDED, Severity.WARNING,
+        pending_seconds=600.0, repeat_seconds=_WARNING_REPEAT,
+    ),
+    Rule(
+        "Agents at risk", RuleKind.AT_RISK, Severity.WARNING,
+        min_count=5, min_share=0.005, pending_seconds=60.0, repeat_seconds=_WARNING_REPEAT,
+    ),
+    Rule(
+        "Auth or proxy sick", RuleKind.INSTANCE, Severity.WARNING,
+        pending_seconds=60.0, repeat_seconds=_WARNING_REPEAT,
+    ),
+    Rule("Agents lost fast", RuleKind.RATE, Severity.CRITICAL, min_count=5, min_share=0.01, repeat_seconds=86400.0),
+    Rule("Excess tunnels", RuleKind.EXCESS, Severity.INFO, min_share=0.01, pending_seconds=3600.0),
+    Rule("Policy drift", RuleKind.DRIFT, Severity.INFO, min_share=0.01, pending_seconds=3600.0),
+)  # fmt: skip
+
+
+def find(facts: Facts, rules: Iterable[Rule]) -> dict[str, Finding]:
+    """Everything the rules find, by the key of its cause. Without fresh facts only our own blindness is found."""
+    held: dict[str, list[Signal]] = {}
+    causes: dict[str, Cause] = {}
+    for rule in rules:
+        if not rule.enabled or rule.cluster not in ("", facts.cluster):
+            continue
+        for cause, signal in _held(rule, facts):
+            causes.setdefault(cause.key, cause)
+            held.setdefault(cause.key, []).append(signal)
+    _fold_groups(facts, held, causes)
+    return {key: _finding(causes[key], signals, facts) for key, signals in held.items()}
+
+
+def _held(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, Signal]]:
+    if rule.kind is RuleKind.BLIND:
+        if not facts.fresh:
+            yield Cause(CauseKind.CONSOLE, facts.cluster, "the console"), _signal(rule, 0, facts.blindness)
+        return
+    if not facts.fresh:
+        return
+    if rule.kind in COUNTS_AGENTS:
+        yield from _agents(rule, facts)
+    elif rule.kind is RuleKind.INSTANCE:
+        for sick in facts.sick:
+            yield sick.cause, _signal(rule, sick.agents, sick.sentence)
+    elif rule.kind is RuleKind.BACKEND and facts.backend_down:
+        said = "All auths fell sick together: their backend is the likely cause."
+        yield _backend(facts), _signal(rule, 0, said)
+    elif rule.kind is RuleKind.UNREACHABLE and facts.unreachable:
+        said = "No instance of the cluster answers, while our own probe is good."
+        yield (
+            Cause(CauseKind.CLUSTER, facts.cluster, f"cluster {facts.cluster}"),
+            _signal(rule, facts.agents, said),
+        )
+    else:
+        yield from _fleet(rule, facts)
+
+
+def _agents(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, Signal]]:
+    word = "stranded" if rule.kind is RuleKind.STRANDED else "at risk"
+    for group in facts.groups:
+        stranded = rule.kind is RuleKind.STRANDED
+        count = (
+            group.labelled.get(rule.label, 0) if rule.label and stranded else group.count(stranded=stranded)
+        )
+        if count >= rule.threshold(facts.agents):
+            what = f"{rule.label} agent" if rule.label and stranded else "agent"
+            yield group.cause, _signal(rule, count, f"{count} {what}{'s' if count != 1 else ''} {word}.")
+
+
+def _fleet(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, Signal]]:
+    counted = {
+        RuleKind.RATE: (facts.lost_lately, "agents were lost within one minute"),
+        RuleKind.EXCESS: (facts.excess, "agents hold more tunnels than they want"),
+        RuleKind.DRIFT: (facts.drifted, "agents run with another reconnect policy than most"),
+    }
+    count, words = counted.get(rule.kind, (0, ""))
+    if words and count >= rule.threshold(facts.agents):
+        yield Cause(CauseKind.FLEET, rule.kind.value, words), _signal(rule, count, f"{count} {words}.")
+
+
+def _fold_groups(facts: Facts, held: dict[str, list[Signal]], causes: dict[str, Cause]) -> None:
+    """Make one cause of proxies of one group that are sick together: two at least, and half of the group."""
+    for group, keys in facts.proxy_groups.items():
+        sick = [key for key in keys if key in held]
+        if not group or len(sick) < 2 or 2 * len(sick) < len(keys):
+            continue
+        cause = Cause(CauseKind.GROUP, group, f"proxy group {group}")
+        causes[cause.key] = cause
+        held[cause.key] = _added(held[key] for key in sick)
+
+
+def _added(signals: Iterable[Sequence[Signal]]) -> list[Signal]:
+    total: dict[str, Signal] = {}
+    for signal in (one for some in signals for one in some):
+        before = total.get(signal.rule)
+        count = signal.count + (before.count if before else 0)
+        total[signal.rule] = replace(signal, count=count)
+    return list(total.values())
+
+
+def _finding(cause: Cause, signals: Sequence[Signal], facts: Facts) -> Finding:
+    groups = [group for group in facts.groups if group.cause.key == cause.key]
+    if cause.kind is CauseKind.GROUP:
+        members = facts.proxy_groups[cause.id]
+        groups = [group for group in facts.groups if group.cause.key in members]
+    affected = sum(group.stranded + group.at_risk for group in groups)
+    if not groups and cause.kind is CauseKind.FLEET:
+        affected = max(signal.count for signal in signals)
+    if cause.kind is CauseKind.CLUSTER:
+        affected = facts.agents
+    sick = [one for one in facts.sick if one.cause.key == cause.key]
+    return Finding(
+        cause=cause,
+        signals=tuple(signals),
+        affected=affected,
+        names=tuple(name for group in groups for name in group.names)[:_NAMES],
+        heals_at=_latest(groups),
+        stuck=any(group.stuck for group in groups),
+        expired_only=bool(sick) and all(one.expired_only for one in sick),
+    )
+
+
+def _latest(groups: Sequence[Affected]) -> float | None:
+    times = [group.heals_at for group in groups if group.stranded + group.at_risk]
+    known = [at for at in times if at is not None]
+    return max(known) if known and len(known) == len(times) else None
+
+
+def _signal(rule: Rule, count: int, sentence: str) -> Signal:
+    return Signal(rule.name, rule.severity, count, sentence, labelled=bool(rule.label))
+
+
+def _backend(facts: Facts) -> Cause:
+    return Cause(CauseKind.BACKEND, facts.cluster, f"backend/{facts.cluster}")

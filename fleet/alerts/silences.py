@@ -1,0 +1,156 @@
+"""Silences and recurring maintenance windows: what is quiet now, and until when. Pure. docs/alerts.md, "Silences".
+
+A window is wall-clock time in an IANA zone: 02:00 to 04:00 in Berlin is that on the day the clocks change, too,
+be it one, two or three hours long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from dateutil.rrule import rrule, rrulestr
+
+from fleet.alerts.matching import Matcher, is_of_agents, matches
+from fleet.alerts.values import Incident
+
+#: Who made a silence is told so long before it ends, seconds.
+WARN_BEFORE = 900.0
+#: A window is a day and a half at most: longer ones would overlap with themselves.
+LONGEST_WINDOW = timedelta(hours=36)
+
+
+class WindowError(ValueError):
+    """A window cannot be read; the sentence says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Something kept quiet from one moment to another."""
+
+    name: str
+    matchers: tuple[Matcher, ...]
+    starts_at: float
+    ends_at: float
+    #: Of one cluster; empty: of all.
+    cluster: str = ""
+
+    def is_active(self, cluster: str, now: float) -> bool:
+        """Whether it holds in a cluster now."""
+        return self.cluster in ("", cluster) and self.starts_at <= now < self.ends_at
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Maintenance that recurs: an RFC 5545 rule for its days, wall-clock times and a zone."""
+
+    name: str
+    matchers: tuple[Matcher, ...]
+    #: `FREQ=WEEKLY;BYDAY=SU`.
+    rule: str
+    #: The first day it may be on, and the time of day, local: 2026-11-22T02:00.
+    first: datetime
+    #: By the clock on the wall.
+    length: timedelta
+    zone: str
+    cluster: str = ""
+
+    def current(self, now: float) -> Silence | None:
+        """The silence it is now, if it is one."""
+        local = datetime.fromtimestamp(now, self._zone()).replace(tzinfo=None)
+        for start in reversed(self._starts(local - LONGEST_WINDOW, local + timedelta(hours=3))):
+            found = self._silence(start)
+            if found.starts_at <= now < found.ends_at:
+                return found
+        return None
+
+    def upcoming(self, now: float, count: int = 1) -> list[Silence]:
+        """The next occurrences that have not begun."""
+        local = datetime.fromtimestamp(now, self._zone()).replace(tzinfo=None)
+        found: list[Silence] = []
+        moment = local - timedelta(hours=3)
+        rule = self._rule()
+        while len(found) < count:
+            start = rule.after(moment)
+            if start is None:
+                break
+            silence = self._silence(start)
+            if silence.starts_at > now:
+                found.append(silence)
+            moment = start
+        return found
+
+    def check(self) -> None:
+        """Raise WindowError unless rule, zone and length can be used."""
+        self._zone()
+        self._rule()
+        if not timedelta(0) < self.length <= LONGEST_WINDOW:
+            raise WindowError("a window lasts between a minute and 36 hours")
+
+    def _silence(self, start: datetime) -> Silence:
+        zone = self._zone()
+        return Silence(
+            self.name, self.matchers, _instant(start, zone), _instant(start + self.length, zone), self.cluster
+        )
+
+    def _starts(self, after: datetime, before: datetime) -> list[datetime]:
+        return self._rule().between(after, before, inc=True)
+
+    def _rule(self) -> rrule:
+        if "\n" in self.rule or "DTSTART" in self.rule.upper() or "UNTIL" in self.rule.upper():
+            raise WindowError("give only the rule, such as FREQ=WEEKLY;BYDAY=SU")
+        if any(f"FREQ={often}" in self.rule.upper() for often in ("HOURLY", "MINUTELY", "SECONDLY")):
+            raise WindowError("a window recurs daily at most")
+        try:
+            found = rrulestr(self.rule, dtstart=self.first)
+        except (ValueError, TypeError, KeyError) as error:
+            raise WindowError(f"the rule {self.rule!r} cannot be read: {error}") from error
+        if not isinstance(found, rrule):
+            raise WindowError("give one rule, not a set of rules")
+        return found
+
+    def _zone(self) -> ZoneInfo:
+        try:
+            return ZoneInfo(self.zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise WindowError(
+                f"there is no time zone {self.zone!r}: use a name like Europe/Berlin"
+            ) from error
+
+
+def _instant(wall: datetime, zone: ZoneInfo) -> float:
+    """When a clock on the wall shows that: the first time if twice, and the moment of the jump if never."""
+    at = wall.replace(tzinfo=zone)
+    back = at.astimezone(UTC).astimezone(zone)
+    if back.replace(tzinfo=None) == wall:
+        return at.timestamp()
+    # In the hour that is skipped: with fold=1 the offset after the jump is used, which lands before it.
+    early = at.replace(fold=1).timestamp()
+    late = at.timestamp()
+    low, high = min(early, late), max(early, late)
+    before = datetime.fromtimestamp(low, zone).utcoffset()
+    while high - low > 0.5:
+        middle = (low + high) / 2
+        if datetime.fromtimestamp(middle, zone).utcoffset() == before:
+            low = middle
+        else:
+            high = middle
+    return float(round(high))
+
+
+def active(silences: Iterable[Silence], windows: Iterable[Window], cluster: str, now: float) -> list[Silence]:
+    """Everything that keeps something quiet now."""
+    recurring = (window.current(now) for window in windows if window.cluster in ("", cluster))
+    return [
+        *(silence for silence in silences if silence.is_active(cluster, now)),
+        *(found for found in recurring if found is not None),
+    ]
+
+
+def silencing(incident: Incident, quiet: Sequence[Silence]) -> str:
+    """The name of the silence that keeps an incident quiet; empty when none does."""
+    return next(
+        (one.name for one in quiet if not is_of_agents(one.matchers) and matches(one.matchers, incident)), ""
+    )

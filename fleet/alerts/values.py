@@ -1,0 +1,215 @@
+"""The words of alerting: severities, causes, findings, incidents. Pure; times are seconds since the epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+
+
+class Severity(IntEnum):
+    """How much it hurts. Values are in the database."""
+
+    #: Never sent by itself: pages, the API and the digest show it.
+    INFO = 0
+    WARNING = 1
+    CRITICAL = 2
+
+    @property
+    def slug(self) -> str:
+        """Its name in the API and in CSS."""
+        return self.name.lower()
+
+    @property
+    def short(self) -> str:
+        """What the subject of a message begins with."""
+        return {Severity.INFO: "INFO", Severity.WARNING: "WARN", Severity.CRITICAL: "CRIT"}[self]
+
+
+class CauseKind(StrEnum):
+    """What can be the cause of an incident, the strongest first: docs/alerts.md, "Inhibition"."""
+
+    CONSOLE = "console"
+    CLUSTER = "cluster"
+    BACKEND = "backend"
+    AUTH = "auth"
+    GROUP = "proxy-group"
+    PROXY = "proxy"
+    #: Agents for whom no instance is to blame, by reason.
+    AGENTS = "agents"
+    #: The fleet as a whole: how fast agents are lost, excess tunnels, drift.
+    FLEET = "fleet"
+
+
+class IncidentState(StrEnum):
+    """Where an incident is in its life."""
+
+    PENDING = "pending"
+    FIRING = "firing"
+    RECOVERING = "recovering"
+    RESOLVED = "resolved"
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What an incident is about: the group key, with the cluster."""
+
+    kind: CauseKind
+    #: An instance's id, a group, a reason, or the cluster.
+    id: str
+    #: For people.
+    name: str
+
+    @property
+    def key(self) -> str:
+        """`proxy/<id>`: one open incident per cluster and key."""
+        return f"{self.kind.value}/{self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """What one rule found at one cause."""
+
+    rule: str
+    severity: Severity
+    count: int
+    sentence: str
+    #: The rule watches agents with a label.
+    labelled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Everything that rules found at one cause in one look."""
+
+    cause: Cause
+    signals: tuple[Signal, ...]
+    #: Agents it harms now.
+    affected: int = 0
+    #: Names of the first ten of them.
+    names: tuple[str, ...] = ()
+    #: When the last of them is back by itself; None when that cannot be said.
+    heals_at: float | None = None
+    #: Not by themselves, only when the cause recovers.
+    stuck: bool = False
+    #: The instance only expired, and answers: an auth that is down explains it.
+    expired_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How long a rule has held at one cause."""
+
+    since: float
+    #: The newest round in which it held, and how many in a row.
+    round: float
+    rounds: int
+    severity: Severity
+    count: int
+    sentence: str
+    #: It has held for as long as its rule wants.
+    ripe: bool = False
+    labelled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """One trouble, from its first sign to its end. What people add (acknowledged, notes) is not changed here."""
+
+    cluster: str
+    cause: Cause
+    #: Counts the incidents of one cause: with the key it names this one for ever.
+    generation: int
+    state: IncidentState
+    opened_at: float
+    severity: Severity = Severity.INFO
+    #: When it began to fire, to be quiet, and when it ended.
+    fired_at: float | None = None
+    quiet_since: float | None = None
+    resolved_at: float | None = None
+    affected: int = 0
+    peak: int = 0
+    names: tuple[str, ...] = ()
+    heals_at: float | None = None
+    stuck: bool = False
+    sentence: str = ""
+    #: By rule.
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+    #: Times at which it began to fire or to be quiet again.
+    flips: tuple[float, ...] = ()
+    flapping_since: float | None = None
+    #: (at, affected), thinned.
+    trend: tuple[tuple[float, int], ...] = ()
+    #: The last message about it: when, and with what; how many there were.
+    notified_at: float | None = None
+    notified_severity: Severity | None = None
+    notified_affected: int = 0
+    notices: int = 0
+    #: The second level was told.
+    escalated_at: float | None = None
+    acked_at: float | None = None
+    #: Why nothing is sent: a stronger cause's key, or a silence's name.
+    inhibited_by: str = ""
+    silenced_by: str = ""
+
+    @property
+    def key(self) -> str:
+        """That of its cause."""
+        return self.cause.key
+
+    @property
+    def id(self) -> str:
+        """Its name for receivers, for ever."""
+        return f"{self.cluster}/{self.key}/{self.generation}"
+
+    @property
+    def is_open(self) -> bool:
+        """It fires, or has just become quiet."""
+        return self.state in (IncidentState.FIRING, IncidentState.RECOVERING)
+
+    def duration(self, now: float) -> float:
+        """Seconds from its first sign until it was quiet, or until now."""
+        ended = self.resolved_at or now
+        if self.quiet_since is not None:
+            ended = self.quiet_since
+        return max(0.0, ended - self.opened_at)
+
+
+class NoticeKind(StrEnum):
+    """Why a message is sent."""
+
+    FIRING = "firing"
+    WORSE = "worse"
+    UPDATE = "update"
+    FLAPPING = "flapping"
+    REPEAT = "repeat"
+    ESCALATED = "escalated"
+    ACKNOWLEDGED = "acknowledged"
+    RESOLVED = "resolved"
+    DIGEST = "digest"
+    TEST = "test"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One message to be sent about an incident as it is now."""
+
+    kind: NoticeKind
+    incident: Incident
+    at: float
+    #: Counts the messages of one incident: with the incident's id it is the key receivers deduplicate by.
+    number: int
+
+    @property
+    def key(self) -> str:
+        """The same for every attempt to send it."""
+        return f"{self.incident.id}/{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """A line of an incident's timeline."""
+
+    at: float
+    kind: str
+    text: str

@@ -1,0 +1,78 @@
+"""A cluster as alerting sees it, and a clock that looks at it: for tests by simulated time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from fleet.alerts.facts import Affected, Facts, Sick, blind
+from fleet.alerts.round import Past, look
+from fleet.alerts.rules import DEFAULT_RULES, Rule
+from fleet.alerts.silences import Silence
+from fleet.alerts.values import Cause, CauseKind, Incident, IncidentState, Notice
+
+PROXY = Cause(CauseKind.PROXY, "proxy-id-1", "proxy-1")
+AUTH = Cause(CauseKind.AUTH, "auth-id-1", "auth-1")
+BACKEND = Cause(CauseKind.BACKEND, "default", "backend/default")
+NO_TUNNEL = Cause(CauseKind.AGENTS, "no-tunnel", "agents without a common cause (no-tunnel)")
+AGENTS = 10_000
+
+
+def sound(now: float = 0.0) -> Facts:
+    """Ten thousand agents, all well."""
+    return Facts("default", now, now, fresh=True, agents=AGENTS)
+
+
+def stranded(count: int, cause: Cause = PROXY, **labelled: int) -> Facts:
+    """So many agents stranded by a cause that is sick itself, if it is an instance."""
+    group = Affected(
+        cause, stranded=count, labelled=labelled, names=tuple(f"agent-{n}" for n in range(min(count, 10)))
+    )
+    instance = cause.kind in (CauseKind.PROXY, CauseKind.AUTH)
+    sick = (Sick(cause, f"{cause.name} does not answer.", count),) if instance else ()
+    return replace(sound(), groups=(group,), sick=sick, stranded=count, lost_lately=count)
+
+
+def sightless() -> Facts:
+    """Polling has stopped."""
+    return blind("default", 0.0, None, "Polling has stopped: the newest round is 47 s old.")
+
+
+@dataclass
+class Watch:
+    """Looks at a cluster through a simulated time."""
+
+    rules: Sequence[Rule] = DEFAULT_RULES
+    quiet: Sequence[Silence] = ()
+    now: float = 1_000_000.0
+    #: Seconds between two rounds.
+    interval: float = 5.0
+    incidents: dict[str, Incident] = field(default_factory=dict)
+    past: dict[str, Past] = field(default_factory=dict)
+    #: (seconds since the watch began, message).
+    notices: list[tuple[float, Notice]] = field(default_factory=list)
+    #: Every incident that ever fired, as it was last.
+    fired: dict[str, Incident] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.began = self.now
+
+    def run(self, seconds: float, facts: Facts, step: float = 1.0) -> None:
+        """Let the cluster be like that for so long, looking at it every `step` seconds."""
+        for _ in range(round(seconds / step)):
+            self.now += step
+            as_of = self.now - self.now % self.interval
+            seen = replace(facts, now=self.now, as_of=as_of if facts.fresh else None)
+            outcome = look(self.incidents, seen, self.rules, self.quiet, self.past)
+            self.incidents = outcome.incidents
+            for one in outcome.changed:
+                if one.fired_at is not None:
+                    self.fired[one.id] = one
+                if one.state is IncidentState.RESOLVED:
+                    self.past[one.key] = Past(one.generation, one.flips)
+            self.notices += [(self.now - self.began, notice) for notice in outcome.notices]
+
+    @property
+    def kinds(self) -> list[str]:
+        """The messages, as words."""
+        return [notice.kind.value for _, notice in self.notices]

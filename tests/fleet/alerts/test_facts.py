@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from fleet.alerts.facts import agents_of, gather, match_names
+from fleet.domain.instances import InstanceState
+from fleet.domain.verdicts import NO_CAUSE, Reason, Recovery, State
+from fleet.domain.views import FleetTable
+from tests.fakes.reader import FakeReader
+
+_NOW = time.time()
+
+
+def _table(states: list[State], causes: list[int], *, as_of: float | None = _NOW) -> FleetTable:
+    table = FakeReader(states, as_of=as_of, proxy_state=InstanceState.SILENT).table("default", _NOW)
+    table.verdicts["cause"] = causes
+    table.verdicts["since"] = [_NOW - 30 if state is State.STRANDED else _NOW - 3600 for state in states]
+    table.verdicts["recovers_at"] = _NOW + 60
+    table.verdicts["packed"] = Reason.NO_TUNNEL | (Recovery.BY_ITSELF << 5)
+    return table
+
+
+def test_gather_groups_agents_by_cause() -> None:
+    """Stranded and at risk per cause, with names, labels and the time by which they heal."""
+    states = [State.STRANDED, State.STRANDED, State.AT_RISK, State.HEALTHY, State.STRANDED, State.RETIRED]
+    table = _table(states, [2, 2, 2, NO_CAUSE, NO_CAUSE, NO_CAUSE])
+    labels = {"critical": np.array([True, False, True, False, False, False])}
+    facts = gather(table, _NOW, labels)
+    by_key = {group.cause.key: group for group in facts.groups}
+    proxy = by_key["proxy/proxy-id-1"]
+    assert (proxy.stranded, proxy.at_risk, proxy.labelled) == (2, 1, {"critical": 1})
+    assert proxy.names == ("agent-0", "agent-1", "agent-2")
+    assert proxy.heals_at == _NOW + 60
+    assert by_key["agents/no-tunnel"].stranded == 1
+    assert (facts.agents, facts.stranded, facts.lost_lately) == (5, 3, 3)
+    assert [sick.cause.name for sick in facts.sick] == ["proxy-1"]
+    assert agents_of(table, "proxy/proxy-id-1").tolist() == [0, 1, 2]
+
+
+def test_gather_leaves_muted_agents_out() -> None:
+    """An agent that is silenced harms nothing, and the table stays as it was."""
+    table = _table([State.STRANDED, State.STRANDED], [2, 2])
+    assert gather(table, _NOW, muted=np.array([True, False])).groups[0].stranded == 1
+    assert gather(table, _NOW).groups[0].stranded == 2
+
+
+def test_gather_is_blind_on_old_data() -> None:
+    """Old data is our failure, not theirs."""
+    for as_of in (None, _NOW - 60):
+        facts = gather(_table([State.STRANDED] * 9, [2] * 9, as_of=as_of), _NOW)
+        assert not facts.fresh
+        assert facts.blindness
+        assert not facts.groups
+
+
+def test_match_names_takes_exact_names_and_globs() -> None:
+    """Case counts; nothing matches nothing."""
+    names = ["web-1", "web-2", "db-1", "Web-3"]
+    assert match_names(names, ["db-1", "web-*"]).tolist() == [True, True, True, False]
+    assert not match_names(names, []).any()

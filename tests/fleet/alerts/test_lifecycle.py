@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fleet.alerts.lifecycle import Look, advance, due, hold, noticed, plan
+from fleet.alerts.rules import DEFAULT_RULES, find
+from fleet.alerts.values import Incident, IncidentState, NoticeKind
+from tests.fakes.alerting import PROXY, Watch, sound, stranded
+
+_RULES = {rule.name: rule for rule in DEFAULT_RULES}
+_FINDING = find(stranded(207), DEFAULT_RULES)[PROXY.key]
+_NEW = Incident("default", PROXY, 1, IncidentState.PENDING, 100.0)
+
+
+def _look(now: float, number: float | None = None) -> Look:
+    return Look(now, now if number is None else number, _RULES)
+
+
+def test_pending_needs_two_rounds_not_two_looks() -> None:
+    """Looking twice at the same round proves nothing."""
+    once = advance(_NEW, _FINDING, _look(100.0, 1.0)).incident
+    assert once is not None
+    twice = advance(once, _FINDING, _look(101.0, 1.0)).incident
+    assert twice is not None
+    assert twice.state is IncidentState.PENDING
+    fired = advance(twice, _FINDING, _look(102.0, 2.0)).incident
+    assert fired is not None
+    assert (fired.state, fired.fired_at, fired.affected) == (IncidentState.FIRING, 102.0, 207)
+
+
+def test_pending_that_ends_is_forgotten() -> None:
+    """One bad round is no incident."""
+    assert advance(_NEW, None, _look(100.0)).incident is None
+
+
+def test_hold_forgets_what_is_pending_and_begins_quiet_anew() -> None:
+    """Without eyes nothing ripens."""
+    assert hold(_NEW, 200.0).incident is None
+    quiet = replace(_NEW, state=IncidentState.RECOVERING, quiet_since=150.0)
+    held = hold(quiet, 200.0).incident
+    assert held is not None
+    assert held.quiet_since == 200.0
+
+
+@pytest.mark.parametrize(
+    ("change", "because"),
+    [
+        ({"inhibited_by": "backend/default"}, "backend/default explains it"),
+        ({"silenced_by": "upgrade"}, "it is silenced: upgrade"),
+        ({"acked_at": 1.0, "notified_at": 1.0, "notices": 1}, "it is acknowledged"),
+    ],
+)
+def test_plan_says_why_nothing_is_sent(change: dict[str, object], because: str) -> None:
+    """Each reason is a sentence on the page."""
+    watch = Watch()
+    watch.run(60, stranded(207))
+    incident = watch.incidents[PROXY.key]
+    said = replace(incident, notified_severity=incident.severity, **change)  # type: ignore[arg-type]
+    assert plan(said, _look(watch.now)).because == because
+    assert due(said, _look(watch.now)) is None
+
+
+def test_plan_says_when_the_next_message_comes() -> None:
+    """The first after the group wait, then the repeat."""
+    watch = Watch()
+    watch.run(15, stranded(207))
+    incident = watch.incidents[PROXY.key]
+    first = plan(incident, _look(watch.now))
+    assert (first.at, first.kind) == (incident.opened_at + 30, NoticeKind.FIRING)
+    again = plan(noticed(incident, watch.now), _look(watch.now))
+    assert (again.at, again.kind) == (watch.now + 4 * 3600, NoticeKind.REPEAT)
+
+
+def test_trend_is_thinned() -> None:
+    """Sixty points at most, and only where something changed."""
+    watch = Watch()
+    for count in range(100, 1600, 2):
+        watch.run(11, stranded(count), step=11)
+    watch.run(60, sound(), step=10)
+    assert len(watch.incidents[PROXY.key].trend) == 60

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+
+from fleet.alerts.matching import MatchError, is_everything, is_of_agents, matches, parse, text_of
+from fleet.alerts.values import Cause, CauseKind, Incident, IncidentState, Mark, Severity
+
+_INCIDENT = Incident(
+    "default",
+    Cause(CauseKind.PROXY, "id-1", "proxy-1"),
+    1,
+    IncidentState.FIRING,
+    0.0,
+    severity=Severity.CRITICAL,
+    marks={"Agents stranded": Mark(0, 0, 1, Severity.CRITICAL, 1, "")},
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", True),
+        ("cause=proxy-1", True),
+        ("cause=proxy/id-1 severity=critical", True),
+        ("cause=proxy-* severity!=critical", False),
+        ('rule="Agents stranded"', True),
+        ("kind=auth", False),
+        ("kind!=auth", True),
+    ],
+)
+def test_matchers_must_all_hold(text: str, expected: bool) -> None:
+    """Names, ids, globs and negation."""
+    assert matches(parse(text), _INCIDENT) is expected
+    assert parse(text_of(parse(text))) == parse(text)
+
+
+@pytest.mark.parametrize("text", ["proxy-1", "colour=red", "cause=", "agent=web-* cause=proxy-1", "cause='x"])
+def test_parse_refuses_with_a_sentence(text: str) -> None:
+    """What cannot be meant is not guessed."""
+    with pytest.raises(MatchError, match=" "):
+        parse(text)
+
+
+def test_everything_is_recognised() -> None:
+    """No condition and `*` alike."""
+    assert is_everything(parse(""))
+    assert is_everything(parse(["cause=*", "agent!=x"][0]))
+    assert not is_everything(parse("agent=web-*"))
+    assert is_of_agents(parse("label=critical"))

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import json
+
+from fleet.alerts.messages import Links, duration_words, payload, subject, text, trial
+from fleet.alerts.values import Notice, NoticeKind
+from tests.fakes.alerting import Watch, sound, stranded
+
+_LINKS = Links("https://console.example.com", "https://wiki.example.com/proxy", 7)
+
+
+def _notices() -> list[Notice]:
+    watch = Watch(now=1_790_000_000.0)
+    watch.run(90, stranded(207))
+    watch.run(400, sound(), step=2)
+    return [notice for _, notice in watch.notices]
+
+
+def test_page_and_resolve_name_proxy_count_and_duration() -> None:
+    """They read as SMS."""
+    page, resolve = _notices()
+    assert subject(page) == "CRIT default: 207 agents stranded, proxy-1"
+    assert subject(resolve) == "RESOLVED default: proxy-1 after 91 s, 207 agents at most"
+
+
+def test_text_has_six_lines_and_three_links() -> None:
+    """What, why, how many, since when, whether by itself, who; incident, agents, runbook."""
+    said = text(_notices()[0], _LINKS).splitlines()
+    assert len(said) == 9
+    assert "https://console.example.com/incidents/7/" in said[-3]
+    assert "proxy=proxy-1" in said[-2]
+    assert "agent-0" in said[5]
+    assert "and 197 more" in said[5]
+
+
+def test_payload_is_json_with_a_key_for_each_message() -> None:
+    """Receivers deduplicate by it."""
+    page, resolve = (json.loads(json.dumps(payload(notice, _LINKS))) for notice in _notices())
+    assert page["key"] != resolve["key"]
+    assert page["incident"]["id"] == resolve["incident"]["id"]
+    assert (page["incident"]["affected"], resolve["incident"]["peak"]) == (207, 207)
+
+
+def test_trial_is_marked_as_one() -> None:
+    """Nobody takes it for an incident."""
+    assert trial("ops", 5.0).kind is NoticeKind.TEST
+    assert "test" in subject(trial("ops", 5.0))
+
+
+def test_durations_read_well() -> None:
+    """Seconds, minutes, hours, days."""
+    assert [duration_words(s) for s in (45, 720, 11_100, 200_000)] == [
+        "45 s",
+        "12 min",
+        "3 h 5 min",
+        "2 d 7 h",
+    ]

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fleet.alerts.facts import Affected, Facts, Sick
+from fleet.alerts.matching import parse
+from fleet.alerts.silences import Silence
+from fleet.alerts.values import Cause, CauseKind, IncidentState, Severity
+from tests.fakes.alerting import AUTH, BACKEND, NO_TUNNEL, PROXY, Watch, sightless, sound, stranded
+
+
+@pytest.mark.parametrize("interval", [0.6, 5.0, 10.0])
+def test_frozen_proxy_is_one_page_and_one_resolve(interval: float) -> None:
+    """The page comes within two polls, the group wait and 5 s; both name proxy, count and duration."""
+    watch = Watch(interval=interval)
+    watch.run(20, sound())
+    watch.run(90, stranded(207))
+    watch.run(600, sound())
+    (paged, page), (_, resolve) = watch.notices
+    assert watch.kinds == ["firing", "resolved"]
+    assert paged - 20 <= 2 * interval + 30 + 5
+    assert (page.incident.cause, page.incident.affected, page.incident.severity) == (
+        PROXY,
+        207,
+        Severity.CRITICAL,
+    )
+    assert (resolve.incident.cause, resolve.incident.peak) == (PROXY, 207)
+    assert resolve.incident.duration(watch.now) == pytest.approx(90, abs=1)
+    assert page.incident.id == resolve.incident.id
+    assert page.key != resolve.key
+
+
+def test_dead_backend_is_one_incident_also_when_auths_fall_one_after_the_other() -> None:
+    """Auths, proxies that expire behind them, and agents by the thousand: one cause, one page, one resolve."""
+    auth, other = AUTH, Cause(CauseKind.AUTH, "auth-id-2", "auth-2")
+    first = replace(sound(), sick=(Sick(auth, "auth-1 answers, but its /readyz is 503.", 5000),))
+    both = replace(
+        sound(),
+        sick=(*first.sick, Sick(other, "auth-2 answers, but its /readyz is 503.", 5000)),
+        backend_down=True,
+        groups=(Affected(BACKEND, at_risk=10_000),),
+    )
+    proxies = tuple(
+        Sick(Cause(CauseKind.PROXY, f"p{n}", f"proxy-{n}"), f"proxy-{n} expired.", 2500, expired_only=True)
+        for n in range(4)
+    )
+    groups = (Affected(BACKEND, stranded=9000), *(Affected(one.cause, stranded=250) for one in proxies))
+    late = replace(both, sick=(*both.sick, *proxies), groups=groups, lost_lately=9000)
+    mending = replace(sound(), sick=proxies[:2], groups=(Affected(NO_TUNNEL, stranded=500),), lost_lately=500)
+    watch = Watch()
+    for seconds, facts in ((20, sound()), (7, first), (40, both), (300, late), (45, mending), (900, sound())):
+        watch.run(seconds, facts)
+    assert watch.kinds == ["firing", "resolved"]
+    assert {notice.incident.key for _, notice in watch.notices} == {BACKEND.key}
+    assert [one.key for one in watch.fired.values() if one.notices] == [BACKEND.key]
+
+
+def test_pollers_that_stop_are_one_alert_about_the_console() -> None:
+    """Ten minutes without a round, in the midst of trouble: nothing of agents, one page, one resolve."""
+    watch = Watch()
+    watch.run(8, stranded(207))
+    watch.run(600, sightless())
+    watch.run(300, sound())
+    assert watch.kinds == ["firing", "resolved"]
+    assert {notice.incident.cause.kind for _, notice in watch.notices} == {CauseKind.CONSOLE}
+
+
+def test_blindness_holds_what_fires_as_it_is() -> None:
+    """An incident is neither resolved nor repeated by our own failure, and its quiet time begins after it."""
+    watch = Watch()
+    watch.run(120, stranded(207))
+    watch.run(60, sound())
+    watch.run(3600, sightless(), step=10)
+    assert watch.incidents[PROXY.key].state is IncidentState.RECOVERING
+    watch.run(290, sound())
+    assert watch.incidents[PROXY.key].state is IncidentState.RECOVERING
+    watch.run(20, sound())
+    assert PROXY.key not in watch.incidents
+    assert [n.kind.value for _, n in watch.notices if n.incident.cause == PROXY] == ["firing", "resolved"]
+
+
+@pytest.mark.parametrize(("labels", "kinds"), [({"critical": 1}, ["firing", "flapping"]), ({}, [])])
+@pytest.mark.parametrize("cause", [PROXY, NO_TUNNEL])
+@pytest.mark.parametrize("half", [60, 120])
+def test_flapping_agent_pages_once_if_it_is_critical(
+    half: int, cause: Cause, labels: dict[str, int], kinds: list[str]
+) -> None:
+    """An hour of coming and going: one firing and one flapping notice with the label, none without it."""
+    facts = stranded(1, cause, **labels)
+    if cause is PROXY:
+        facts = replace(facts, sick=())
+    watch = Watch()
+    for _ in range(3600 // (2 * half)):
+        watch.run(half, facts, step=5)
+        watch.run(half, sound(), step=5)
+    assert watch.kinds == kinds
+
+
+def test_flapping_ends_with_one_resolve_after_thirty_quiet_minutes() -> None:
+    """The incident stays open while it flaps, and is resolved once."""
+    watch = Watch()
+    for _ in range(6):
+        watch.run(60, stranded(1, critical=1))
+        watch.run(60, sound())
+    watch.run(1700, sound(), step=5)
+    assert watch.kinds == ["firing", "flapping"]
+    watch.run(200, sound(), step=5)
+    assert watch.kinds == ["firing", "flapping", "resolved"]
+
+
+def test_blip_shorter_than_the_group_wait_is_not_told() -> None:
+    """What heals before anybody was told is in the history only."""
+    watch = Watch()
+    watch.run(20, stranded(207))
+    watch.run(900, sound())
+    assert watch.kinds == []
+    assert [one.state for one in watch.fired.values()] == [IncidentState.RESOLVED]
+
+
+def test_worse_is_said_at_once_and_growth_after_the_interval() -> None:
+    """A warning that becomes critical does not wait; many more agents wait for the group interval."""
+    watch = Watch()
+    watch.run(120, replace(sound(), sick=(Sick(PROXY, "proxy-1 expired.", 100),)))
+    watch.run(60, stranded(60))
+    watch.run(600, stranded(600))
+    assert watch.kinds == ["firing", "worse", "update"]
+
+
+def test_same_trouble_is_repeated_until_somebody_acknowledges() -> None:
+    """Every four hours, and no more after an acknowledgement."""
+    watch = Watch()
+    watch.run(4 * 3600 + 120, stranded(207), step=10)
+    assert watch.kinds == ["firing", "repeat"]
+    watch.incidents[PROXY.key] = replace(watch.incidents[PROXY.key], acked_at=watch.now)
+    watch.run(5 * 3600, stranded(207), step=10)
+    assert watch.kinds == ["firing", "repeat"]
+
+
+def test_silence_keeps_quiet_and_what_outlives_it_is_told() -> None:
+    """Nothing while it holds; the page comes when it has ended."""
+    watch = Watch()
+    watch.quiet = [Silence("upgrade of proxy-1", parse("cause=proxy-1"), watch.now, watch.now + 3600)]
+    watch.run(3000, stranded(207), step=5)
+    assert watch.kinds == []
+    assert watch.incidents[PROXY.key].silenced_by == "upgrade of proxy-1"
+    watch.quiet = []
+    watch.run(10, stranded(207))
+    assert watch.kinds == ["firing"]
+
+
+def test_dead_proxy_behind_a_sick_auth_stands_for_itself() -> None:
+    """Only a proxy that merely expired is explained by an auth; one that is silent pages."""
+    sick = Sick(AUTH, "auth-1 is silent.", 100)
+    facts = stranded(207)
+    watch = Watch()
+    watch.run(600, replace(facts, sick=(sick, *facts.sick)))
+    assert PROXY.key in {notice.incident.key for _, notice in watch.notices}
+
+
+def test_proxies_of_a_group_that_fail_together_are_one_cause() -> None:
+    """Two of three: the group pages, and no proxy of it."""
+    causes = [Cause(CauseKind.PROXY, f"p{n}", f"proxy-{n}") for n in range(3)]
+    facts: Facts = replace(
+        sound(),
+        groups=tuple(Affected(cause, stranded=100) for cause in causes[:2]),
+        sick=tuple(Sick(cause, f"{cause.name} is silent.", 100) for cause in causes[:2]),
+        proxy_groups={"eu": tuple(cause.key for cause in causes)},
+    )
+    watch = Watch()
+    watch.run(300, facts)
+    assert [(notice.incident.key, notice.incident.affected) for _, notice in watch.notices] == [
+        ("proxy-group/eu", 200)
+    ]
+
+
+def test_rate_of_loss_pages_once_when_nothing_explains_it() -> None:
+    """One percent of the fleet within a minute, without a cause: one page."""
+    watch = Watch()
+    watch.run(90, replace(sound(), lost_lately=150))
+    watch.run(900, sound())
+    assert watch.kinds == ["firing", "resolved"]
+
+
+def test_cause_that_comes_again_is_another_incident() -> None:
+    """Receivers get another id, so that they do not take it for the old one."""
+    watch = Watch()
+    for _ in range(2):
+        watch.run(60, stranded(207))
+        watch.run(400, sound())
+    assert watch.kinds == ["firing", "resolved"] * 2
+    assert len({notice.incident.id for _, notice in watch.notices}) == 2
+    assert len({notice.key for _, notice in watch.notices}) == 4

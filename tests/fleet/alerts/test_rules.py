@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fleet.alerts.rules import DEFAULT_RULES, Rule, RuleKind, find
+from fleet.alerts.values import Severity
+from tests.fakes.alerting import PROXY, sightless, sound, stranded
+
+
+def _names(found: object) -> set[str]:
+    return {signal.rule for finding in found.values() for signal in finding.signals}  # type: ignore[attr-defined]
+
+
+def test_threshold_is_the_larger_of_number_and_share() -> None:
+    """Five agents, or half a percent of the cluster."""
+    rule = next(rule for rule in DEFAULT_RULES if rule.name == "Agents stranded")
+    assert [rule.threshold(agents) for agents in (10, 1000, 10_000)] == [5, 5, 50]
+    assert _names(find(stranded(49), [rule])) == set()
+    assert _names(find(stranded(50), [rule])) == {"Agents stranded"}
+
+
+def test_default_rules_find_every_kind() -> None:
+    """A rule for each thing to look at, each with another name."""
+    assert {rule.kind for rule in DEFAULT_RULES} == set(RuleKind)
+    assert len({rule.name for rule in DEFAULT_RULES}) == len(DEFAULT_RULES)
+
+
+def test_sound_fleet_has_no_findings_and_blind_facts_one() -> None:
+    """What we cannot see is not found."""
+    assert find(sound(), DEFAULT_RULES) == {}
+    assert list(find(sightless(), DEFAULT_RULES)) == ["console/default"]
+
+
+def test_rules_of_one_cause_make_one_finding() -> None:
+    """The proxy and its agents are one trouble."""
+    found = find(stranded(207, critical=2), DEFAULT_RULES)
+    assert list(found) == [PROXY.key, "fleet/rate"]
+    assert found[PROXY.key].affected == 207
+    labelled = [signal for signal in found[PROXY.key].signals if signal.labelled]
+    assert [(signal.count, signal.sentence) for signal in labelled] == [(2, "2 critical agents stranded.")]
+
+
+def test_rules_that_are_off_or_of_another_cluster_find_nothing() -> None:
+    """Scope and switch."""
+    rule = Rule("r", RuleKind.STRANDED, Severity.WARNING)
+    assert find(stranded(1), [replace(rule, enabled=False), replace(rule, cluster="other")]) == {}
+    assert find(stranded(1), [replace(rule, cluster="default")])
+
+
+def test_fleet_rules_count_the_fleet() -> None:
+    """Excess, drift and the rate of loss have the fleet as their cause."""
+    found = find(replace(sound(), excess=200, drifted=200, lost_lately=200), DEFAULT_RULES)
+    assert set(found) == {"fleet/excess", "fleet/drift", "fleet/rate"}
+    assert found["fleet/rate"].affected == 200

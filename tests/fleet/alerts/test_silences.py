@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from fleet.alerts.matching import parse
+from fleet.alerts.silences import Silence, Window, WindowError, active, silencing
+from fleet.alerts.values import Incident, IncidentState
+from tests.fakes.alerting import PROXY
+
+
+def _at(text: str) -> float:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+def _window(zone: str, first: str, hours: float, rule: str = "FREQ=DAILY") -> Window:
+    return Window(
+        "w", parse("cause=proxy-*"), rule, datetime.fromisoformat(first), timedelta(hours=hours), zone
+    )
+
+
+def _spans(window: Window, since: str, count: int) -> list[tuple[str, str]]:
+    return [
+        tuple(datetime.fromtimestamp(at, UTC).strftime("%m-%d %H:%M") for at in (one.starts_at, one.ends_at))
+        for one in window.upcoming(_at(since), count)
+    ]  # type: ignore[misc]
+
+
+def test_window_follows_the_wall_clock_when_clocks_change() -> None:
+    """22:00 to 06:00 in Berlin is an hour longer in the night to winter time, and shorter in that to summer time."""
+    night = _window("Europe/Berlin", "2026-01-01T22:00", 8)
+    assert _spans(night, "2026-10-24T00:00", 3) == [
+        ("10-24 20:00", "10-25 05:00"),
+        ("10-25 21:00", "10-26 05:00"),
+        ("10-26 21:00", "10-27 05:00"),
+    ]
+    assert _spans(night, "2026-03-28T00:00", 2) == [
+        ("03-28 21:00", "03-29 04:00"),
+        ("03-29 20:00", "03-30 04:00"),
+    ]
+
+
+def test_window_in_new_york_changes_on_other_days() -> None:
+    """First Sunday of November, second of March."""
+    weekly = _window("America/New_York", "2026-01-04T01:30", 1, "FREQ=WEEKLY;BYDAY=SU")
+    assert _spans(weekly, "2026-10-31T00:00", 2) == [
+        ("11-01 05:30", "11-01 07:30"),
+        ("11-08 06:30", "11-08 07:30"),
+    ]
+
+
+def test_window_in_the_hour_that_is_skipped_begins_at_the_jump() -> None:
+    """02:30 does not exist in Berlin on 29 March 2026: the window is from 01:00 UTC, when 02:00 became 03:00."""
+    hour = _window("Europe/Berlin", "2026-01-01T02:30", 1)
+    assert _spans(hour, "2026-03-28T12:00", 1) == [("03-29 01:00", "03-29 01:30")]
+
+
+def test_window_holds_while_it_lasts() -> None:
+    """From its first second to the one before its end."""
+    night = _window("Europe/Berlin", "2026-01-01T22:00", 8)
+    assert night.current(_at("2026-10-24T19:59:59")) is None
+    assert night.current(_at("2026-10-24T20:00")) is not None
+    assert night.current(_at("2026-10-25T04:59:59")) is not None
+    assert night.current(_at("2026-10-25T05:00")) is None
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        _window("Europe/Nowhere", "2026-01-01T22:00", 8),
+        _window("UTC", "2026-01-01T22:00", 8, "FREQ=SOMETIMES"),
+        _window("UTC", "2026-01-01T22:00", 8, "FREQ=MINUTELY"),
+        _window("UTC", "2026-01-01T22:00", 0),
+        _window("UTC", "2026-01-01T22:00", 48),
+    ],
+)
+def test_window_that_cannot_be_is_refused(window: Window) -> None:
+    """With a sentence."""
+    with pytest.raises(WindowError, match=" "):
+        window.check()
+
+
+def test_silences_and_windows_keep_what_they_match_quiet() -> None:
+    """Of this cluster, and now."""
+    incident = Incident("default", PROXY, 1, IncidentState.FIRING, 0.0)
+    mine = Silence("mine", parse("kind=proxy"), 0.0, 100.0)
+    others = Silence("others", (), 0.0, 100.0, cluster="other")
+    window = _window("UTC", "1970-01-01T00:00", 1)
+    assert [one.name for one in active([mine, others], [window], "default", 50.0)] == ["mine", "w"]
+    assert silencing(incident, active([mine], [], "default", 50.0)) == "mine"
+    assert silencing(incident, active([mine, others], [], "default", 100.0)) == ""

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from fleet.alerts.values import CauseKind, Incident, IncidentState, Severity
+from tests.fakes.alerting import PROXY
+
+
+def test_incident_is_named_by_cluster_cause_and_generation() -> None:
+    """For ever, and for every receiver."""
+    incident = Incident("default", PROXY, 3, IncidentState.FIRING, 100.0)
+    assert incident.id == "default/proxy/proxy-id-1/3"
+
+
+def test_duration_ends_when_it_became_quiet() -> None:
+    """The quiet minutes after it are not part of the trouble."""
+    assert Incident("d", PROXY, 1, IncidentState.FIRING, 100.0).duration(160.0) == 60.0
+    quiet = Incident("d", PROXY, 1, IncidentState.RESOLVED, 100.0, quiet_since=150.0, resolved_at=450.0)
+    assert quiet.duration(999.0) == 50.0
+
+
+def test_kinds_are_ordered_by_strength() -> None:
+    """Inhibition reads the order."""
+    assert [kind.value for kind in CauseKind] == [
+        "console", "cluster", "backend", "auth", "proxy-group", "proxy", "agents", "fleet",
+    ]  # fmt: skip
+    assert Severity.CRITICAL > Severity.WARNING > Severity.INFO
