@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Never
 
@@ -15,13 +15,14 @@ import grpc.aio
 import uvloop
 from prometheus_client import Counter, Gauge
 
-from fleet.nodes import cluster_config, running
+from fleet.nodes import cluster_config, node_policies, running
 from fleet.nodes import flags as node_flags
 from fleet.nodes.addresses import Address
 from fleet.nodes.agent_metrics import Place, TunnelPlaces
 from fleet.nodes.auth_site import DEFAULT_HTTP, AuthSite, HTTPFlags
 from fleet.nodes.cluster_config import Beginning, ClusterConfigServicer, Current
 from fleet.nodes.instance import LONGEST_ID, Instance, InstanceFlags, unavailable
+from fleet.nodes.node_policies import NodePoliciesServicer, Policies
 from fleet.protocol import announce, service_config, switches
 from fleet.protocol.service_config import ServiceConfig, ServiceConfigError
 from fleet.protocol.switches import SwitchError
@@ -238,6 +239,8 @@ class Auth:
         config: ServiceConfig,
         networking: Beginning | None = None,
         http: HTTPFlags = DEFAULT_HTTP,
+        own: Policies | None = None,
+        restart: Callable[[float | None], None] | None = None,
     ) -> None:
         """Make it. Raises StartError."""
         self.instance = Instance("auth", flags)
@@ -245,6 +248,8 @@ class Auth:
         self._http = AuthSite(self.instance, http)
         server = self.instance.server
         ClusterConfigServicer(self.instance).add_to(server)
+        own = own or node_policies.load("auth", None, {})
+        NodePoliciesServicer(self.instance, own, restart).add_to(server)
         fleet_pb2_grpc.add_HeartbeatServiceServicer_to_server(HeartbeatServicer(self.instance), server)
         fleet_pb2_grpc.add_AgentFeedServicer_to_server(AgentFeedServicer(self.instance), server)
         presence_pb2_grpc.add_PresenceServiceServicer_to_server(PresenceServicer(self.instance), server)
@@ -281,23 +286,30 @@ class Auth:
 
 async def serve(
     flags: InstanceFlags,
-    environment: Mapping[str, str],
+    own: Policies,
     networking: Beginning | None = None,
     http_listen: tuple[str, int] = DEFAULT_HTTP.listen,
-) -> None:
-    """Run an auth until told to end. Raises StartError."""
+) -> list[str] | None:
+    """Run an auth until told to end; answers the command line of its next run, if there is to be one.
+
+    Raises StartError.
+    """
+    environment = own.merged()
     try:
         config = service_config.from_environment(environment)
         close = switches.switch_from(environment, http_close.VARIABLE, default=False)
     except (ServiceConfigError, SwitchError) as error:
         raise running.StartError(str(error)) from None
-    auth = Auth(flags, config, networking, HTTPFlags(http_listen, close_unhealthy=close))
+    rerun = running.Rerun()
+    auth = Auth(flags, config, networking, HTTPFlags(http_listen, close_unhealthy=close), own, rerun.ask)
     await auth.start()
+    rerun.flags = [*auth.instance.same_addresses(), "--http-listen", auth.http_address]
     try:
         running.announce(**auth.instance.ready_facts(), http=auth.http_address)
-        await running.until_told_to_end()
+        await running.until_told_to_end(rerun.told)
     finally:
         await auth.stop()
+    return rerun.argv()
 
 
 @click.command("auth")
@@ -328,6 +340,8 @@ def command(
     networking_config: Path | None,
     bootstrap: Path | None,
     http_listen: tuple[str, int],
+    data: Path | None,
+    announce_ttl: float | None,
     **given: Any,
 ) -> None:
     """Run an auth server.
@@ -338,14 +352,18 @@ def command(
     """
     if networking_config is not None and bootstrap is not None:
         raise click.UsageError("--networking-config and --bootstrap exclude each other")
-    flags = InstanceFlags(
-        id=id_ or node_flags.host_id(given["cluster"], "auth", given["name"]),
-        tls=node_flags.tls_files(tls_cert, tls_key, tls_ca, tls_server_name),
-        **given,
-    )
 
     def work() -> None:
+        own, ttl = node_policies.load_with_ttl("auth", data, os.environ, announce_ttl)
+        flags = InstanceFlags(
+            id=id_ or node_flags.host_id(given["cluster"], "auth", given["name"]),
+            tls=node_flags.tls_files(tls_cert, tls_key, tls_ca, tls_server_name),
+            announce_ttl=ttl,
+            **given,
+        )
         networking = cluster_config.beginning(networking_config, bootstrap)
-        uvloop.run(serve(flags, os.environ, networking, http_listen))
+        again = uvloop.run(serve(flags, own, networking, http_listen))
+        if again:
+            running.replace_process(again)
 
     running.run(work)

@@ -150,10 +150,12 @@ def instance_options(*, ttl_variable: str) -> Callable[[F], F]:
             click.option(
                 "--announce-ttl",
                 type=TTL(),
-                envvar=ttl_variable,
-                default="10m",
-                show_default=True,
-                help=f"How long its resource lives after a heartbeat. [env: {ttl_variable}]",
+                help=f"How long its resource lives after a heartbeat. [env: {ttl_variable}; default: 10m]",
+            ),
+            click.option(
+                "--data",
+                type=click.Path(file_okay=False, path_type=Path),
+                help="Folder of its own, for policies accepted over the network; default: it accepts none.",
             ),
             click.option("--cluster", default="default", show_default=True, help="Name of the cluster."),
             click.option(

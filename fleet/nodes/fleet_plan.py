@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleet.protocol import announce
+
 #: What a forward is called before it is given a target.
 _LATER = "-"
 _ANY_PORT = "127.0.0.1:0"
@@ -47,6 +49,8 @@ class FleetPlan:
     services: tuple[str, ...] = ()
     #: Where the keys of a fleet with mutual TLS are (fleet_keys); None for a fleet without.
     keys: Path | None = None
+    #: Where each instance has its data folder; None: instances accept no policies.
+    data: Path | None = None
 
     @property
     def instances(self) -> list[tuple[str, str]]:
@@ -79,8 +83,10 @@ def forwarder(plan: FleetPlan, backend: str) -> list[str]:
 
 def instance(plan: FleetPlan, role: str, name: str, backend: str, forwards: Mapping[str, str]) -> list[str]:
     """An auth or a proxy; it advertises its forwards, where it has some."""
-    argv = node(role, "--name", name, "--cluster", plan.cluster, "--announce-ttl", plan.announce_ttl)
+    argv = node(role, "--name", name, "--cluster", plan.cluster)
     argv += ["--backend", f"redis://{forwards.get(f'{name}/{BACKEND}', backend)}/0"]
+    if plan.data is not None:
+        argv += ["--data", str(plan.data / name)]
     if role == "proxy":
         argv += ["--connect-listen", _ANY_PORT]
     for part in PORTS[role] if forwards else ():
@@ -88,6 +94,11 @@ def instance(plan: FleetPlan, role: str, name: str, backend: str, forwards: Mapp
     if role == "auth" and plan.bootstrap is not None:
         argv += ["--bootstrap", str(plan.bootstrap)]
     return argv + _tls(plan, name)
+
+
+def environment(plan: FleetPlan) -> dict[str, str]:
+    """What an instance finds in its environment: policies, which what it accepts later overrides."""
+    return dict.fromkeys((announce.AUTH_TTL_VARIABLE, announce.PROXY_TTL_VARIABLE), plan.announce_ttl)
 
 
 def balancer(name: str, targets: Sequence[tuple[str, str, str]]) -> list[str]:

@@ -98,7 +98,7 @@ class Instance:
         self.server = grpc.aio.server(options=channels.server_options())
         self.standing = Standing()
         HealthServicer(self.process, self.standing).add_to(self.server)
-        InstanceAdminServicer(flags.id, self.standing).add_to(self.server)
+        InstanceAdminServicer(flags.id, self.standing, flags.listen[0]).add_to(self.server)
         #: Of its resource; what is known only once it listens may be added before `start`.
         self.labels = dict(flags.labels)
         self._stack = AsyncExitStack()
@@ -134,6 +134,10 @@ class Instance:
             "grpc": self.grpc_address,
             "diag": self.diag_address,
         }
+
+    def same_addresses(self) -> list[str]:
+        """Flags with which another run listens where this one does."""
+        return ["--listen", self.grpc_address, "--diag-listen", self.diag_address]
 
     async def leave(self) -> None:
         """Say NOT_SERVING, stop heartbeating and delete the resource: nobody new is to come."""

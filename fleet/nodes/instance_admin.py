@@ -18,9 +18,11 @@ _Word = fleet_pb2.SetStandingRequest
 class InstanceAdminServicer:
     """Method names are those of the .proto."""
 
-    def __init__(self, instance_id: str, standing: Standing) -> None:
+    def __init__(self, instance_id: str, standing: Standing, host: str = "127.0.0.1") -> None:
+        """`host` is where the instance listens."""
         self._instance_id = instance_id
         self._standing = standing
+        self._host = host
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Serve it."""
@@ -30,7 +32,7 @@ class InstanceAdminServicer:
         self, request: fleet_pb2.SetStandingRequest, context: Context
     ) -> fleet_pb2.SetStandingResponse:
         """Say it, or take it back; repeated it changes nothing."""
-        await operators.demand(context, "drain instances")
+        await operators.demand(context, "drain instances", self._host)
         await operators.demand_reason(context, request.reason)
         standing, reason = self._standing, request.reason or "an operator said so"
         match request.word:

@@ -7,6 +7,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from fleet.nodes.connect_access import is_loopback
 from fleet.protocol.standing import LONGEST_REASON, is_reason
 from fleet.transport import peers
 
@@ -14,13 +15,25 @@ from fleet.transport import peers
 _NO_OPERATORS = {"agent", "proxy", "auth"}
 
 
-async def demand(context: grpc.aio.ServicerContext[Any, Any], what: str) -> None:
-    """Refuse the call of one who is no operator: PERMISSION_DENIED."""
-    role = peers.role_of(context)
+#: The role in a console's certificate.
+_CONSOLE = "console"
+
+
+async def demand(context: grpc.aio.ServicerContext[Any, Any], what: str, host: str) -> None:
+    """Refuse the call of one who is no operator of a node that listens on `host`: PERMISSION_DENIED."""
+    why_not = refused(peers.role_of(context), what, host)
+    if why_not:
+        await context.abort(grpc.StatusCode.PERMISSION_DENIED, why_not)
+
+
+def refused(role: str, what: str, host: str) -> str:
+    """Why somebody whose certificate has that role may not; empty when they may."""
     if role in _NO_OPERATORS:
-        await context.abort(
-            grpc.StatusCode.PERMISSION_DENIED, f"a certificate of role {role!r} may not {what}"
-        )
+        return f"a certificate of role {role!r} may not {what}"
+    # Without mutual TLS anybody who reaches the port could ask.
+    if role != _CONSOLE and not is_loopback(host):
+        return f"off loopback only a certificate of role {_CONSOLE!r} may {what}"
+    return ""
 
 
 async def demand_reason(context: grpc.aio.ServicerContext[Any, Any], reason: str) -> None:

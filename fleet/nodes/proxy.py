@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import uvloop
 from prometheus_client import Gauge
 
 from fleet.nodes import flags as node_flags
-from fleet.nodes import running
+from fleet.nodes import node_policies, running
 from fleet.nodes.addresses import Address
 from fleet.nodes.agent_status_reading import AgentStatusServicer
 from fleet.nodes.auth_door import AuthDoor
@@ -25,6 +25,7 @@ from fleet.nodes.connect_access import ConnectFlags, read_tokens
 from fleet.nodes.connect_metrics import ConnectMetrics
 from fleet.nodes.connect_port import ConnectPort
 from fleet.nodes.instance import CONNECT_LABEL, Instance, InstanceFlags
+from fleet.nodes.node_policies import NodePoliciesServicer, Policies
 from fleet.nodes.proxy_metrics import ProxyMetrics
 from fleet.nodes.proxy_networking import ProxyNetworking
 from fleet.nodes.reverse_tunnels import ReverseTunnels
@@ -64,7 +65,12 @@ class ProxyFlags:
 class Proxy:
     """A proxy."""
 
-    def __init__(self, flags: ProxyFlags) -> None:
+    def __init__(
+        self,
+        flags: ProxyFlags,
+        own: Policies | None = None,
+        restart: Callable[[float | None], None] | None = None,
+    ) -> None:
         """Make it. Raises StartError."""
         self.flags = flags
         self.instance = Instance("proxy", flags.instance)
@@ -87,7 +93,11 @@ class Proxy:
         agent_status_pb2_grpc.add_AgentStatusServicer_to_server(
             AgentStatusServicer(self.tunnels), self.instance.server
         )
-        TunnelAdminServicer(flags.instance.id, self.tunnels.reconnects).add_to(self.instance.server)
+        TunnelAdminServicer(flags.instance.id, self.tunnels.reconnects, flags.instance.listen[0]).add_to(
+            self.instance.server
+        )
+        own = own or node_policies.load("proxy", None, {})
+        NodePoliciesServicer(self.instance, own, restart).add_to(self.instance.server)
         tunnels = Gauge(
             "teleport_reverse_tunnels_connected",
             "Live reverse tunnels",
@@ -122,15 +132,23 @@ class Proxy:
         facts = self.instance.ready_facts()
         return facts if self.connect is None else {**facts, "connect": self.connect.address}
 
-    async def stop(self) -> None:
-        """End it gracefully: nobody new comes, agents are advised to go and given time, then all is closed."""
+    def same_addresses(self) -> list[str]:
+        """Flags with which another run listens where this one does."""
+        flags = self.instance.same_addresses()
+        return flags if self.connect is None else [*flags, "--connect-listen", self.connect.address]
+
+    async def stop(self, drain: float | None = None) -> None:
+        """End it gracefully: nobody new comes, agents are advised to go and given time, then all is closed.
+
+        `drain` in seconds; None: as its flags say.
+        """
         self.tunnels.draining = True
         if self.connect is not None:
             self.connect.leave()
         await self.instance.leave()
         self.tunnels.reconnects.shut_down()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self.flags.drain):
+            async with asyncio.timeout(self.flags.drain if drain is None else drain):
                 await self.table.empty()
                 if self.connect is not None:
                     # Users of agents that are elsewhere are on no tunnel of ours.
@@ -215,15 +233,21 @@ def from_environment(flags: ProxyFlags, environment: Mapping[str, str]) -> Proxy
     )
 
 
-async def serve(flags: ProxyFlags) -> None:
-    """Run a proxy until told to end. Raises StartError."""
-    proxy = Proxy(flags)
+async def serve(flags: ProxyFlags, own: Policies) -> list[str] | None:
+    """Run a proxy until told to end; answers the command line of its next run, if there is to be one.
+
+    Raises StartError.
+    """
+    rerun = running.Rerun()
+    proxy = Proxy(flags, own, rerun.ask)
     await proxy.start()
+    rerun.flags = proxy.same_addresses()
     try:
         running.announce(**proxy.ready_facts())
-        await running.until_told_to_end()
+        await running.until_told_to_end(rerun.told)
     finally:
-        await proxy.stop()
+        await proxy.stop(rerun.drain)
+    return rerun.argv()
 
 
 def _connect_flags(
@@ -276,6 +300,8 @@ def command(
     connect_advertise: tuple[str, int] | None,
     connect_tokens: Path | None,
     drain: float,
+    data: Path | None,
+    announce_ttl: float | None,
     **given: Any,
 ) -> None:
     """Run a proxy.
@@ -286,9 +312,11 @@ def command(
     """
 
     def work() -> None:
+        own, ttl = node_policies.load_with_ttl("proxy", data, os.environ, announce_ttl)
         instance = InstanceFlags(
             id=id_ or node_flags.host_id(given["cluster"], "proxy", given["name"]),
             tls=node_flags.tls_files(tls_cert, tls_key, tls_ca, tls_server_name),
+            announce_ttl=ttl,
             **given,
         )
         flags = ProxyFlags(
@@ -299,6 +327,8 @@ def command(
             drain=drain,
             connect=_connect_flags(connect_listen, connect_advertise, connect_tokens),
         )
-        uvloop.run(serve(from_environment(flags, os.environ)))
+        again = uvloop.run(serve(from_environment(flags, own.merged()), own))
+        if again:
+            running.replace_process(again)
 
     running.run(work)

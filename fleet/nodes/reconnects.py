@@ -28,6 +28,9 @@ class Advice:
     left: int = 0
     absent: int = 0
     staying: int = 0
+    #: Who they are.
+    staying_ids: tuple[str, ...] = ()
+    absent_ids: tuple[str, ...] = ()
 
 
 class Reconnects:
@@ -62,12 +65,18 @@ class Reconnects:
         now = fresh[:limit] if limit else fresh
         if now:
             self._advise(now, advisory_id, reason, "asked")
+        absent = tuple(sorted(set(agents) - {tunnel.agent_id for tunnel in meant}))
+        staying = tuple(
+            one.agent_id for one in meant if one.advisory_id == advisory_id and one.advice_taken is False
+        )
         return Advice(
             advised=len(now),
             already=len(meant) - len(fresh),
             left=len(fresh) - len(now),
-            absent=len(set(agents)) - len(meant) if agents else 0,
-            staying=sum(one.advice_taken is False for one in meant if one.advisory_id == advisory_id),
+            absent=len(absent),
+            staying=len(staying),
+            staying_ids=staying,
+            absent_ids=absent,
         )
 
     def shut_down(self) -> None:

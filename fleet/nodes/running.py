@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import resource
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from fleet.nodes import addresses
@@ -56,10 +58,43 @@ def announce(**facts: Any) -> None:
     sys.stdout.flush()
 
 
-async def until_told_to_end() -> None:
-    """Wait for SIGTERM or SIGINT."""
-    told = asyncio.Event()
+async def until_told_to_end(told: asyncio.Event | None = None) -> None:
+    """Wait for SIGTERM or SIGINT, or for `told`."""
+    told = told or asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
     await told.wait()
+
+
+@dataclass
+class Rerun:
+    """Whether a node is to end, or to end and start again; one for each run."""
+
+    told: asyncio.Event = field(default_factory=asyncio.Event)
+    #: Seconds that those who are on it may take to leave; None: its own.
+    drain: float | None = None
+    #: Flags that keep its addresses; None: it is not to start again.
+    flags: Sequence[str] | None = None
+    wanted: bool = False
+
+    def ask(self, drain: float | None) -> None:
+        """Start again."""
+        self.wanted, self.drain = True, drain
+        self.told.set()
+
+    def argv(self) -> list[str] | None:
+        """The command line to start again with; None when it is to end."""
+        if not self.wanted or self.flags is None:
+            return None
+        argv, added = list(sys.orig_argv), list(self.flags)
+        if argv[-len(added) :] != added:
+            argv += added  # of a flag that is given twice, click takes the last
+        return [sys.executable, *argv[1:]]
+
+
+def replace_process(argv: list[str]) -> None:
+    """Become a new run of this program: same pid, so whoever watches it goes on doing so; same environment."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(argv[0], argv)  # noqa: S606 - our own command line

@@ -18,8 +18,10 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class TunnelAdminServicer:
     """Method names are those of the .proto."""
 
-    def __init__(self, proxy_id: str, reconnects: Reconnects) -> None:
+    def __init__(self, proxy_id: str, reconnects: Reconnects, host: str = "127.0.0.1") -> None:
+        """`host` is where the proxy listens."""
         self._proxy_id = proxy_id
+        self._host = host
         self._reconnects = reconnects
 
     def add_to(self, server: grpc.aio.Server) -> None:
@@ -30,7 +32,7 @@ class TunnelAdminServicer:
         self, request: fleet_pb2.AdviseReconnectRequest, context: Context
     ) -> fleet_pb2.AdviseReconnectResponse:
         """Advise once for each id; the answer counts tunnels."""
-        await operators.demand(context, "move agents")
+        await operators.demand(context, "move agents", self._host)
         if not 0 < len(request.advisory_id) <= LONGEST_ID:
             await context.abort(
                 grpc.StatusCode.INVALID_ARGUMENT, f"advisory_id: needs 1 to {LONGEST_ID} characters"
@@ -49,4 +51,6 @@ class TunnelAdminServicer:
             left=advice.left,
             absent=advice.absent,
             staying=advice.staying,
+            staying_ids=advice.staying_ids,
+            absent_ids=advice.absent_ids,
         )

@@ -59,7 +59,7 @@ def run(plan: FleetPlan, home: Path, watcher: Watcher) -> None:
     with _only_one(folder), Supervisor(folder / "logs") as supervisor:
         try:
             fleet_keys.make(plan)
-            plan = replace(plan, bootstrap=fleet_networking.write(plan, folder))
+            plan = replace(plan, bootstrap=fleet_networking.write(plan, folder), data=folder / "data")
             up = _Up(plan, home, folder, supervisor, watcher)
             up.start()
         except (SupervisorError, valkey.ValkeyError, NetworkingConfigError, OSError) as error:
@@ -159,6 +159,8 @@ class _Up:
     def _child(self, name: str, role: str, argv: list[str], stage: int) -> Child:
         self.roles[name] = role
         env = {**os.environ, "REFLOAT_FORWARDER_TOKEN": self.token, "PYTHONPATH": _python_path()}
+        if stage == _INSTANCES:
+            env |= fleet_plan.environment(self.plan)
         return self.supervisor.start(
             name, argv, env=env, stage=stage, ready=json_line, on_parent_death=signal.SIGKILL
         )

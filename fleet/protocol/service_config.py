@@ -119,9 +119,14 @@ def from_environment(environment: Mapping[str, str]) -> ServiceConfig:
 _TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])')
 
 
+def without_trailing_commas(text: str) -> str:
+    """JSON as the RFD's own samples have it, made strict."""
+    return _TRAILING_COMMA.sub(r"\1", text)
+
+
 def _from_json(text: str, variable: str, wrapper: str | None) -> ServiceConfig:
     try:
-        document = json.loads(_TRAILING_COMMA.sub(r"\1", text))
+        document = json.loads(without_trailing_commas(text))
     except ValueError as error:
         raise ServiceConfigError(f"{variable} is not JSON: {error}") from None
     document = _object(document, variable)

@@ -6,7 +6,7 @@ The first works with our auths and with Teleport's: what it reads it sends back 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,6 +121,9 @@ class Advised:
     absent: int
     #: Who answered that they have nowhere to go.
     staying: int
+    #: Their ids, and those of the agents named that have no tunnel there.
+    staying_ids: tuple[str, ...] = ()
+    absent_ids: tuple[str, ...] = ()
 
 
 class TunnelAdmin:
@@ -145,7 +148,14 @@ class TunnelAdmin:
         except grpc.aio.AioRpcError as error:
             raise _translated(error) from None
         return Advised(
-            answer.proxy_id, answer.advised, answer.already, answer.left, answer.absent, answer.staying
+            answer.proxy_id,
+            answer.advised,
+            answer.already,
+            answer.left,
+            answer.absent,
+            answer.staying,
+            tuple(answer.staying_ids),
+            tuple(answer.absent_ids),
         )
 
 
@@ -178,6 +188,37 @@ class InstanceAdmin:
         request = fleet_pb2.SetStandingRequest(word=word, reason=reason, lasts_ms=round(lasts * 1000))
         try:
             await self._stub.SetStanding(request, timeout=self._within)
+        except grpc.aio.AioRpcError as error:
+            raise _translated(error) from None
+
+
+class NodePoliciesAdmin:
+    """Changes what one auth or proxy runs with. Every call raises AdminError; reading is `fleet.sources.policies`."""
+
+    def __init__(self, channel: grpc.aio.Channel, *, within: float = _WITHIN) -> None:
+        self._stub = fleet_pb2_grpc.NodePoliciesStub(channel)
+        self._within = within
+
+    async def set(self, revision: str, values: Mapping[str, str]) -> str:
+        """Have it accept exactly these for its next start; answers their revision.
+
+        Raises Conflict when what it has accepted is not of `revision`, or when it has nowhere to keep them.
+        """
+        request = fleet_pb2.SetPoliciesRequest(revision=revision, values=dict(values))
+        try:
+            answer = await self._stub.SetPolicies(request, timeout=self._within)
+        except grpc.aio.AioRpcError as error:
+            raise _translated(error) from None
+        return str(answer.revision)
+
+    async def restart(self, run_id: str, reason: str, drain: float = 0.0) -> None:
+        """Have it end gracefully and start again; `drain` in seconds, 0 for its own.
+
+        Raises Conflict when it is in another run already: repeating a call never restarts twice.
+        """
+        request = fleet_pb2.RestartRequest(run_id=run_id, reason=reason, drain_ms=round(drain * 1000))
+        try:
+            await self._stub.Restart(request, timeout=self._within)
         except grpc.aio.AioRpcError as error:
             raise _translated(error) from None
 

@@ -276,20 +276,24 @@ class AdviseReconnectRequest(_message.Message):
     def __init__(self, advisory_id: _Optional[str] = ..., reason: _Optional[str] = ..., agent_ids: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class AdviseReconnectResponse(_message.Message):
-    __slots__ = ("proxy_id", "advised", "already", "left", "absent", "staying")
+    __slots__ = ("proxy_id", "advised", "already", "left", "absent", "staying", "staying_ids", "absent_ids")
     PROXY_ID_FIELD_NUMBER: _ClassVar[int]
     ADVISED_FIELD_NUMBER: _ClassVar[int]
     ALREADY_FIELD_NUMBER: _ClassVar[int]
     LEFT_FIELD_NUMBER: _ClassVar[int]
     ABSENT_FIELD_NUMBER: _ClassVar[int]
     STAYING_FIELD_NUMBER: _ClassVar[int]
+    STAYING_IDS_FIELD_NUMBER: _ClassVar[int]
+    ABSENT_IDS_FIELD_NUMBER: _ClassVar[int]
     proxy_id: str
     advised: int
     already: int
     left: int
     absent: int
     staying: int
-    def __init__(self, proxy_id: _Optional[str] = ..., advised: _Optional[int] = ..., already: _Optional[int] = ..., left: _Optional[int] = ..., absent: _Optional[int] = ..., staying: _Optional[int] = ...) -> None: ...
+    staying_ids: _containers.RepeatedScalarFieldContainer[str]
+    absent_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, proxy_id: _Optional[str] = ..., advised: _Optional[int] = ..., already: _Optional[int] = ..., left: _Optional[int] = ..., absent: _Optional[int] = ..., staying: _Optional[int] = ..., staying_ids: _Optional[_Iterable[str]] = ..., absent_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SetStandingRequest(_message.Message):
     __slots__ = ("word", "reason", "lasts_ms")
@@ -322,3 +326,68 @@ class SetStandingResponse(_message.Message):
     draining: bool
     degraded: bool
     def __init__(self, instance_id: _Optional[str] = ..., draining: _Optional[bool] = ..., degraded: _Optional[bool] = ...) -> None: ...
+
+class GetPoliciesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PoliciesReport(_message.Message):
+    __slots__ = ("instance_id", "role", "run_id", "up_for_ms", "revision", "why_not", "policies")
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    UP_FOR_MS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    WHY_NOT_FIELD_NUMBER: _ClassVar[int]
+    POLICIES_FIELD_NUMBER: _ClassVar[int]
+    instance_id: str
+    role: str
+    run_id: str
+    up_for_ms: int
+    revision: str
+    why_not: str
+    policies: _containers.RepeatedCompositeFieldContainer[PolicyReport]
+    def __init__(self, instance_id: _Optional[str] = ..., role: _Optional[str] = ..., run_id: _Optional[str] = ..., up_for_ms: _Optional[int] = ..., revision: _Optional[str] = ..., why_not: _Optional[str] = ..., policies: _Optional[_Iterable[_Union[PolicyReport, _Mapping]]] = ...) -> None: ...
+
+class PolicyReport(_message.Message):
+    __slots__ = ("name", "value", "source", "next_value", "next_source")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    NEXT_VALUE_FIELD_NUMBER: _ClassVar[int]
+    NEXT_SOURCE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: str
+    source: str
+    next_value: str
+    next_source: str
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ..., source: _Optional[str] = ..., next_value: _Optional[str] = ..., next_source: _Optional[str] = ...) -> None: ...
+
+class SetPoliciesRequest(_message.Message):
+    __slots__ = ("revision", "values")
+    class ValuesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    revision: str
+    values: _containers.ScalarMap[str, str]
+    def __init__(self, revision: _Optional[str] = ..., values: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class RestartRequest(_message.Message):
+    __slots__ = ("run_id", "reason", "drain_ms")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    DRAIN_MS_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    reason: str
+    drain_ms: int
+    def __init__(self, run_id: _Optional[str] = ..., reason: _Optional[str] = ..., drain_ms: _Optional[int] = ...) -> None: ...
+
+class RestartResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

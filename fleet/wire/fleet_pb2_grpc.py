@@ -524,3 +524,169 @@ class InstanceAdmin:
             timeout,
             metadata,
             _registered_method=True)
+
+
+class NodePoliciesStub:
+    """Served by every auth and proxy. Reading is for everybody who may poll; writing is for operators and the console.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.GetPolicies = channel.unary_unary(
+                '/fleet.v1.NodePolicies/GetPolicies',
+                request_serializer=fleet_dot_wire_dot_fleet__pb2.GetPoliciesRequest.SerializeToString,
+                response_deserializer=fleet_dot_wire_dot_fleet__pb2.PoliciesReport.FromString,
+                _registered_method=True)
+        self.SetPolicies = channel.unary_unary(
+                '/fleet.v1.NodePolicies/SetPolicies',
+                request_serializer=fleet_dot_wire_dot_fleet__pb2.SetPoliciesRequest.SerializeToString,
+                response_deserializer=fleet_dot_wire_dot_fleet__pb2.PoliciesReport.FromString,
+                _registered_method=True)
+        self.Restart = channel.unary_unary(
+                '/fleet.v1.NodePolicies/Restart',
+                request_serializer=fleet_dot_wire_dot_fleet__pb2.RestartRequest.SerializeToString,
+                response_deserializer=fleet_dot_wire_dot_fleet__pb2.RestartResponse.FromString,
+                _registered_method=True)
+
+
+class NodePoliciesServicer:
+    """Served by every auth and proxy. Reading is for everybody who may poll; writing is for operators and the console.
+    """
+
+    def GetPolicies(self, request, context):
+        """What the instance runs with, and what it would run with if it started now.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetPolicies(self, request, context):
+        """Replaces the accepted policies; they count from the next start on. FAILED_PRECONDITION when `revision` is not
+        that of what is accepted, or when the instance has nowhere to keep them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Restart(self, request, context):
+        """Ends gracefully and starts again at the same addresses. FAILED_PRECONDITION when `run_id` is not this run's:
+        repeating a call never restarts twice.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_NodePoliciesServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'GetPolicies': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPolicies,
+                    request_deserializer=fleet_dot_wire_dot_fleet__pb2.GetPoliciesRequest.FromString,
+                    response_serializer=fleet_dot_wire_dot_fleet__pb2.PoliciesReport.SerializeToString,
+            ),
+            'SetPolicies': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetPolicies,
+                    request_deserializer=fleet_dot_wire_dot_fleet__pb2.SetPoliciesRequest.FromString,
+                    response_serializer=fleet_dot_wire_dot_fleet__pb2.PoliciesReport.SerializeToString,
+            ),
+            'Restart': grpc.unary_unary_rpc_method_handler(
+                    servicer.Restart,
+                    request_deserializer=fleet_dot_wire_dot_fleet__pb2.RestartRequest.FromString,
+                    response_serializer=fleet_dot_wire_dot_fleet__pb2.RestartResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'fleet.v1.NodePolicies', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('fleet.v1.NodePolicies', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class NodePolicies:
+    """Served by every auth and proxy. Reading is for everybody who may poll; writing is for operators and the console.
+    """
+
+    @staticmethod
+    def GetPolicies(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fleet.v1.NodePolicies/GetPolicies',
+            fleet_dot_wire_dot_fleet__pb2.GetPoliciesRequest.SerializeToString,
+            fleet_dot_wire_dot_fleet__pb2.PoliciesReport.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetPolicies(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fleet.v1.NodePolicies/SetPolicies',
+            fleet_dot_wire_dot_fleet__pb2.SetPoliciesRequest.SerializeToString,
+            fleet_dot_wire_dot_fleet__pb2.PoliciesReport.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Restart(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fleet.v1.NodePolicies/Restart',
+            fleet_dot_wire_dot_fleet__pb2.RestartRequest.SerializeToString,
+            fleet_dot_wire_dot_fleet__pb2.RestartResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

@@ -29,10 +29,27 @@ async def test_operators_are_none_of_the_fleet(
 ) -> None:
     """A certificate stolen from a node moves nothing."""
     caller: Any = Caller(monkeypatch, role)
-    await operators.demand(caller, "drain instances")
+    await operators.demand(caller, "drain instances", "127.0.0.1")
     assert (caller.refused is not None) == refused
     if refused:
         assert caller.refused[0] is grpc.StatusCode.PERMISSION_DENIED
+
+
+@pytest.mark.parametrize(
+    ("role", "host", "allowed"),
+    [
+        ("", "::1", True),
+        ("", "localhost", True),
+        ("operator", "127.0.0.1", True),
+        ("console", "0.0.0.0", True),
+        ("", "0.0.0.0", False),
+        ("operator", "10.0.0.1", False),
+        ("auth", "0.0.0.0", False),
+    ],
+)
+def test_off_loopback_the_console_alone(role: str, host: str, allowed: bool) -> None:
+    """Whoever reaches a port of the network could ask otherwise."""
+    assert (operators.refused(role, "drain it", host) == "") is allowed
 
 
 async def test_reason_that_cannot_be_shown_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

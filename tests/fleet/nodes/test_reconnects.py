@@ -52,7 +52,9 @@ def test_waves_and_names() -> None:
     assert bench.reconnects.ask("x", "", (), 2) == Advice(advised=2, left=1)
     assert [bench.tunnels[agent].advisory_id for agent in "abc"] == ["x", "x", ""]
     assert bench.reconnects.ask("x", "", (), 2) == Advice(advised=1, already=2)
-    assert bench.reconnects.ask("y", "", ("b", "nobody"), 0) == Advice(advised=1, absent=1)
+    assert bench.reconnects.ask("y", "", ("b", "nobody"), 0) == Advice(
+        advised=1, absent=1, absent_ids=("nobody",)
+    )
 
 
 def test_who_stays_is_told() -> None:
@@ -62,7 +64,7 @@ def test_who_stays_is_told() -> None:
     for agent, advisory_id, accepted in (("a", "x", False), ("b", "x", True), ("b", "old", False)):
         reply = fleet_pb2.AdvisoryReply(advisory_id=advisory_id, accepted=accepted)
         bench.reconnects.answered(bench.tunnels[agent], reply)
-    assert bench.reconnects.ask("x", "", (), 0) == Advice(already=2, staying=1)
+    assert bench.reconnects.ask("x", "", (), 0) == Advice(already=2, staying=1, staying_ids=("a",))
 
 
 async def test_periodic() -> None:

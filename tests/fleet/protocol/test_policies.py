@@ -1,0 +1,143 @@
+"""The env-driven policies."""
+
+from __future__ import annotations
+
+import pytest
+
+from fleet.protocol import policies
+from fleet.protocol.announce import AUTH_TTL_VARIABLE, PROXY_TTL_VARIABLE
+from fleet.protocol.discovery import COMPACT_VARIABLE
+from fleet.protocol.policies import BY_NAME, HTTP_CLOSE_VARIABLE, POLICIES, PolicyError, Source
+from fleet.protocol.reconnecting import VARIABLE as RECONNECT_VARIABLE
+from fleet.protocol.service_config import RFD_VARIABLE, UPSTREAM_VARIABLE
+from fleet.transport import http_close
+
+_RECONNECT = (
+    '{"grpc_client_lb_policy": {"loadBalancingConfig": [{"teleport_pick_healthy": {"mode": "reconnect"}}], '
+    '"healthCheckConfig": {"serviceName": ""}}}'
+)
+_BARE = (
+    '{"loadBalancingConfig": [{"teleport_pick_healthy": {"mode": "reconnect"}}], '
+    '"healthCheckConfig": {"serviceName": ""}}'
+)
+_WRONG = {
+    RFD_VARIABLE: ("{}", "nonsense", '{"grpc_client_lb_policy": {"loadBalancingConfig": 1}}'),
+    UPSTREAM_VARIABLE: (_RECONNECT, "[]"),
+    AUTH_TTL_VARIABLE: ("soon", "-1s", "0s", "10"),
+    PROXY_TTL_VARIABLE: ("soon", "-1s", "0s", "10"),
+    HTTP_CLOSE_VARIABLE: ("yes", "2"),
+    COMPACT_VARIABLE: ("on",),
+    RECONNECT_VARIABLE: ("10ms", "often", "-1h"),
+}
+_GOOD = {
+    RFD_VARIABLE: _RECONNECT,
+    UPSTREAM_VARIABLE: _BARE,
+    AUTH_TTL_VARIABLE: "30s",
+    PROXY_TTL_VARIABLE: "1m",
+    HTTP_CLOSE_VARIABLE: "true",
+    COMPACT_VARIABLE: "false",
+    RECONNECT_VARIABLE: "1h",
+}
+
+
+def test_every_policy_is_tried() -> None:
+    """No policy without its wrong values here; the names are those that nodes read."""
+    assert set(_WRONG) == set(_GOOD) == set(BY_NAME)
+    assert http_close.VARIABLE == HTTP_CLOSE_VARIABLE
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in _WRONG.items() for text in texts])
+def test_wrong_value_is_named(name: str, text: str) -> None:
+    """Each wrong value of each field is refused in a sentence that says which."""
+    with pytest.raises(PolicyError) as caught:
+        policies.clean(name, text)
+    assert caught.value.name == name
+    assert caught.value.sentence
+    assert name not in caught.value.sentence
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
+def test_empty_and_unprintable_are_refused(policy: policies.Policy) -> None:
+    """Unsetting is leaving out; a line break would be another variable in the file."""
+    for text in ("", "  ", "1m\nPATH=x", "true\0"):
+        with pytest.raises(PolicyError):
+            policies.clean(policy.name, text)
+
+
+def test_only_known_names() -> None:
+    """PATH cannot be set from afar, nor a policy of the other role."""
+    with pytest.raises(PolicyError, match="no policy that can be set"):
+        policies.clean("PATH", "x")
+    kept, wrong = policies.check(
+        "auth", {"LD_PRELOAD": "x", PROXY_TTL_VARIABLE: "1m", AUTH_TTL_VARIABLE: "1m"}
+    )
+    assert [error.name for error in wrong] == ["LD_PRELOAD", PROXY_TTL_VARIABLE]
+    assert kept[AUTH_TTL_VARIABLE] == "1m"
+
+
+def test_both_dialects_must_agree() -> None:
+    """Two variables that say different things are refused at the second."""
+    values = {RFD_VARIABLE: _RECONNECT, UPSTREAM_VARIABLE: _BARE}
+    assert policies.check("auth", values)[1] == ()
+    values[UPSTREAM_VARIABLE] = _BARE.replace("reconnect", "pick_first")
+    assert [error.name for error in policies.check("auth", values)[1]] == [UPSTREAM_VARIABLE]
+
+
+def test_effective_value_and_its_source() -> None:
+    """Flag, file, environment, default, in this order."""
+    environment = {AUTH_TTL_VARIABLE: "1m", HTTP_CLOSE_VARIABLE: "true", "PATH": "/bin"}
+    file = {AUTH_TTL_VARIABLE: "2m", RFD_VARIABLE: _RECONNECT}
+    found = {value.name: value for value in policies.effective("auth", environment, file, {})}
+    assert set(found) == {policy.name for policy in policies.of_role("auth")}
+    assert (found[AUTH_TTL_VARIABLE].text, found[AUTH_TTL_VARIABLE].source) == ("2m", Source.FILE)
+    assert found[HTTP_CLOSE_VARIABLE].source is Source.ENVIRONMENT
+    assert found[UPSTREAM_VARIABLE].source is Source.DEFAULT
+    flagged = policies.effective("auth", environment, file, {AUTH_TTL_VARIABLE: "5m"})
+    assert next(value for value in flagged if value.name == AUTH_TTL_VARIABLE).source is Source.FLAG
+    read = policies.merged(environment, flagged)
+    assert read["PATH"] == "/bin"
+    assert read[AUTH_TTL_VARIABLE] == "5m"
+    assert UPSTREAM_VARIABLE not in read
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "other", "equal"),
+    [
+        (AUTH_TTL_VARIABLE, "60s", "1m", True),
+        (AUTH_TTL_VARIABLE, "", "10m", True),
+        (HTTP_CLOSE_VARIABLE, "1", "true", True),
+        (HTTP_CLOSE_VARIABLE, "", "true", False),
+        (RECONNECT_VARIABLE, "", "1h", False),
+        (RFD_VARIABLE, _RECONNECT, _RECONNECT.replace(" ", "\n"), True),
+        (RFD_VARIABLE, "", '{"grpc_client_lb_policy": {}}', True),
+        (RFD_VARIABLE, "", _RECONNECT, False),
+        (AUTH_TTL_VARIABLE, "rubbish", "1m", False),
+    ],
+)
+def test_same_by_meaning(name: str, one: str, other: str, equal: bool) -> None:
+    """Drift is a difference in meaning, not in spelling."""
+    assert policies.same(name, one, other) is equal
+
+
+def test_file_round_trip() -> None:
+    """What is written is read, and has a revision of its own."""
+    values = {name: policies.clean(name, text) for name, text in _GOOD.items()}
+    assert policies.parse_file(policies.format_file(values)) == values
+    assert policies.revision(values) != policies.revision({})
+
+
+@pytest.mark.parametrize(
+    "text", ["nothing\n", "PATH=x\n", f"{AUTH_TTL_VARIABLE}=1m\n{AUTH_TTL_VARIABLE}=2m\n"]
+)
+def test_file_that_cannot_be_used(text: str) -> None:
+    """A line that is none, a name that is none of ours, and the same name twice."""
+    with pytest.raises(PolicyError):
+        policies.parse_file(text)
+
+
+def test_seconds() -> None:
+    """Durations for arithmetic."""
+    assert policies.seconds(AUTH_TTL_VARIABLE, "") == 600
+    assert policies.seconds(RECONNECT_VARIABLE, "") == 0
+    with pytest.raises(PolicyError):
+        policies.seconds(AUTH_TTL_VARIABLE, "x")

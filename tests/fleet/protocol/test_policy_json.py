@@ -1,0 +1,84 @@
+"""The JSON policy as somebody edits it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fleet.protocol import policy_json
+from fleet.protocol.service_config import RFD_VARIABLE, UPSTREAM_VARIABLE, Mode, ServiceConfig
+
+_GOOD = """{"grpc_client_lb_policy": {
+  "loadBalancingConfig": [{"teleport_pick_healthy": {"mode": "reconnect",}}],
+  "healthCheckConfig": {"serviceName": ""}
+}}"""
+
+
+def test_rfd_sample_is_good_with_its_commas() -> None:
+    """The RFD's own sample can be pasted, and is kept on one line."""
+    assert policy_json.problems(RFD_VARIABLE, _GOOD) == ()
+    assert "\n" not in policy_json.canonical(_GOOD)
+    assert json.loads(policy_json.canonical(_GOOD))["grpc_client_lb_policy"]
+
+
+def _rfd(body: object) -> str:
+    return json.dumps({"grpc_client_lb_policy": body})
+
+
+def _mode(mode: object) -> dict[str, object]:
+    return {"loadBalancingConfig": [{"teleport_pick_healthy": {"mode": mode}}]}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "is not a JSON object"),
+        ("{}", "has no 'grpc_client_lb_policy'"),
+        (_rfd(1), "grpc_client_lb_policy: is not a JSON object"),
+        (_rfd({}), "loadBalancingConfig: is missing"),
+        (_rfd({"loadBalancingConfig": []}), "is not a list with a policy"),
+        (_rfd({"loadBalancingConfig": [{}]}), "loadBalancingConfig[0]: is not an object with one policy"),
+        (_rfd({"loadBalancingConfig": [{"round_robin": {}}]}), "loadBalancingConfig[0].round_robin"),
+        (_rfd({"loadBalancingConfig": [{"teleport_pick_healthy": 1}]}), "is not a JSON object"),
+        (_rfd({"loadBalancingConfig": [{"teleport_pick_healthy": {"mdoe": "reconnect"}}]}), ".mdoe: there is no such"),
+        (_rfd(_mode("recconect")), '.mode: "recconect" is neither'),
+        (_rfd(_mode(None)), ".mode: null is neither"),
+        (_rfd({**_mode("reconnect"), "healthCheck": {}}), "healthCheck: there is no such field"),
+        (_rfd({**_mode("reconnect"), "healthCheckConfig": 1}), "healthCheckConfig: is not a JSON object"),
+        (_rfd({**_mode("reconnect"), "healthCheckConfig": {"serviceName": 1}}), "serviceName: is not a string"),
+        (_rfd({**_mode("reconnect"), "healthCheckConfig": {"name": ""}}), "healthCheckConfig.name"),
+        (" " * 20_000, "more than"),
+    ],
+)  # fmt: skip
+def test_wrong_says_where(text: str, says: str) -> None:
+    """Every mistake is named by its place; nothing unknown is dropped in silence."""
+    assert any(says in problem for problem in policy_json.problems(RFD_VARIABLE, text))
+
+
+def test_preview_of_both_dialects() -> None:
+    """Agents of either dialect are told the same, each in its own words."""
+    config = ServiceConfig(Mode.RECONNECT, "")
+    rfd, teleport = policy_json.preview(config)
+    assert rfd.config == config
+    assert teleport.config == config
+    assert '"reconnect"' in rfd.document
+    assert '"MODE_RECONNECT"' in teleport.document
+    assert "leaves a sick auth for another one by itself" in rfd.sentence
+    for told, name in ((rfd, RFD_VARIABLE), (teleport, UPSTREAM_VARIABLE)):
+        assert policy_json.problems(name, told.document) == ()
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        (ServiceConfig(), "keeps its connection"),
+        (ServiceConfig(Mode.PICK_FIRST, ""), "never leaves it by itself"),
+        (ServiceConfig(Mode.RECONNECT, None), "not told to ask about health"),
+        (ServiceConfig(Mode.RECONNECT, "x"), "of service 'x'"),
+    ],
+)
+def test_sentence_says_what_agents_do(config: ServiceConfig, says: str) -> None:
+    """A mode without its health check, and the other way round, is called what it is."""
+    assert all(says in told.sentence for told in policy_json.preview(config))
