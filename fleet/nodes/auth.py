@@ -304,9 +304,10 @@ async def serve(
     auth = Auth(flags, config, networking, HTTPFlags(http_listen, close_unhealthy=close), own, rerun.ask)
     await auth.start()
     rerun.flags = [*auth.instance.same_addresses(), "--http-listen", auth.http_address]
+    running.on_end(rerun.told)
     try:
         running.announce(**auth.instance.ready_facts(), http=auth.http_address)
-        await running.until_told_to_end(rerun.told)
+        await rerun.told.wait()
     finally:
         await auth.stop()
     return rerun.argv()

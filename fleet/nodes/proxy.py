@@ -242,9 +242,10 @@ async def serve(flags: ProxyFlags, own: Policies) -> list[str] | None:
     proxy = Proxy(flags, own, rerun.ask)
     await proxy.start()
     rerun.flags = proxy.same_addresses()
+    running.on_end(rerun.told)
     try:
         running.announce(**proxy.ready_facts())
-        await running.until_told_to_end(rerun.told)
+        await rerun.told.wait()
     finally:
         await proxy.stop(rerun.drain)
     return rerun.argv()

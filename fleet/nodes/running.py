@@ -58,13 +58,18 @@ def announce(**facts: Any) -> None:
     sys.stdout.flush()
 
 
-async def until_told_to_end(told: asyncio.Event | None = None) -> None:
-    """Wait for SIGTERM or SIGINT, or for `told`."""
-    told = told or asyncio.Event()
+async def until_told_to_end() -> None:
+    """Wait for SIGTERM or SIGINT."""
+    told = asyncio.Event()
+    on_end(told)
+    await told.wait()
+
+
+def on_end(told: asyncio.Event) -> None:
+    """Have SIGTERM and SIGINT set an event; before the ready line, which invites them."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
-    await told.wait()
 
 
 @dataclass
