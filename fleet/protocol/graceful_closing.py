@@ -9,7 +9,7 @@ users stay, counts for nothing and keeps no other open. Pure: `now` and `chance`
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -133,11 +133,7 @@ class GracefulClosing:
         if not ripe:
             self.asked_at = None
             return None
-        # Expired ones first: they serve least. Then whom fewest users notice; then the newest, the stand-in that was
-        # opened while something was down, so that agents go back to where they were spread.
-        chosen = min(
-            ripe, key=lambda one: (closable[one.proxy] is Reason.EXCESS, one.sessions, -one.opened_at)
-        )
+        chosen = first_by_rfd(ripe, closable)
         if not self._answered(chosen, tunnels, snapshot, now):
             return None
         self._closed_at, self._wait = now, None
@@ -178,6 +174,15 @@ class GracefulClosing:
         slowest = max(desired, key=lambda tunnel: tunnel.rtt or 0.0)
         self._connectivity_changed_at = now
         return Closing(slowest.proxy, Reason.EXCESS)
+
+
+def first_by_rfd(ripe: Collection[LiveTunnel], closable: Mapping[str, Reason]) -> LiveTunnel:
+    """Which of the ripe tunnels goes first; there must be one.
+
+    Expired ones first: they serve least. Then whom fewest users notice; then the newest, the stand-in that was opened
+    while something was down, so that agents go back to where they were spread.
+    """
+    return min(ripe, key=lambda one: (closable[one.proxy] is Reason.EXCESS, one.sessions, -one.opened_at))
 
 
 def closable_by_rfd(tunnels: Collection[LiveTunnel], snapshot: Snapshot) -> dict[str, Reason]:

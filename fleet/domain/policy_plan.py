@@ -1,0 +1,151 @@
+"""What another announce TTL, load-balancing mode, HTTP close or reconnect interval will do, foreseen. Pure.
+
+Rates are means over a whole cluster, per second; times are seconds. docs/changes.md, "Plans of policies".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fleet.protocol import durations
+from fleet.protocol.tracker import DEFAULT_PROXY_EXPIRY
+
+#: A heartbeat comes every TTL/2 + U[0, TTL/10).
+_MEAN_INTERVAL = 0.55
+#: In compact mode a tunnel is sent the full list every so many TTLs.
+_RESYNC_TTLS = 10.0
+#: Compact discovery with more than this is slower than none.
+_LONG_TTL = 2 * DEFAULT_PROXY_EXPIRY
+#: Below so many of our rounds we would see instances expire that are well.
+_ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TTLLoad:
+    """What a TTL costs, and how soon its loss is seen."""
+
+    #: Until every agent takes a proxy that stopped heartbeating for expired, at worst.
+    detection: float
+    #: Writes to the backend by instances' heartbeats.
+    writes: float
+    #: Discovery messages to agents, and proxies named in them.
+    messages: float
+    names: float
+
+
+@dataclass(frozen=True, slots=True)
+class TTLOutlook:
+    """A TTL before and after."""
+
+    before: TTLLoad
+    after: TTLLoad
+    warnings: tuple[str, ...]
+
+
+def ttl_load(ttl: float, *, instances: int, proxies: int, tunnels: int, compact: bool) -> TTLLoad:
+    """What a TTL costs `instances` that have it, in a cluster of so many proxies and tunnels."""
+    beats = 1 / (_MEAN_INTERVAL * ttl)
+    if compact:
+        resync = 1 / (_RESYNC_TTLS * ttl)
+        messages = tunnels * (proxies * beats + resync)
+        names = tunnels * proxies * (beats + resync)
+        detection = 2 * ttl
+    else:
+        messages = tunnels / min(DEFAULT_PROXY_EXPIRY * 2 / 3, ttl * 2 / 3)
+        names = messages * proxies
+        detection = ttl + DEFAULT_PROXY_EXPIRY
+    return TTLLoad(detection, instances * beats, messages, names)
+
+
+def announce_ttl(
+    before: float,
+    after: float,
+    *,
+    role: str,
+    instances: int,
+    proxies: int,
+    tunnels: int,
+    compact: bool,
+    round_interval: float,
+) -> TTLOutlook:
+    """Foresee another announce TTL of a role, "auth" or "proxy". Discovery follows the proxies' alone."""
+
+    def load(ttl: float) -> TTLLoad:
+        seen = tunnels if role == "proxy" else 0
+        return ttl_load(ttl, instances=instances, proxies=proxies, tunnels=seen, compact=compact)
+
+    warnings = []
+    if after > before:
+        warnings.append(
+            f"Raising the TTL: until all {role} servers have it, those with the new one heartbeat every "
+            f"{durations.format_seconds(round(after * _MEAN_INTERVAL))} or so and look expired in between to whoever "
+            f"goes by the old {durations.format_seconds(before)}."
+        )
+    if compact and role == "proxy" and after > _LONG_TTL:
+        warnings.append(
+            f"Compact discovery with a TTL of {durations.format_seconds(after)} takes up to "
+            f"{durations.format_seconds(2 * after)} to see a proxy lost; without it, "
+            f"{durations.format_seconds(after + DEFAULT_PROXY_EXPIRY)}. Lower the TTL."
+        )
+    if after < _ROUNDS * round_interval:
+        warnings.append(
+            f"A TTL below three of our rounds ({durations.format_seconds(_ROUNDS * round_interval)}): instances that "
+            "are well would look expired to this console."
+        )
+    return TTLOutlook(load(before), load(after), tuple(warnings))
+
+
+class TakesEffect(StrEnum):
+    """When a policy that a process runs with reaches agents."""
+
+    #: They read it each time they connect to an auth.
+    AT_CONNECT = "at-connect"
+    #: It is about the process itself: at once.
+    AT_START = "at-start"
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A process that has, or lacks, a policy."""
+
+    name: str
+    #: It runs with the wanted value already.
+    has_it: bool
+    #: Agents connected to it (auths), or with a tunnel on it (proxies).
+    agents: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestartOutlook:
+    """Which processes must restart, and how many agents see it by that, and when."""
+
+    restart: tuple[str, ...]
+    #: Agents that see it at once, because theirs is restarted, which makes them connect anew.
+    agents_now: int
+    #: Agents that connected before their process had it: they see it when they connect next, whenever that is.
+    agents_later: int
+    sentence: str
+
+
+def restarts(running: Mapping[str, Running], effect: TakesEffect, stale_agents: int = 0) -> RestartOutlook:
+    """Foresee a policy that needs a restart, by instance id.
+
+    `stale_agents`: of those on processes that have it already, how many read another one when they connected.
+    """
+    lacking = [one for one in running.values() if not one.has_it]
+    moved = sum(one.agents for one in lacking)
+    names = tuple(sorted(one.name for one in lacking))
+    if not names:
+        sentence = "No process needs a restart."
+    else:
+        sentence = f"{len(names)} of {len(running)} must restart: {', '.join(names)}."
+    if effect is TakesEffect.AT_CONNECT:
+        sentence += f" {moved} agents read it when they connect anew after those restarts"
+        sentence += (
+            f"; {stale_agents} more when they next connect, whenever that is." if stale_agents else "."
+        )
+    elif moved:
+        sentence += f" The {moved} agents there have it from then on."
+    return RestartOutlook(names, moved, stale_agents if effect is TakesEffect.AT_CONNECT else 0, sentence)
