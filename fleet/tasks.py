@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
+import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +17,12 @@ from channels.layers import get_channel_layer
 from django.conf import settings
 from django.db import DatabaseError
 
+from fleet.control import ControlError, networking, networking_run
+from fleet.control.networking_run import Auths
+from fleet.domain.changes import ChangeKind, ChangeState
 from fleet.domain.evidence import Timing
-from fleet.models import Cluster
+from fleet.domain.instances import InstanceKind, ServingStatus
+from fleet.models import Change, Cluster
 from fleet.models.history import prune, recall, settle
 from fleet.pollers.conclude import conclude
 from fleet.pollers.plan import plan
@@ -24,6 +30,7 @@ from fleet.pollers.worker import Polling, Worker
 from fleet.publish import publish
 from fleet.state import RecordLost, StateError
 from fleet.state.connect import connect, reaching
+from fleet.state.reader import Reader
 from fleet.state.rounds import Rounds
 from fleet.state.writer import Writer
 from fleet.transport.channels import TLSFiles
@@ -108,6 +115,63 @@ def prune_history() -> None:
     else:
         if pruned:
             logger.info("deleted %d transitions older than %d days", pruned, settings.REFLOAT_HISTORY_DAYS)
+
+
+@shared_task(name="fleet.tasks.look_after_networking", ignore_result=True)
+def look_after_networking() -> None:
+    """Read the networking config of every cluster, carry changes of it on, and hold those done against their plans."""
+    for cluster in Cluster.objects.all():
+        try:
+            _look_after(cluster)
+        except (ControlError, StateError) as error:
+            logger.warning("cluster %s: networking config: %s", cluster.id, error)
+        except Exception:
+            # One cluster's trouble must not keep the others from being looked after.
+            logger.exception("cluster %s: networking config", cluster.id)
+
+
+@shared_task(name="fleet.tasks.run_networking_change", ignore_result=True)
+def run_networking_change(change_id: int) -> None:
+    """Carry one out now; if this is lost, `look_after_networking` does it."""
+    change = Change.objects.select_related("cluster").get(pk=change_id)
+    try:
+        networking_run.run(change, _auths(change.cluster), _now, _holder())
+    except ControlError as error:
+        logger.warning("change %d: %s", change_id, error)
+
+
+def _look_after(cluster: Cluster) -> None:
+    auths = _auths(cluster)
+    for change in networking.waiting(cluster):
+        networking_run.run(change, auths, _now, _holder())
+    networking_run.read(cluster.id, auths, _now())
+    verifying = Change.objects.filter(
+        cluster=cluster, kind=ChangeKind.NETWORKING_CONFIG.value, state=ChangeState.VERIFYING.value
+    )
+    for change in verifying:
+        networking.verify(change, _reader().table(cluster.id, time.time()), _now())
+
+
+@functools.cache
+def _reader() -> Reader:
+    return Reader(connect(settings.REDIS_URL), settings.REFLOAT_PREFIX)
+
+
+def _auths(cluster: Cluster) -> Auths:
+    """The auths of a cluster: those that serve first, and last those it began with."""
+    facts = process().writer.load_instances(cluster.id).values()
+    known = [one for one in facts if one.kind is InstanceKind.AUTH and one.address and one.gone_at is None]
+    known.sort(key=lambda one: one.serving is not ServingStatus.SERVING)
+    addresses = dict.fromkeys([*(one.address for one in known), *cluster.auths])
+    return Auths(addresses, _tls(), process().worker.run)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _holder() -> str:
+    return f"worker {os.getpid()} on {socket.gethostname()}"
 
 
 def _start(cluster: Cluster, number: int, now: float, interval: float) -> None:

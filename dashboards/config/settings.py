@@ -192,6 +192,11 @@ CELERY_BEAT_SCHEDULE = {
         # A round nobody started in time is skipped, so that rounds never pile up.
         "options": {"expires": REFLOAT_ROUND_INTERVAL},
     },
+    "look-after-networking": {
+        "task": "fleet.tasks.look_after_networking",
+        "schedule": 3.0,
+        "options": {"expires": 3.0},
+    },
 }
 if REFLOAT_HISTORY_DAYS:
     CELERY_BEAT_SCHEDULE["prune-history"] = {

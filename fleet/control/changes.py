@@ -179,21 +179,22 @@ def move(
     detail: str = "",
     request_id: str = "",
     reason: str = "",
-    before: Any = None,
-    after: Any = None,
+    log_before: Any = None,
+    log_after: Any = None,
     **fields: Any,
 ) -> Change:
     """Bring it to another state: pause, resume, cancel, verify, fail, undo. Raises WrongState.
 
-    `fields` are columns of `Change` to write with it. The audit log's action is `KIND.STATE`.
+    `fields` are columns of `Change` to write with it; `reason`, `log_before` and `log_after` are for the log, whose
+    action is `KIND.STATE`.
     """
     attempt = Attempt(
         actor,
         f"{change.kind}.{to.value}",
         detail=detail,
         reason=reason,
-        before=before,
-        after=after,
+        before=log_before,
+        after=log_after,
         request_id=request_id or change.request_id,
     )
     attempt.about(change)
@@ -201,6 +202,11 @@ def move(
         fields.setdefault("ended_at", change.ended_at or now)
     with attempted(attempt, lambda: now):
         return _move(change, to, detail=detail, **fields)
+
+
+def followers(change: Change) -> frozenset[ChangeState]:
+    """The states it may come to from where it is."""
+    return FOLLOWERS[ChangeState(change.state)]
 
 
 def note(change: Change, **fields: Any) -> Change:

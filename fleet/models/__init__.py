@@ -5,6 +5,7 @@ from __future__ import annotations
 from fleet.models.access import Access, ClusterLimit
 from fleet.models.changes import AuditEntry, Change, ClusterLease
 from fleet.models.clusters import Cluster, ensure_default_cluster
+from fleet.models.networking import NetworkingReading, NetworkingRevision
 from fleet.models.remembered import Agent, Instance
 from fleet.models.tokens import ApiToken
 from fleet.models.transitions import Transition
@@ -19,6 +20,8 @@ __all__ = [
     "ClusterLease",
     "ClusterLimit",
     "Instance",
+    "NetworkingReading",
+    "NetworkingRevision",
     "Transition",
     "ensure_default_cluster",
 ]

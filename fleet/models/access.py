@@ -18,6 +18,7 @@ class Permission(StrEnum):
 
     VIEW_FLEET = "view_fleet"
     VIEW_METRICS = "view_metrics"
+    VIEW_AUDIT = "view_audit"
     ACT_ON_FLEET = "act_on_fleet"
     CHANGE_CONFIG = "change_config"
     MANAGE_ACCESS = "manage_access"
@@ -36,13 +37,14 @@ class Permission(StrEnum):
 _LABELS: Mapping[Permission, str] = {
     Permission.VIEW_FLEET: "See the fleet: map, lists, agents, instances",
     Permission.VIEW_METRICS: "Read the console's own metrics",
+    Permission.VIEW_AUDIT: "Read the log of who did what",
     Permission.ACT_ON_FLEET: "Act on the fleet: reconnects, silences",
     Permission.CHANGE_CONFIG: "Change networking configuration and policies",
     Permission.MANAGE_ACCESS: "Manage people, roles and everybody's tokens",
 }
 
 _VIEWER = frozenset({Permission.VIEW_FLEET, Permission.VIEW_METRICS})
-_OPERATOR = _VIEWER | {Permission.ACT_ON_FLEET}
+_OPERATOR = _VIEWER | {Permission.ACT_ON_FLEET, Permission.VIEW_AUDIT}
 
 #: The roles, each a Django group of that name.
 ROLES: Mapping[str, frozenset[Permission]] = {

@@ -152,6 +152,12 @@ class Reader:
         named = _named(answer, table) if answer is not None else {}
         return replace(found, opened_at=opened_at, answer=answer, instances={**found.instances, **named})
 
+    def answers(self, cluster: str) -> dict[int, Answer]:
+        """What agents said of themselves lately, by agent index: 2,000 at most. Raises StateUnavailable."""
+        with reaching():
+            found = cast("dict[bytes, bytes]", self._redis.hgetall(self._keys(cluster).answers))
+        return {int(index): unpack_answer(text) for index, text in found.items()}
+
     def _answer(self, keys: Keys, agent: int) -> Answer | None:
         """What an agent said of itself; it goes with its record, as the indices do."""
         with reaching():

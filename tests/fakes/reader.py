@@ -211,6 +211,11 @@ class FakeReader:
             answer=self.answer,
         )
 
+    def answers(self, cluster: str) -> dict[int, Answer]:
+        """See Reader."""
+        self._reach()
+        return {} if self.answer is None else dict.fromkeys(range(len(self.states)), self.answer)
+
     def _reach(self) -> None:
         if self.down:
             raise StateUnavailable("Redis does not answer: connection refused")

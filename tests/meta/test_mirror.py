@@ -34,6 +34,7 @@ EXEMPT = {
     "fleet/domain/events.py": "types only; tests/fleet/pollers/test_conclude.py holds their law",
     "fleet/domain/views.py": "types only; tests/fleet/state/test_reader.py makes them all",
     "fleet/management/commands/demo.py": "tests/flow/test_demo.py runs it",
+    "fleet/models/networking.py": "tests/fleet/control/test_networking_run.py writes and reads them",
     "fleet/models/remembered.py": "tests/fleet/models/test_history.py writes and reads them",
     "fleet/models/transitions.py": "tests/fleet/models/test_history.py writes and reads them",
     "fleet/nodes/__main__.py": "tests/fleet/nodes/test_main.py runs it",

@@ -29,7 +29,7 @@ def test_change_runs_its_whole_life(cluster: Cluster, alice: User) -> None:
     assert changes.ready(change)
     changes.start(change, LATER)
     assert changes.occupant(cluster.pk) == change
-    changes.move(change, ChangeState.VERIFYING, LATER, before={"v": "a"}, after={"v": "b"})
+    changes.move(change, ChangeState.VERIFYING, LATER, log_before={"v": "a"}, log_after={"v": "b"})
     changes.move(change, ChangeState.VERIFIED, LATER, outcome={"closed": 3})
     changes.move(change, ChangeState.UNDONE, LATER, detail="by change 2")
 

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import User
+
+from fleet.control import Blind, Refused, changes, networking
+from fleet.control.networking import Conflict
+from fleet.control.sight import fleet_of
+from fleet.domain.changes import ChangeState
+from fleet.models.changes import AuditEntry, Change
+from fleet.models.clusters import Cluster
+from fleet.protocol.networking_config import ORIGIN_LABEL, NetworkingConfig, Resource, Strategy
+from tests.fakes.reader import FakeReader
+from tests.fleet.control.conftest import NOW, by
+
+PEERING = NetworkingConfig(tunnel_strategy=str(Strategy.PROXY_PEERING), agent_connection_count=1)
+
+
+@pytest.fixture
+def read(cluster: Cluster) -> None:
+    """The config was read."""
+    networking.remember(cluster.pk, Resource(PEERING, {}, "r1"), NOW)
+
+
+def _blind() -> networking.Fleet:
+    raise Blind("nothing is seen")
+
+
+def _plan(user: User, wanted: NetworkingConfig, base: str = "r1") -> Change:
+    return networking.plan("default", base, wanted, by(user), NOW, _blind)
+
+
+@pytest.mark.usefixtures("read")
+def test_plan_of_a_stale_revision_names_theirs(alice: User) -> None:
+    """Nothing is planned; the row in the log has what was wanted."""
+    networking.remember("default", Resource(replace(PEERING, web_idle_timeout=60.0), {}, "r2"), NOW)
+    with pytest.raises(Conflict) as conflict:
+        _plan(alice, replace(PEERING, keep_alive_count_max=7))
+    assert conflict.value.theirs.revision == "r2"
+    entry = AuditEntry.objects.get(outcome="refused")
+    assert entry.after["keep_alive_count_max"] == 7
+    assert not Change.objects.exists()
+
+
+@pytest.mark.usefixtures("read")
+@pytest.mark.parametrize(
+    ("wanted", "field"),
+    [
+        (replace(PEERING, keep_alive_interval=-1.0), "keep_alive_interval"),
+        (replace(PEERING, agent_connection_count=101), "tunnel_strategy.agent_connection_count"),
+        (replace(PEERING, idle_timeout_message="x" * 1025), "idle_timeout_message"),
+    ],
+)
+def test_plan_of_wrong_values_names_the_field(alice: User, wanted: NetworkingConfig, field: str) -> None:
+    """And nothing is kept but the attempt."""
+    with pytest.raises(Refused) as refused:
+        _plan(alice, wanted)
+    assert set(refused.value.problems) == {field}
+    assert not Change.objects.exists()
+
+
+@pytest.mark.usefixtures("read")
+def test_plan_that_moves_tunnels_is_refused_while_blind(alice: User) -> None:
+    """Other fields are changed all the same."""
+    with pytest.raises(Blind):
+        _plan(alice, replace(PEERING, graceful_tunnel_closing=True))
+    assert _plan(alice, replace(PEERING, keep_alive_count_max=7)).title == "keep_alive_count_max = 7"
+
+
+def test_plan_of_a_config_that_a_file_owns(cluster: Cluster, alice: User) -> None:
+    """It would come back at the next start of an auth."""
+    networking.remember(cluster.pk, Resource(PEERING, {ORIGIN_LABEL: "config-file"}, "r1"), NOW)
+    with pytest.raises(Refused, match="owned by the auths' file"):
+        _plan(alice, replace(PEERING, keep_alive_count_max=7))
+
+
+def test_plan_before_it_was_read(cluster: Cluster, alice: User) -> None:
+    """The sentence says why it was not."""
+    networking.unread(cluster.pk, "no auth is known")
+    with pytest.raises(Refused, match="no auth is known"):
+        _plan(alice, PEERING)
+
+
+@pytest.mark.usefixtures("read")
+def test_plan_of_nothing(alice: User) -> None:
+    """The same config is no change."""
+    with pytest.raises(Refused, match="nothing is changed"):
+        _plan(alice, PEERING)
+
+
+@pytest.mark.usefixtures("read")
+def test_verify_compares_until_all_is_over(alice: User) -> None:
+    """Closings are counted round by round; when the window is over, the difference is said."""
+    reader = FakeReader(as_of=NOW.timestamp())
+    table = reader.table("default", NOW.timestamp())
+    fleet = fleet_of(table, {}, NOW.timestamp())
+    change = networking.plan(
+        "default", "r1", replace(PEERING, graceful_tunnel_closing=True), by(alice), NOW, lambda: fleet
+    )
+    changes.confirm(change, by(alice), reason="a test", typed="", now=NOW)
+    changes.start(change, NOW)
+    changes.move(change, ChangeState.VERIFYING, NOW)
+    # As if two agents had had two tunnels when it was planned.
+    plan = {**change.plan, "watched": {"id-0": 2, "id-1": 2}}
+    plan["closing"] = {**plan["closing"], "closes": [3, 3], "steps": [{"latest": 10.0}]}
+    changes.note(change, plan=plan)
+    networking.verify(change, table, NOW)
+    assert (change.state, change.outcome["closed"], change.outcome["difference"]) == ("verifying", 2, -1)
+    networking.verify(change, replace(table, stale=True), NOW + timedelta(hours=1))
+    assert change.state == ChangeState.VERIFYING
+    networking.verify(change, table, NOW + timedelta(hours=1))
+    assert (change.state, change.detail) == ("verified", "2 tunnels closed, foreseen: 3")
