@@ -9,7 +9,7 @@ from typing import Any
 
 from dashboards.agent_query import READING_ORDER, natural
 from fleet.domain.evidence import AgentEvidence, Heartbeat
-from fleet.domain.instances import InstanceKind
+from fleet.domain.instances import InstanceKind, InstanceState
 from fleet.domain.verdicts import Reason, Recovery, State, Verdict
 from fleet.domain.views import AgentView, Explanation, InstanceView, Summary
 from fleet.models.tokens import ApiToken
@@ -49,6 +49,10 @@ class InstanceCard:
     ttl_ms: int | None
     #: Its agents that are not healthy, by state, none of them zero.
     bad: Counts
+    #: Why it is Degraded, or worse, as a destination; empty when its state says as much, or all is well.
+    grey: str
+    #: Why it drains; None when it does not.
+    draining: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +269,8 @@ def _card(view: InstanceView, now: float) -> InstanceCard:
         heartbeat_ms=age_ms(written_at, now),
         ttl_ms=None if facts.ttl is None else round(facts.ttl * 1000),
         bad=tuple((state, n) for state, n in in_order(view.counts) if n and state is not State.HEALTHY),
+        grey=view.health_sentence if view.state in (InstanceState.OK, InstanceState.UNKNOWN) else "",
+        draining=None if view.draining is None else view.draining.reason,
     )
 
 

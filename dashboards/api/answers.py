@@ -44,6 +44,14 @@ def instance(view: InstanceView) -> schemas.InstanceItem:
         kind=facts.kind.value,
         state=view.state.slug,
         sentence=view.sentence,
+        health=view.health.value,
+        health_since=moment(view.health_since),
+        health_sentence=view.health_sentence,
+        draining=None
+        if view.draining is None
+        else schemas.DrainingItem.model_validate(
+            {"reason": view.draining.reason, "since": moment(view.draining.at)}
+        ),
         address=facts.address,
         diag_address=facts.diag_address,
         version=facts.version,

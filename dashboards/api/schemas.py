@@ -79,6 +79,14 @@ class AttemptItem(Schema):
     error: str
 
 
+class DrainingItem(Schema):
+    """Somebody wants no new connections there."""
+
+    reason: str
+    #: Since when that was seen.
+    since: datetime
+
+
 class InstanceItem(Schema):
     """One auth or proxy."""
 
@@ -88,6 +96,12 @@ class InstanceItem(Schema):
     state: str
     #: Why it is not ok; empty when it is.
     sentence: str
+    #: What repeated polls make of it as a destination: `unknown`, `healthy`, `degraded`, `unhealthy`; since when, and
+    #: why when it is not well.
+    health: str
+    health_since: datetime | None
+    health_sentence: str
+    draining: DrainingItem | None
     address: str
     diag_address: str
     version: str

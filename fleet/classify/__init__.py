@@ -12,6 +12,7 @@ from fleet.classify.instances import instance_sentence, instance_state
 from fleet.classify.memory import Remembered, remember
 from fleet.classify.rows import changed, count_states, evidence_of
 from fleet.classify.standings import Standing
+from fleet.classify.watching import degraded_of, health_of, health_sentence, outcome_of, watched
 
 __all__ = [
     "FleetFrame",
@@ -22,9 +23,14 @@ __all__ = [
     "classify_columns",
     "classify_in",
     "count_states",
+    "degraded_of",
     "evidence_of",
+    "health_of",
+    "health_sentence",
     "instance_sentence",
     "instance_state",
+    "outcome_of",
     "prepare",
     "remember",
+    "watched",
 ]

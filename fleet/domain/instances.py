@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
+from fleet.domain.watch import UNWATCHED, Watch
+
 
 class InstanceKind(StrEnum):
     """What an instance is."""
@@ -92,3 +94,5 @@ class InstanceFacts:
     #: When the list of instances was last answered, with or without it: an expiry later than that has not been
     #: seen, and does not count. None takes `expires_at` at its word.
     listed_at: float | None = None
+    #: What repeated polls make of it as a destination.
+    watch: Watch = UNWATCHED

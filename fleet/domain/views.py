@@ -15,6 +15,7 @@ from fleet.domain.agent_report import Answer
 from fleet.domain.evidence import AgentEvidence, FleetEvidence
 from fleet.domain.instances import InstanceFacts, InstanceState
 from fleet.domain.verdicts import State, Verdict
+from fleet.protocol.destination import Draining, Health
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,12 @@ class InstanceView:
     agents: int
     #: Agents of its, by verdict: those it is the home or the auth of.
     counts: Mapping[State, int]
+    #: What repeated polls make of it, since when, and in one sentence why; that is empty when all is well.
+    health: Health = Health.UNKNOWN
+    health_since: float | None = None
+    health_sentence: str = ""
+    #: It takes nobody new.
+    draining: Draining | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from fleet.classify import FleetFrame, changed, classify_columns, count_states, prepare, remember
+from fleet.classify import (
+    FleetFrame,
+    changed,
+    classify_columns,
+    count_states,
+    health_of,
+    prepare,
+    remember,
+)
 from fleet.domain.columns import NO_INSTANCE
 from fleet.domain.events import Delta, Event, InstancesChanged, LayoutChanged
 from fleet.domain.evidence import Timing
 from fleet.domain.instances import InstanceState
 from fleet.domain.verdicts import State
 from fleet.pollers.asking import to_ask, to_forget
+from fleet.protocol.destination import Health
 from fleet.state.codec import Header, Rows, Spell
 from fleet.state.outbox import TRANSITION, Owed, pack_owed
 from fleet.state.record import Record
@@ -84,7 +93,7 @@ def judge(record: Record, number: int, now: float, timing: Timing) -> Judged:
     verdicts = classify_columns(heartbeats, memory, agents, proxies, frame, now, previous)
     moved = changed(previous, verdicts)
     remembered = _changed_rows(record.memory[: record.header.rows], memory)
-    spells = _spells(record, frame)
+    spells = _spells(record, frame, now)
     counts = count_states(verdicts["state"])
     header = Header(
         epoch=record.epoch,
@@ -140,18 +149,19 @@ def _transitions(previous: Rows, verdicts: Rows, moved: npt.NDArray[np.intp]) ->
     return found
 
 
-def _spells(record: Record, frame: FleetFrame) -> dict[int, Spell]:
+def _spells(record: Record, frame: FleetFrame, now: float) -> dict[int, Spell]:
     """Spells that differ from those of the round before."""
     found = {}
     for index, standing in frame.standings.items():
         before = record.spells.get(index, Spell())
+        health, draining = health_of(standing.facts, now, frame.timing), bool(standing.facts.watch.draining)
         if standing.sick:
-            spell = Spell(standing.state, standing.since)
+            spell = Spell(standing.state, standing.since, health, draining)
         elif standing.state is InstanceState.UNKNOWN:
             # Not looked at lately: it may be sick still.
             spell = replace(before, state=InstanceState.UNKNOWN)
         else:
-            spell = Spell(standing.state)
+            spell = Spell(standing.state, None, health, draining)
         if spell != before:
             found[index] = spell
     return found
@@ -172,6 +182,11 @@ def _events(
         events.append(Delta(cluster, header.epoch, header.seq, header.as_of, changes, counts))
     if header.layout_version != record.header.layout_version:
         events.append(LayoutChanged(cluster, header.epoch, header.layout_version))
-    if any(spell.state != record.spells.get(index, Spell()).state for index, spell in spells.items()):
+    if any(_shown(spell) != _shown(record.spells.get(index, Spell())) for index, spell in spells.items()):
         events.append(InstancesChanged(cluster))
     return tuple(events)
+
+
+def _shown(spell: Spell) -> tuple[InstanceState, Health, bool]:
+    """What of a spell people see."""
+    return spell.state, spell.health, spell.draining

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from fleet.domain.agent_report import Answer
-from fleet.domain.instances import InstanceKind, ServingStatus
+from fleet.domain.instances import InstanceKind
 from fleet.pollers.probe import SelfProbe
+from fleet.protocol.standing import Said
 from fleet.sources import SourceFailed
 from fleet.sources.channels import Connections
-from fleet.sources.health import ask_health
+from fleet.sources.health import HealthAnswer, ask_health
 from fleet.sources.presence import AgentChanges, ListedInstance, ask_agents, ask_instances
-from fleet.sources.readyz import ask_readyz
+from fleet.sources.readyz import Readiness, ask_readyz
 from fleet.sources.trackers import ask_tracker
 from fleet.sources.tunnels import TunnelChanges, ask_tunnels
 from fleet.transport.channels import TLSError
@@ -66,11 +67,21 @@ class Sighting:
     target: Target
     #: When the attempt ended.
     at: float
-    health: ServingStatus | SourceFailed
-    readyz: int | SourceFailed | None
+    health: HealthAnswer | SourceFailed
+    readyz: Readiness | SourceFailed | None
     tunnels: TunnelChanges | SourceFailed | None
     #: What agents asked through it said, by index.
     answers: Mapping[int, Answer] = field(default_factory=dict)
+
+    @property
+    def said(self) -> Said | None:
+        """What the instance says of itself, in either answer; None when it gave neither."""
+        given = [one.said for one in (self.health, self.readyz) if isinstance(one, HealthAnswer | Readiness)]
+        if not given:
+            return None
+        degraded = next((said.degraded for said in given if said.degraded is not None), None)
+        draining = next((said.draining for said in given if said.draining is not None), None)
+        return Said(degraded, draining)
 
     @property
     def error(self) -> str:
@@ -148,7 +159,7 @@ async def _ask(
 
 async def _readyz(
     connections: Connections, target: Target, left: Callable[[], float]
-) -> int | SourceFailed | None:
+) -> Readiness | SourceFailed | None:
     if not target.diag_address:
         return None
     return await _or_failure(ask_readyz(connections.session, target.diag_address, timeout=left()))

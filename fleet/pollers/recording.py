@@ -7,12 +7,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fleet.classify import outcome_of, watched
 from fleet.domain.agent_report import Answer
 from fleet.domain.columns import TUNNEL
 from fleet.domain.evidence import Feed
 from fleet.domain.instances import Attempt, InstanceFacts
+from fleet.domain.watch import Watch
 from fleet.pollers.polling import Seen, Sighting
+from fleet.protocol.standing import NOTHING
 from fleet.sources import SourceFailed
+from fleet.sources.health import HealthAnswer
+from fleet.sources.readyz import Readiness
 from fleet.sources.tunnels import TunnelChanges
 from fleet.state.codec import FeedState, Poll, Rows, unpack_feed
 from fleet.state.roster import fit
@@ -76,12 +81,25 @@ def poll_after(facts: InstanceFacts, sighting: Sighting) -> Poll:
         serving_at=facts.serving_at,
         readyz=facts.readyz,
         readyz_at=facts.readyz_at,
+        watch=_watch_after(facts, sighting),
     )
-    if not isinstance(sighting.health, SourceFailed):
-        poll = replace(poll, serving=sighting.health, serving_at=sighting.at)
-    if isinstance(sighting.readyz, int):
-        poll = replace(poll, readyz=sighting.readyz, readyz_at=sighting.at)
+    if isinstance(sighting.health, HealthAnswer):
+        poll = replace(poll, serving=sighting.health.serving, serving_at=sighting.at)
+    if isinstance(sighting.readyz, Readiness):
+        poll = replace(poll, readyz=sighting.readyz.code, readyz_at=sighting.at)
     return poll
+
+
+def _watch_after(facts: InstanceFacts, sighting: Sighting) -> Watch:
+    """One poll is one probe of the instance as a destination."""
+    said = sighting.said
+    outcome = outcome_of(
+        reached=not sighting.error,
+        serving=sighting.health.serving if isinstance(sighting.health, HealthAnswer) else None,
+        readyz=sighting.readyz.code if isinstance(sighting.readyz, Readiness) else None,
+        said=said or NOTHING,
+    )
+    return watched(facts.watch, outcome, said, address=facts.address, at=sighting.at)
 
 
 def _record_tunnels(

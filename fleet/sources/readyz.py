@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import aiohttp
 
+from fleet.protocol import standing
+from fleet.protocol.standing import Said
 from fleet.sources import SourceFailed
 
 
-async def ask_readyz(session: aiohttp.ClientSession, address: str, *, timeout: float) -> int:  # noqa: ASYNC109 - it is aiohttp's
-    """Ask host:port within `timeout` seconds; answers the HTTP code. Raises SourceFailed."""
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """The HTTP code, and what the instance says of itself in the headers."""
+
+    code: int
+    said: Said = standing.NOTHING
+
+
+async def ask_readyz(session: aiohttp.ClientSession, address: str, *, timeout: float) -> Readiness:  # noqa: ASYNC109 - it is aiohttp's
+    """Ask host:port within `timeout` seconds. Raises SourceFailed."""
     limit = aiohttp.ClientTimeout(total=timeout)
     try:
         async with session.get(f"http://{address}/readyz", timeout=limit, allow_redirects=False) as answer:
-            return answer.status
+            return Readiness(answer.status, standing.read(answer.headers.items()))
     except TimeoutError as error:
         raise SourceFailed("no answer in time", answered=False) from error
     except (aiohttp.ClientError, OSError, ValueError) as error:

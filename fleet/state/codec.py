@@ -16,6 +16,9 @@ from fleet.domain.columns import HEARTBEAT, MEMORY, TUNNEL, VERDICT, empty_heart
 from fleet.domain.evidence import Feed
 from fleet.domain.instances import Attempt, InstanceFacts, InstanceKind, InstanceState, ServingStatus
 from fleet.domain.verdicts import NO_CAUSE, State
+from fleet.domain.watch import UNWATCHED, Watch
+from fleet.protocol.destination import Health
+from fleet.state.watch_codec import pack_watch, unpack_watch
 
 Rows = npt.NDArray[np.void]
 
@@ -148,14 +151,17 @@ class Poll:
     serving_at: float | None = None
     readyz: int | None = None
     readyz_at: float | None = None
+    watch: Watch = UNWATCHED
 
 
 @dataclass(frozen=True, slots=True)
 class Spell:
-    """The state an instance had in the newest round, and since when it is sick."""
+    """The state an instance had in the newest round, since when it is sick, and what it was as a destination."""
 
     state: InstanceState = InstanceState.UNKNOWN
     sick_since: float | None = None
+    health: Health = Health.UNKNOWN
+    draining: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +203,12 @@ def unpack_resource(text: bytes) -> Resource:
 
 def pack_poll(poll: Poll) -> str:
     """Its JSON: attempts are [at, ok, error]."""
-    fields = {name: getattr(poll, name) for name in ("serving_at", "readyz", "readyz_at")}
+    fields: dict[str, Any] = {name: getattr(poll, name) for name in ("serving_at", "readyz", "readyz_at")}
     if poll.serving is not None:
         fields["serving"] = int(poll.serving)
     attempts = [[attempt.at, int(attempt.ok), attempt.error] for attempt in poll.attempts]
+    if poll.watch is not UNWATCHED:
+        fields["watch"] = pack_watch(poll.watch)
     kept = {name: value for name, value in fields.items() if value is not None}
     return json.dumps({"attempts": attempts, **kept}, separators=(",", ":"))
 
@@ -215,19 +223,26 @@ def unpack_poll(text: bytes) -> Poll:
         serving_at=fields.get("serving_at"),
         readyz=fields.get("readyz"),
         readyz_at=fields.get("readyz_at"),
+        watch=unpack_watch(fields.get("watch")),
     )
 
 
 def pack_spell(spell: Spell) -> str:
-    """Its text: `2 1700000000.0`, or `1` for one that is well."""
-    return f"{int(spell.state)}" if spell.sick_since is None else f"{int(spell.state)} {spell.sick_since}"
+    """Its text: `2 1700000000.0 degraded`, or `1 - healthy draining` for one that is well."""
+    since = "-" if spell.sick_since is None else repr(spell.sick_since)
+    return f"{int(spell.state)} {since} {spell.health}" + (" draining" if spell.draining else "")
 
 
 @lru_cache(_KEPT)
 def unpack_spell(text: bytes) -> Spell:
     """From its text."""
-    state, _, since = text.decode().partition(" ")
-    return Spell(InstanceState(int(state)), float(since) if since else None)
+    state, since, health, draining, *_ = [*text.decode().split(" "), "", "", ""]
+    return Spell(
+        InstanceState(int(state)),
+        None if since in ("", "-") else float(since),
+        Health(health or Health.UNKNOWN),
+        bool(draining),
+    )
 
 
 def pack_feed(state: FeedState) -> str:
@@ -296,5 +311,6 @@ def facts_of(
             group=resource.group,
             generation=resource.generation,
             listed_at=listed_at,
+            watch=poll.watch,
         )
     return facts

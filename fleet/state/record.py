@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from redis import Redis
 
+from fleet.classify import degraded_of
 from fleet.domain.columns import HEARTBEAT, MEMORY, VERDICT
 from fleet.domain.evidence import FleetEvidence, Timing
 from fleet.domain.instances import InstanceFacts
@@ -74,6 +75,7 @@ class Record:
             tunnels={index: state.feed for index, state in self.tunnel_feeds.items()},
             blind=self.probed_at is not None and now - self.probed_at > timing.stale_after,
             timing=timing,
+            degraded=degraded_of(self.instances, now, timing),
         )
 
 

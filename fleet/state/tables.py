@@ -7,7 +7,15 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from fleet.classify import FleetFrame, classify_in, evidence_of, instance_sentence, instance_state
+from fleet.classify import (
+    FleetFrame,
+    classify_in,
+    evidence_of,
+    health_of,
+    health_sentence,
+    instance_sentence,
+    instance_state,
+)
 from fleet.domain.columns import (
     NO_INSTANCE,
     REASON_BITS,
@@ -17,6 +25,7 @@ from fleet.domain.evidence import AgentEvidence, FleetEvidence, Timing
 from fleet.domain.instances import InstanceKind
 from fleet.domain.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State, Verdict
 from fleet.domain.views import AgentView, Explanation, FleetTable, InstanceView
+from fleet.protocol.destination import Health
 from fleet.state.codec import Rows
 from fleet.state.record import Record
 
@@ -72,6 +81,7 @@ def views_of(
     for index, facts in record.instances.items():
         proxy = facts.kind is InstanceKind.PROXY
         state = instance_state(facts, now, fleet.timing)
+        health = health_of(facts, now, fleet.timing)
         counts = (homes if proxy else auths)[index]
         views[index] = InstanceView(
             facts=facts,
@@ -79,6 +89,10 @@ def views_of(
             sentence=instance_sentence(facts, state, now),
             agents=int(tunnels[index] if proxy else writers[index]),
             counts=dict(zip(State, counts.tolist(), strict=True)),
+            health=health,
+            health_since=None if health is Health.UNKNOWN else facts.watch.active.signal.at,
+            health_sentence=health_sentence(facts, health),
+            draining=facts.watch.draining,
         )
     return views
 

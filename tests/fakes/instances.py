@@ -31,6 +31,8 @@ class FakeInstance:
         self.name = name
         self.serving = health_pb2.HealthCheckResponse.SERVING
         self.readyz = 200
+        #: What it says of itself: metadata of health's answers, and headers of `/readyz`.
+        self.says: dict[str, str] = {}
         self.held = threading.Event()
         self.calls: list[Any] = []
         self._server = grpc.server(ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
@@ -125,6 +127,7 @@ class _Health(health_pb2_grpc.HealthServicer):
     @override
     def Check(self, request: Any, context: grpc.ServicerContext) -> health_pb2.HealthCheckResponse:
         self._of.asked(request, context)
+        context.set_trailing_metadata(tuple(self._of.says.items()))
         return health_pb2.HealthCheckResponse(status=self._of.serving)
 
 
@@ -194,6 +197,8 @@ def _diag(of: FakeInstance) -> type[BaseHTTPRequestHandler]:
                 threading.Event().wait(0.01)
             self.send_response(of.readyz if self.path == "/readyz" else 404)
             self.send_header("Content-Length", "0")
+            for name, value in of.says.items():
+                self.send_header(name, value)
             self.end_headers()
 
         @override

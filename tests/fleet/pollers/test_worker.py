@@ -9,6 +9,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2
 
+from fleet.classify import health_of, health_sentence
 from fleet.domain.evidence import Mode, Timing
 from fleet.domain.instances import InstanceFacts, InstanceKind, ServingStatus
 from fleet.domain.verdicts import State
@@ -16,6 +17,8 @@ from fleet.domain.views import Explanation
 from fleet.pollers.conclude import conclude
 from fleet.pollers.plan import plan
 from fleet.pollers.worker import Polling, Worker
+from fleet.protocol.destination import Health
+from fleet.protocol.standing import DEGRADED_HEADER, DRAINING_HEADER
 from fleet.sources.channels import Connections
 from fleet.state import RecordLost
 from fleet.state.reader import Reader
@@ -99,6 +102,38 @@ def test_instance_says_it_is_not_well(fleet: Fleet) -> None:
     fleet.poll()
     proxy = fleet.facts("proxy-1")
     assert (proxy.serving, proxy.readyz, proxy.attempts[0].ok) == (ServingStatus.NOT_SERVING, 503, True)
+
+
+def test_polls_make_destination_health(fleet: Fleet) -> None:
+    """One that says that it is degraded, and that it drains; then fails once, and fails twice of five."""
+    proxy, timing = fleet.proxies[0], Timing()
+
+    def health() -> Health:
+        return health_of(fleet.facts("proxy-1"), time.time(), timing)
+
+    fleet.poll()
+    assert health() is Health.UNKNOWN
+    fleet.poll()
+    assert health() is Health.HEALTHY
+    proxy.says = {DEGRADED_HEADER: "busy", DRAINING_HEADER: "kernel update"}
+    fleet.poll()
+    facts = fleet.facts("proxy-1")
+    assert health() is Health.DEGRADED
+    assert health_sentence(facts, health()) == "proxy-1 says that it is degraded: busy."
+    assert facts.watch.draining is not None
+    assert facts.watch.draining.reason == "kernel update"
+    record = fleet.writer.load(CLUSTER)
+    assert record.fleet(time.time(), timing).degraded == {facts.index}
+    proxy.says = {}
+    for _ in range(3):
+        fleet.poll()
+    assert health() is Health.HEALTHY
+    assert fleet.facts("proxy-1").watch.draining is None
+    proxy.readyz = 503
+    fleet.poll()
+    assert health() is Health.HEALTHY
+    fleet.poll()
+    assert "too many of the last probes failed" in health_sentence(fleet.facts("proxy-1"), health())
 
 
 def test_frozen_proxy_fails_its_attempts_and_comes_back(fleet: Fleet) -> None:

@@ -5,18 +5,21 @@ import pytest
 from grpc_health.v1 import health_pb2
 
 from fleet.domain.instances import ServingStatus
+from fleet.protocol.standing import DEGRADED_HEADER, Said
 from fleet.sources import SourceFailed
 from fleet.sources.channels import Connections
-from fleet.sources.health import ask_health
+from fleet.sources.health import HealthAnswer, ask_health
 from tests.fakes.instances import FakeProxy
 
 
 async def test_server_says_how_it_is(proxy: FakeProxy, connections: Connections) -> None:
     """Its own word."""
     channel = connections.channel(proxy.address)
-    assert await ask_health(channel, timeout=5.0) is ServingStatus.SERVING
+    assert await ask_health(channel, timeout=5.0) == HealthAnswer(ServingStatus.SERVING)
     proxy.serving = health_pb2.HealthCheckResponse.NOT_SERVING
-    assert await ask_health(channel, timeout=5.0) is ServingStatus.NOT_SERVING
+    proxy.says = {DEGRADED_HEADER: "busy"}
+    answer = await ask_health(channel, timeout=5.0)
+    assert answer == HealthAnswer(ServingStatus.NOT_SERVING, Said(degraded="busy"))
 
 
 async def test_server_without_the_service(connections: Connections) -> None:
@@ -24,9 +27,9 @@ async def test_server_without_the_service(connections: Connections) -> None:
     server = grpc.aio.server()
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    status = await ask_health(connections.channel(f"127.0.0.1:{port}"), timeout=5.0)
+    answer = await ask_health(connections.channel(f"127.0.0.1:{port}"), timeout=5.0)
     await server.stop(None)
-    assert status is ServingStatus.SERVICE_UNKNOWN
+    assert answer == HealthAnswer(ServingStatus.SERVICE_UNKNOWN)
 
 
 async def test_frozen_server(proxy: FakeProxy, connections: Connections) -> None:

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from fleet.protocol.standing import DRAINING_HEADER, Said
 from fleet.sources import SourceFailed
 from fleet.sources.channels import Connections
-from fleet.sources.readyz import ask_readyz
+from fleet.sources.readyz import Readiness, ask_readyz
 from tests.fakes.instances import FakeProxy
 
 
@@ -12,7 +13,11 @@ async def test_code_is_the_answer(proxy: FakeProxy, connections: Connections) ->
     """Whatever it is: 503 is an answer too."""
     for code in (200, 400, 503):
         proxy.readyz = code
-        assert await ask_readyz(connections.session, proxy.diag_address, timeout=5.0) == code
+        answer = await ask_readyz(connections.session, proxy.diag_address, timeout=5.0)
+        assert answer == Readiness(code)
+    proxy.says = {DRAINING_HEADER: "kernel update"}
+    answer = await ask_readyz(connections.session, proxy.diag_address, timeout=5.0)
+    assert answer.said == Said(draining="kernel update")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "no such address"])

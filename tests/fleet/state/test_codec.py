@@ -5,6 +5,7 @@ import numpy as np
 from fleet.domain.columns import HEARTBEAT, NO_INSTANCE, TUNNEL
 from fleet.domain.evidence import Feed
 from fleet.domain.instances import Attempt, InstanceState, ServingStatus
+from fleet.protocol.destination import Health
 from fleet.state import codec
 
 
@@ -47,7 +48,11 @@ def test_small_values_round_trip() -> None:
     attempts = (Attempt(2.0, ok=False, error="no"), Attempt(1.0, ok=True))
     for poll in (codec.Poll(), codec.Poll(attempts, ServingStatus.UNKNOWN, 1.0, 503, 2.0)):
         assert codec.unpack_poll(codec.pack_poll(poll).encode()) == poll
-    for spell in (codec.Spell(), codec.Spell(InstanceState.SILENT, 1234.5)):
+    for spell in (
+        codec.Spell(),
+        codec.Spell(InstanceState.SILENT, 1234.5),
+        codec.Spell(InstanceState.OK, None, Health.DEGRADED, True),
+    ):
         assert codec.unpack_spell(codec.pack_spell(spell).encode()) == spell
     for state in (
         codec.FeedState(),
