@@ -32,6 +32,7 @@ _KINDS: dict[Kind, str] = {"auth": "auth_server", "proxy": "proxy"}
 _LARGEST = 262_144
 #: A resource that lives longer than a day is one too.
 _LONGEST_TTL = 86_400.0
+_SHORTEST_TTL = 0.001  # the backend counts milliseconds
 _NAME = re.compile(r"[A-Za-z0-9._@-]+")
 #: Roles of certificates that only read.
 _NO_WRITERS = {"agent"}
@@ -142,7 +143,10 @@ class AuthHTTP:
         if not server.metadata.HasField("expires"):
             server.metadata.expires.FromNanoseconds(durations.to_nanoseconds(now + lives))
         with self._instance.writing("http"):
-            await self._backend.put_instance(kind, server, lives)
+            if lives > 0:
+                await self._backend.put_instance(kind, server, lives)
+            else:
+                await self._backend.delete_instance(kind, server.metadata.name)
         return _OK
 
     async def _get_proxies(self) -> list[Document]:
@@ -185,9 +189,12 @@ class AuthHTTP:
             heard = _timestamp(spec.get("last_heartbeat"), "spec.last_heartbeat").ToNanoseconds() / 1e9
             expires.FromNanoseconds(durations.to_nanoseconds((heard or now) + announce.DEFAULT_TTL))
             metadata["expires"] = expires.ToJsonString()
-        body_bytes = json.dumps(connection, separators=(",", ":")).encode()
+        body_bytes, lives = json.dumps(connection, separators=(",", ":")).encode(), _lives(expires, now)
         with self._instance.writing("http"):
-            await self._backend.put_tunnel_connection(cluster, name, body_bytes, _lives(expires, now))
+            if lives > 0:
+                await self._backend.put_tunnel_connection(cluster, name, body_bytes, lives)
+            else:
+                await self._backend.delete_tunnel_connection(cluster, name)
         return _OK
 
     async def _get_connections(self, cluster: str = "") -> list[Document]:
@@ -273,10 +280,14 @@ def _ttl(body: Document) -> float:
 
 
 def _lives(expires: Timestamp, now: float) -> float:
-    """How long a resource still lives, seconds; the default when it does not say."""
+    """How long a resource still lives, seconds; the default when it does not say, 0 when its time is over.
+
+    Written with a millisecond to live, one whose time is over would be listed by whoever asks within it.
+    """
     if not expires.seconds:
         return announce.DEFAULT_TTL
-    return min(max(expires.ToNanoseconds() / 1e9 - now, 0.001), _LONGEST_TTL)
+    lives = expires.ToNanoseconds() / 1e9 - now
+    return min(lives, _LONGEST_TTL) if lives >= _SHORTEST_TTL else 0.0
 
 
 def _timestamp(found: object, where: str) -> Timestamp:

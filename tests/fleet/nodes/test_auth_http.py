@@ -143,10 +143,18 @@ async def test_tunnel_connections(ask: Client) -> None:
 
 
 async def test_tunnel_connection_that_expired(ask: Client) -> None:
-    """One whose time is over is not listed."""
-    body = {"tunnel_connection": connection("leaf", "c-1", expires=now_text(-5))}
-    assert (await ask("POST", "/v2/tunnelconnections", body))[0] == 200
+    """One whose time is over is not listed, and ends the one that stood under its name."""
+    for expires in (now_text(60), now_text(-5)):
+        body = {"tunnel_connection": connection("leaf", "c-1", expires=expires)}
+        assert (await ask("POST", "/v2/tunnelconnections", body))[0] == 200
     assert await names(ask, "/v2/tunnelconnections") == []
+
+
+async def test_proxy_that_expired(ask: Client) -> None:
+    """A server's resource likewise."""
+    for expires in (now_text(60), now_text(-5)):
+        assert (await ask("POST", "/v2/proxies", {"server": proxy("p-1", expires=expires)}))[0] == 200
+    assert await names(ask, "/v2/proxies") == []
 
 
 @pytest.mark.parametrize(
