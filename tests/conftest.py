@@ -1,4 +1,4 @@
-"""What every test may ask for: a real Valkey, and a prefix of its own in it."""
+"""What every test may ask for: a real Valkey, a prefix of its own in it, and a demo to share."""
 
 from __future__ import annotations
 
@@ -15,18 +15,51 @@ from pathlib import Path
 _HOME = tempfile.mkdtemp(prefix="refloat-test-")
 os.environ["REFLOAT_HOME"] = _HOME
 os.environ["DJANGO_SETTINGS_MODULE"] = "dashboards.config.settings"
-os.environ.setdefault("REFLOAT_PREFIX", f"test-{secrets.token_hex(4)}")
+# Of this process alone: tests run in several, and each inherits what the first one set.
+os.environ["REFLOAT_PREFIX"] = f"test-{secrets.token_hex(4)}"
 
 import django
 import pytest
+from typing_extensions import override
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 django.setup()
 
 from fleet.processes import valkey
+from tests.flow.running import AGENTS, Demo, start_demo
 
 # A shell starts what it runs in the background with SIGINT ignored, and so would be all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+#: Tests that share the running demo.
+OF_THE_DEMO = ("tests/browser/test_console.py", "tests/flow/test_demo.py")
+#: What takes long and comes last would leave the other processes idle.
+LONG = (*OF_THE_DEMO, "tests/browser/", "tests/flow/")
+
+
+class ByFile(LoadScopeScheduling):
+    """Tests of a file share fixtures and so a process, and those of the demo theirs."""
+
+    @override
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "the demo" if file in OF_THE_DEMO else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
+    """Keep the order of `pytest_collection_modifyitems`, not that of how many tests a file has."""
+    config.option.loadscopereorder = False
+    return ByFile(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the long ones first."""
+    items.sort(
+        key=lambda item: next((i for i, long in enumerate(LONG) if item.nodeid.startswith(long)), len(LONG))
+    )
 
 
 def pytest_unconfigure() -> None:
@@ -46,3 +79,27 @@ def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def prefix() -> str:
     """A key prefix nobody else uses."""
     return f"t{secrets.token_hex(6)}"
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    """A running demo with all its agents healthy when it is first asked for. Leave it as you found it.
+
+    Announce TTLs of a minute: agents of a proxy that was frozen for a few seconds do not go elsewhere meanwhile, to
+    keep two tunnels ever after.
+    """
+    shape = ("--auths", "2", "--proxies", "2", "--agents", str(AGENTS), "--announce-ttl", "60s")
+    running = start_demo(tmp_path_factory.mktemp("demo"), *shape)
+    try:
+        running.await_counts({"healthy": AGENTS})
+        yield running
+    finally:
+        running.end()
+
+
+@pytest.fixture
+def whole_demo(demo: Demo) -> Iterator[Demo]:
+    """The demo with everything healthy, before a test and after it."""
+    demo.await_counts({"healthy": AGENTS})
+    yield demo
+    demo.await_counts({"healthy": AGENTS})

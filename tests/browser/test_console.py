@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
@@ -12,27 +12,12 @@ from playwright.async_api import Browser, Page, expect
 from fleet.domain.verdicts import State
 from tests.browser.conftest import DEADLINE_MS, NOTICE_VIOLATIONS
 from tests.browser.test_map import CELLS
-from tests.flow.running import Demo, start_demo
+from tests.flow.running import AGENTS, Demo
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 
-AGENTS = 40
-
-
-@pytest.fixture(scope="module")
-def demo(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    """A running demo; not started in vain where Chromium is missing."""
-    flags = ("--auths", "2", "--proxies", "2", "--agents", str(AGENTS), "--announce-ttl", "60s")
-    running = start_demo(tmp_path_factory.mktemp("demo"), *flags)
-    try:
-        running.await_counts({"healthy": AGENTS})
-        yield running
-    finally:
-        running.end()
-
-
 @pytest_asyncio.fixture(loop_scope="session")
-async def page(demo: Demo, chromium: Browser) -> AsyncIterator[Page]:
+async def page(chromium: Browser, whole_demo: Demo) -> AsyncIterator[Page]:
     """A page signed in through the form; it must end without errors."""
     errors: list[str] = []
     context = await chromium.new_context()
@@ -41,9 +26,9 @@ async def page(demo: Demo, chromium: Browser) -> AsyncIterator[Page]:
     page = await context.new_page()
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
-    await page.goto(demo.url, wait_until="commit")
+    await page.goto(whole_demo.url, wait_until="commit")
     await page.fill("[name=login]", "demo")
-    await page.fill("[name=password]", demo.password)
+    await page.fill("[name=password]", whole_demo.password)
     await page.click("form .button-main")
     await expect(page.locator("#link-state")).to_have_text("Live updates: on")
     yield page

@@ -19,6 +19,8 @@ from fleet.processes import valkey
 from tests.fakes.waiting import eventually_sync, gone
 from tests.meta.house import ROOT
 
+#: A fleet of two auths and two proxies: one of each can fail, and half the agents with it.
+AGENTS = 40
 #: Seconds for a demo to come up on a machine that does other things too.
 START_TIMEOUT = 120.0
 

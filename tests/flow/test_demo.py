@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.waiting import eventually_sync, gone
-from tests.flow.conftest import AGENTS
-from tests.flow.running import Demo, start_demo
+from tests.flow.running import AGENTS, Demo, start_demo
 
 pytestmark = pytest.mark.timeout(400)
 
