@@ -131,8 +131,10 @@ def instance_cards(views: Sequence[InstanceView], now: float) -> dict[str, tuple
     """The strip: `auths` and `proxies`, each by name as people count (proxy-2 before proxy-10)."""
     ordered = sorted(views, key=lambda view: natural(view.facts.name))
     return {
-        "auths": tuple(_card(view, now) for view in ordered if view.facts.kind is InstanceKind.AUTH),
-        "proxies": tuple(_card(view, now) for view in ordered if view.facts.kind is InstanceKind.PROXY),
+        "auths": tuple(instance_card(view, now) for view in ordered if view.facts.kind is InstanceKind.AUTH),
+        "proxies": tuple(
+            instance_card(view, now) for view in ordered if view.facts.kind is InstanceKind.PROXY
+        ),
     }
 
 
@@ -255,7 +257,8 @@ def _heartbeat_words(heartbeat: Heartbeat, instances: Mapping[int, InstanceView]
     return words
 
 
-def _card(view: InstanceView, now: float) -> InstanceCard:
+def instance_card(view: InstanceView, now: float) -> InstanceCard:
+    """Present one auth or proxy."""
     facts = view.facts
     written_at = None if facts.expires_at is None or facts.ttl is None else facts.expires_at - facts.ttl
     return InstanceCard(

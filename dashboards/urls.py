@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, include, path
 
 from dashboards.api.v1 import api
-from dashboards.views import agents, fleet_map, fleet_now, metrics, system, tokens
+from dashboards.views import agents, drain, fleet_map, fleet_now, metrics, system, tokens
 
 handler403 = "dashboards.views.errors.forbidden"
 handler404 = "dashboards.views.errors.not_found"
@@ -19,6 +19,7 @@ def _pages(suffix: str) -> list[URLPattern | URLResolver]:
         path("map/", fleet_map.fleet_map, name=f"map{suffix}"),
         path("map/layout.json", fleet_map.layout, name=f"layout{suffix}"),
         path("agents/", agents.agents, name=f"agents{suffix}"),
+        path("instances/<str:instance_id>/drain/", drain.drain, name=f"drain{suffix}"),
         path("agents.csv", agents.agents_csv, name=f"agents-csv{suffix}"),
         path("agents/<str:agent_id>/", agents.agent, name=f"agent{suffix}"),
     ]

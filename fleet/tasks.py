@@ -17,7 +17,7 @@ from channels.layers import get_channel_layer
 from django.conf import settings
 from django.db import DatabaseError
 
-from fleet.control import ControlError, networking, networking_run
+from fleet.control import ControlError, drains, drains_run, networking, networking_run
 from fleet.control.networking_run import Auths
 from fleet.domain.changes import ChangeKind, ChangeState
 from fleet.domain.evidence import Timing
@@ -150,6 +150,20 @@ def _look_after(cluster: Cluster) -> None:
     )
     for change in verifying:
         networking.verify(change, _reader().table(cluster.id, time.time()), _now())
+
+
+@shared_task(name="fleet.tasks.apply_drains", ignore_result=True)
+def apply_drains() -> None:
+    """Tell instances whether they drain, where they say otherwise than operators want."""
+    here = process()
+    for cluster in Cluster.objects.filter(drains__isnull=False).distinct():
+        try:
+            wanted = drains.due(cluster.id, here.writer.load_instances(cluster.id))
+        except StateError as error:
+            logger.warning("cluster %s: drains wait: %s", cluster.id, error)
+            continue
+        if wanted:
+            drains.told(here.worker.run(drains_run.tell(wanted, _tls())), _now())
 
 
 @functools.cache

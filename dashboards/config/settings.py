@@ -192,6 +192,12 @@ CELERY_BEAT_SCHEDULE = {
         # A round nobody started in time is skipped, so that rounds never pile up.
         "options": {"expires": REFLOAT_ROUND_INTERVAL},
     },
+    "apply-drains": {
+        "task": "fleet.tasks.apply_drains",
+        # Who restarts has forgotten that it drains: until it is told again it gets connections.
+        "schedule": 3.0,
+        "options": {"expires": 3.0},
+    },
     "look-after-networking": {
         "task": "fleet.tasks.look_after_networking",
         "schedule": 3.0,

@@ -16,6 +16,7 @@ from tests.flow.running import AGENTS, Demo
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 
+
 @pytest_asyncio.fixture(loop_scope="session")
 async def page(chromium: Browser, whole_demo: Demo) -> AsyncIterator[Page]:
     """A page signed in through the form; it must end without errors."""

@@ -11,7 +11,7 @@ from pytest_django import Settings
 
 from dashboards.config.celery import app
 from fleet import tasks
-from fleet.models import Agent, Cluster, Transition
+from fleet.models import Agent, Cluster, Drain, Transition
 from fleet.state.reader import open_reader
 from fleet.wire import fleet_pb2
 from tests.fakes.instances import FakeAuth, agent_entry
@@ -62,3 +62,16 @@ def test_redis_down_is_a_warning(
     with caplog.at_level(logging.WARNING):
         tasks.start_round()
     assert "cluster default: no round: Redis does not answer" in caplog.text
+
+
+def test_drains_are_told_and_what_goes_wrong_is_kept(auth: FakeAuth) -> None:
+    """An auth of another make does not know the call: the row says so, and the next beat asks again."""
+    for _ in range(3):
+        tasks.start_round()
+    Drain.objects.create(
+        cluster_id="default", instance="auth-1-id", name="auth-1", drained=True, reason="x", who="alice"
+    )
+    tasks.apply_drains()
+    row = Drain.objects.get()
+    assert "not found" in row.error.lower()
+    assert row.told_at is None

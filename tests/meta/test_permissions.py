@@ -23,6 +23,7 @@ from tests.fakes.reader import FakeReader
 _VALUES = {
     "cluster": "default",
     "agent_id": "id-1",
+    "instance_id": "proxy-id-1",
     "provider_id": "oidc",
     "uidb36": "1",
     "key": "x",

@@ -1,0 +1,33 @@
+"""What operators want of instances: to take nobody new, or connections again. `fleet.control` writes them."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.utils import timezone
+from typing_extensions import override
+
+from fleet.models.clusters import Cluster
+
+
+class Drain(models.Model):
+    """The last word on one auth or proxy. It is told again whenever the instance says otherwise."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="drains")
+    #: Host UUID; instances are in the record, not in the database.
+    instance = models.CharField(max_length=200)
+    name = models.CharField(max_length=200)
+    drained = models.BooleanField()
+    reason = models.CharField(max_length=200, blank=True, default="")
+    who = models.CharField(max_length=200)
+    asked_at = models.DateTimeField(default=timezone.now)
+    #: When the instance last took it; and why it did not, as a sentence.
+    told_at = models.DateTimeField(null=True, blank=True)
+    error = models.TextField(blank=True, default="")
+
+    class Meta:
+        default_permissions = ()
+        constraints = (models.UniqueConstraint(fields=("cluster", "instance"), name="one_word_per_instance"),)
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.name}: {'drained' if self.drained else 'not drained'}"

@@ -1,0 +1,93 @@
+"""The page that drains an instance, over a real record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from dashboards.views import drain
+from fleet.models.changes import AuditEntry
+from fleet.models.clusters import ensure_default_cluster
+from fleet.models.drains import Drain
+from fleet.state.writer import Writer
+from tests.dashboards.conftest import MakeUser
+
+pytestmark = pytest.mark.django_db
+REASON = "kernel update"
+
+
+class Celery:
+    """Takes note of what is enqueued."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+
+    def send_task(self, name: str, **_: Any) -> None:
+        self.sent.append(name)
+
+
+@pytest.fixture
+def celery(monkeypatch: pytest.MonkeyPatch) -> Celery:
+    made = Celery()
+    monkeypatch.setattr(drain, "current_app", made)
+    return made
+
+
+@pytest.fixture
+def path(client: Client, person: MakeUser, record: Writer) -> str:
+    """The page of proxy-1, in a browser of an operator."""
+    ensure_default_cluster()
+    client.force_login(person("operator"))
+    (identity,) = (one for one, _, name in record.instance_names("default") if name == "proxy-1")
+    return f"/instances/{identity}/drain/"
+
+
+def test_drain_and_undrain(client: Client, path: str, celery: Celery) -> None:
+    """A reason makes a row, an entry in the log and a task; the page then offers the way back."""
+    assert f'href="{path}"' in client.get("/").content.decode()
+    assert "Drain proxy-1" in client.get(path).content.decode()
+    assert client.post(path, {"wanted": "drain", "reason": REASON, "sure": "on"}).status_code == 302
+    row = Drain.objects.get()
+    assert (row.name, row.drained, row.reason) == ("proxy-1", True, REASON)
+    assert AuditEntry.objects.get().action == "instance.drain"
+    assert celery.sent == ["fleet.tasks.apply_drains"]
+    page = client.get(path).content.decode()
+    assert "does not say so yet" in page
+    assert "Undrain proxy-1" in page
+    assert client.post(path, {"wanted": "undrain", "reason": REASON}).status_code == 302
+    assert not Drain.objects.get().drained
+
+
+@pytest.mark.parametrize("reason", ["", "x", "x" * 201, "a\x01bc"])
+def test_reason_is_needed(client: Client, path: str, celery: Celery, reason: str) -> None:
+    """Without one, or with one nobody can read, nothing is done."""
+    answer = client.post(path, {"wanted": "drain", "reason": reason, "sure": "on"})
+    assert answer.status_code == 200
+    assert answer.context["form"].errors
+    assert not Drain.objects.exists()
+    assert celery.sent == []
+
+
+def test_last_one_asks_twice(
+    client: Client, path: str, celery: Celery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When no other proxy takes connections, that must be meant."""
+    monkeypatch.setattr(drain, "_takes", lambda _: False)
+    assert "No other proxy takes connections" in client.get(path).content.decode()
+    assert client.post(path, {"wanted": "drain", "reason": REASON}).context["form"].errors["sure"]
+    assert client.post(path, {"wanted": "drain", "reason": REASON, "sure": "on"}).status_code == 302
+
+
+def test_viewer_neither_sees_nor_does(client: Client, path: str, person: MakeUser) -> None:
+    """The link is not there, and the page is not theirs."""
+    client.force_login(person("viewer"))
+    assert "/drain/" not in client.get("/").content.decode()
+    assert client.get(path).status_code == 403
+    assert client.get("/instances/nobody/drain/").status_code == 403
+
+
+def test_nobody_of_that_name(client: Client, path: str) -> None:
+    """404."""
+    assert client.get("/instances/nobody/drain/").status_code == 404

@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+import pytest
+from django.db import IntegrityError, transaction
+
+from fleet.models.clusters import Cluster
+from fleet.models.drains import Drain
+
+pytestmark = pytest.mark.django_db
+
+
+def test_one_word_per_instance() -> None:
+    """In a cluster; the same id in another one is another instance."""
+    for name in ("east", "west"):
+        Cluster.objects.create(id=name, name=name)
+        Drain.objects.create(cluster_id=name, instance="p-1", name="proxy-1", drained=True, who="alice")
+    assert str(Drain.objects.first()) == "proxy-1: drained"
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Drain.objects.create(cluster_id="east", instance="p-1", name="proxy-1", drained=False, who="bob")
