@@ -199,6 +199,9 @@ class Feed:
             self._offer(layout_hint(event["layout_version"]))
         elif kind == "instances":
             self._offer(Hint(json.dumps({"type": "instances"})))
+        elif kind == "incidents":
+            told = {name: event[name] for name in ("open", "text", "severity", "number")}
+            self._offer(Hint(json.dumps({"type": "incidents", **told})))
 
     def _offer(self, item: Item) -> None:
         for subscription in self.subscriptions:

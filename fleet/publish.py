@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, assert_never
 
-from fleet.domain.events import Delta, Event, InstancesChanged, LayoutChanged
+from fleet.domain.events import Delta, Event, IncidentsChanged, InstancesChanged, LayoutChanged
 from fleet.domain.verdicts import State
 
 #: The Channels message type; consumers have a method of this name.
@@ -55,6 +55,15 @@ def message_of(event: Event) -> dict[str, Any]:
             }
         case InstancesChanged():
             return {"type": "instances", "cluster": event.cluster}
+        case IncidentsChanged():
+            return {
+                "type": "incidents",
+                "cluster": event.cluster,
+                "open": dict(event.open),
+                "text": event.text,
+                "severity": event.severity,
+                "number": event.number,
+            }
     assert_never(event)
 
 

@@ -32,6 +32,12 @@ REFLOAT_FRESH_CHANNEL_ROUNDS = env.integer("REFLOAT_FRESH_CHANNEL_ROUNDS", 10)
 REFLOAT_SHARD_SIZE = env.integer("REFLOAT_SHARD_SIZE", 250)
 #: Days that changes of agents' states are kept; 0: for ever.
 REFLOAT_HISTORY_DAYS = env.integer("REFLOAT_HISTORY_DAYS", 90)
+#: Seconds between two looks for incidents.
+REFLOAT_ALERT_INTERVAL = env.seconds("REFLOAT_ALERT_INTERVAL", 1.0)
+#: Where people reach the console, for links in messages.
+REFLOAT_PUBLIC_URL = env.text("REFLOAT_PUBLIC_URL")
+#: Told every minute that we look for incidents; it tells somebody when it is not.
+REFLOAT_DEADMAN_URL = env.secret("REFLOAT_DEADMAN_URL") or ""
 #: TLS towards the fleet: CA, and our certificate and key for mTLS. Paths; empty means plain.
 REFLOAT_TLS_CA = env.text("REFLOAT_TLS_CA")
 REFLOAT_TLS_CERT = env.text("REFLOAT_TLS_CERT")
@@ -331,7 +337,7 @@ CONTENT_SECURITY_POLICY = {
     },
 }
 
-# Mail: what allauth sends, and later alerts. Without a host, mail goes nowhere.
+# Mail: what allauth sends, and alerts. Without a host, mail goes nowhere.
 EMAIL_HOST = env.text("REFLOAT_EMAIL_HOST")
 EMAIL_PORT = env.integer("REFLOAT_EMAIL_PORT", 587)
 EMAIL_HOST_USER = env.text("REFLOAT_EMAIL_USER")

@@ -5,7 +5,7 @@ docs/alerts.md, "One look".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fleet.alerts.facts import Facts
@@ -43,9 +43,9 @@ def look(
     facts: Facts,
     rules: Sequence[Rule],
     quiet: Sequence[Silence],
-    past: Mapping[str, Past],
+    past: Callable[[str], Past | None],
 ) -> Outcome:
-    """Take one look.
+    """Take one look. `past` knows the last incident of a cause, by its key.
 
     1. Find what the rules find, by cause. 2. Open an incident for each cause that has none. 3. Ask which stronger
     trouble explains each, and which silence covers it. 4. Advance each. 5. Send what is due.
@@ -56,7 +56,7 @@ def look(
     before = {**incidents}
     for key, finding in findings.items():
         if key not in before:
-            before[key] = _begun(facts.cluster, finding, past.get(key), now)
+            before[key] = _begun(facts.cluster, finding, past(key), now)
     outcome = Outcome()
     strong = representatives(before.values())
     surroundings = _Surroundings(this, strong, _members(strong, facts), quiet, seeing=facts.fresh)

@@ -40,4 +40,19 @@ class InstancesChanged:
     cluster: str
 
 
-Event = Delta | LayoutChanged | InstancesChanged
+@dataclass(frozen=True, slots=True)
+class IncidentsChanged:
+    """Incidents began, ended, or are not as bad as they were. A hint to look again, with what to say."""
+
+    cluster: str
+    #: Open incidents by severity.
+    open: Mapping[str, int]
+    #: One line for people; empty: only the numbers changed.
+    text: str = ""
+    #: `critical`, `warning`, `info` or `resolved`.
+    severity: str = ""
+    #: The incident it is about.
+    number: int | None = None
+
+
+Event = Delta | LayoutChanged | InstancesChanged | IncidentsChanged

@@ -6,8 +6,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-#: Worker processes by name, and the queues each serves. Actions and alerts never wait behind a round.
-WORKERS = {"polls": "polls", "actions": "actions", "notifications": "notifications"}
+#: Worker processes by name, and the queues each serves. Actions never wait behind a round.
+WORKERS = {"polls": "polls", "actions": "actions"}
 #: What a first page with live data needs. Each Celery process costs seconds of a core to start, so others wait.
 FIRST = {"web", "worker-polls", "beat"}
 
@@ -56,7 +56,14 @@ def beat(schedule: Path) -> Program:
     )
 
 
+def alerts() -> Program:
+    """What looks for incidents and sends messages: no Celery, so that it notices when Celery or Redis is dead."""
+    return Program(
+        "alerts", (sys.executable, "-m", "django", "alerts", "--settings", "dashboards.config.settings")
+    )
+
+
 def console(home: Path, host: str, port: int) -> tuple[Program, ...]:
     """Every program of a console with its state in `home`."""
     workers = (worker(name, queues) for name, queues in WORKERS.items())
-    return (web(host, port), *workers, beat(home / "beat-schedule"))
+    return (web(host, port), *workers, beat(home / "beat-schedule"), alerts())

@@ -75,6 +75,7 @@ class ConsoleRun:
     def start(self, env: Mapping[str, str]) -> None:
         """Start the programs that pages need, with `env` over our own environment."""
         self._env = {**os.environ, "REFLOAT_HOME": str(self.home), **env, "REDIS_URL": self._redis.url}
+        self._env.setdefault("REFLOAT_PUBLIC_URL", self.url)
         self._env.pop("REDIS_URL_FILE", None)  # it would win over the URL it was read from
         self._start(program for program in self._programs if program.name in programs.FIRST)
 

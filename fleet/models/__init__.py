@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from fleet.models.access import Access, ClusterLimit
+from fleet.models.alerting import (
+    AgentLabel,
+    AlertClock,
+    AlertRule,
+    Channel,
+    Delivery,
+    MaintenanceWindow,
+    Route,
+    Silence,
+)
 from fleet.models.changes import AuditEntry, Change, ClusterLease
 from fleet.models.clusters import Cluster, ensure_default_cluster
 from fleet.models.drains import Drain
+from fleet.models.incidents import Incident, IncidentEvent
 from fleet.models.networking import NetworkingReading, NetworkingRevision
 from fleet.models.remembered import Agent, Instance
 from fleet.models.tokens import ApiToken
@@ -14,16 +25,26 @@ from fleet.models.transitions import Transition
 __all__ = [
     "Access",
     "Agent",
+    "AgentLabel",
+    "AlertClock",
+    "AlertRule",
     "ApiToken",
     "AuditEntry",
     "Change",
+    "Channel",
     "Cluster",
     "ClusterLease",
     "ClusterLimit",
+    "Delivery",
     "Drain",
+    "Incident",
+    "IncidentEvent",
     "Instance",
+    "MaintenanceWindow",
     "NetworkingReading",
     "NetworkingRevision",
+    "Route",
+    "Silence",
     "Transition",
     "ensure_default_cluster",
 ]

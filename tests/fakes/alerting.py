@@ -63,7 +63,7 @@ class Watch:
             self.now += step
             as_of = self.now - self.now % self.interval
             seen = replace(facts, now=self.now, as_of=as_of if facts.fresh else None)
-            outcome = look(self.incidents, seen, self.rules, self.quiet, self.past)
+            outcome = look(self.incidents, seen, self.rules, self.quiet, self.past.get)
             self.incidents = outcome.incidents
             for one in outcome.changed:
                 if one.fired_at is not None:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Find or make the programs that the tunnel is tested and measured against: those of openconfig/grpctunnel (Go) and
-# OpenSSH. What cannot be had is said loudly; the tests that want it are skipped then, and in CI that fails.
+# Find or make the programs we are tested and measured against: those of openconfig/grpctunnel (Go), OpenSSH and
+# Alertmanager. What cannot be had is said loudly; the tests that want it are skipped then, and in CI that fails.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -43,6 +43,20 @@ if ! have_openssh && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     || echo "OpenSSH could not be installed by apt-get" >&2
 fi
 have_openssh || miss "OpenSSH's ssh or sshd is missing: tests and benches against it will be SKIPPED. As root: apt-get install openssh-server"
+
+have_alertmanager() { command -v prometheus-alertmanager >/dev/null; }
+if ! have_alertmanager && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+  echo "installing prometheus-alertmanager for the tests of alerts (it is not started)"
+  policy=/usr/sbin/policy-rc.d
+  if [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod 755 "$policy"
+    trap 'rm -f "$policy"; rm -rf "${fresh:-}"' EXIT
+  fi
+  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+    prometheus-alertmanager && { systemctl disable --quiet prometheus-alertmanager || true; }; } >/dev/null 2>&1 \
+    || echo "prometheus-alertmanager could not be installed by apt-get" >&2
+fi
+have_alertmanager || miss "There is no prometheus-alertmanager: the test of alerts against it will be SKIPPED. As root: apt-get install prometheus-alertmanager"
 
 if [ "$failed" = 1 ] && [ -n "${CI:-}" ]; then
   echo "in CI that is a failure" >&2

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fleet.domain.events import Delta, InstancesChanged, LayoutChanged
+from fleet.domain.events import Delta, IncidentsChanged, InstancesChanged, LayoutChanged
 from fleet.domain.verdicts import State
 from fleet.publish import group_of, publish
 
@@ -27,11 +27,12 @@ async def test_events_go_to_the_group_of_their_cluster() -> None:
         Delta("east", "e", 7, 1.5, ((0, State.AT_RISK),), COUNTS),
         LayoutChanged("east", "e", "e-4-4"),
         InstancesChanged("east"),
+        IncidentsChanged("east", {"critical": 1}, "CRIT east: proxy-1", "critical", 7),
     ]
     await publish(layer, "east", events)
     assert {group for group, _ in layer.sent} == {group_of("east")} == {"fleet.east"}
     assert {message["type"] for _, message in layer.sent} == {"fleet.event"}
-    delta, layout, instances = (message["event"] for _, message in layer.sent)
+    delta, layout, instances, incidents = (message["event"] for _, message in layer.sent)
     assert delta == {
         "type": "delta",
         "cluster": "east",
@@ -43,3 +44,11 @@ async def test_events_go_to_the_group_of_their_cluster() -> None:
     }
     assert layout == {"type": "layout", "cluster": "east", "epoch": "e", "layout_version": "e-4-4"}
     assert instances == {"type": "instances", "cluster": "east"}
+    assert incidents == {
+        "type": "incidents",
+        "cluster": "east",
+        "open": {"critical": 1},
+        "text": "CRIT east: proxy-1",
+        "severity": "critical",
+        "number": 7,
+    }

@@ -45,19 +45,19 @@ def _compose() -> dict[str, Any]:
     return loaded
 
 
-@pytest.mark.parametrize("name", ["web", "beat", "polls", "actions", "notifications"])
+@pytest.mark.parametrize("name", ["web", "beat", "alerts", "polls", "actions"])
 def test_units_start_what_the_console_starts(name: str) -> None:
     """The same program with the same flags."""
     unit = (
         _unit(f"refloat-{name}.service")
-        if name in {"web", "beat"}
+        if name in {"web", "beat", "alerts"}
         else _unit("refloat-worker@.service", name)
     )
 
     assert unit == _started()[name]
 
 
-@pytest.mark.parametrize("name", ["web", "beat", "polls", "actions", "notifications"])
+@pytest.mark.parametrize("name", ["web", "beat", "alerts", "polls", "actions"])
 def test_compose_starts_what_the_console_starts(name: str) -> None:
     """The same program with the same flags."""
     assert _flags(_compose()["services"][name]["command"]) == _started()[name]

@@ -12,7 +12,7 @@ def test_console_has_every_program_once() -> None:
     """A web server, a worker for each queue, one beat; each by its own name."""
     names = [program.name for program in programs.console(Path("home"), "127.0.0.1", 8123)]
 
-    assert names == ["web", "worker-polls", "worker-actions", "worker-notifications", "beat"]
+    assert names == ["web", "worker-polls", "worker-actions", "beat", "alerts"]
 
 
 def test_programs_run_with_our_python() -> None:
@@ -26,10 +26,10 @@ def test_workers_serve_one_queue_each() -> None:
     """Nobody waits behind a round."""
     served = [
         program.argv[program.argv.index("--queues") + 1]
-        for program in programs.console(Path("home"), "x", 1)[1:4]
+        for program in programs.console(Path("home"), "x", 1)[1:3]
     ]
 
-    assert served == ["polls", "actions", "notifications"]
+    assert served == ["polls", "actions"]
 
 
 def test_web_listens_where_told() -> None:

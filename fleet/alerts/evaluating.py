@@ -1,0 +1,212 @@
+"""Look at a cluster through the record, and keep what comes of it: the shell around `round.look`.
+
+It runs in a process of its own by its own clock, so dead pollers, a dead broker and a dead Redis are noticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+import numpy as np
+from django.db import transaction
+
+from fleet.alerts import messages, store
+from fleet.alerts.facts import Facts, Mask, blind, gather, match_names
+from fleet.alerts.lifecycle import Look, noticed
+from fleet.alerts.matching import Matcher, is_of_agents
+from fleet.alerts.messages import Links
+from fleet.alerts.round import Outcome, look
+from fleet.alerts.routes import Route, escalates_at, leaves, receivers
+from fleet.alerts.rules import Rule
+from fleet.alerts.silences import WARN_BEFORE, Silence, active
+from fleet.alerts.values import Happening, Incident, IncidentState, Notice, NoticeKind, Severity
+from fleet.domain.views import FleetTable
+from fleet.models import alerting
+from fleet.models import incidents as rows
+from fleet.state import StateError
+from fleet.state.reader import Reader
+
+#: Who looks keeps the right to for so long, seconds.
+LEASE_SECONDS = 15.0
+#: Seconds between two digests of what is not worth a message of its own.
+DIGEST_SECONDS = 7 * 86400.0
+
+
+class NotOurs(Exception):
+    """Another process looks at this cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What people with an open page are told of one look."""
+
+    cluster: str
+    #: Open incidents by severity, without those that something explains or silences.
+    open: Mapping[str, int]
+    #: What to say; empty: only the numbers changed.
+    text: str = ""
+    severity: str = ""
+    number: int | None = None
+
+
+class Evaluator:
+    """Looks at clusters. One object serves one process."""
+
+    def __init__(self, reader: Reader, holder: str, console_url: str = "") -> None:
+        self._reader = reader
+        self._holder = holder
+        self._console_url = console_url.rstrip("/")
+        self._labels: dict[str, tuple[tuple[object, ...], dict[str, Mask]]] = {}
+        self._facts: dict[str, tuple[tuple[object, ...], Facts]] = {}
+        self._open: dict[str, Mapping[str, int]] = {}
+
+    def look(self, cluster: str, now: float) -> News | None:
+        """Take one look and keep what it changed; answers what is new. Raises NotOurs, DatabaseError."""
+        began = perf_counter()
+        self._take_lease(cluster, now)
+        rules = store.rules()
+        quiet = active(store.silences(now), store.windows(), cluster, now)
+        facts = self.facts(cluster, now, quiet)
+        kept = store.load(cluster)
+        incidents = {key: store.value_of(row) for key, row in kept.items()}
+        outcome = look(incidents, facts, rules, quiet, lambda key: store.past(cluster, key))
+        tree = store.routes() if outcome.notices or _may_escalate(outcome) else ()
+        _escalate(outcome, tree, now)
+        with transaction.atomic():
+            self._keep(cluster, now, (perf_counter() - began) * 1000)
+            store.save(kept, outcome.changed, outcome.dropped, outcome.happened)
+            for notice in outcome.notices:
+                self._enqueue(notice, kept[notice.incident.key], tree, rules, now)
+        return self._news(cluster, outcome, kept)
+
+    def facts(self, cluster: str, now: float, quiet: Sequence[Silence]) -> Facts:
+        """What is known of a cluster now. That the record cannot be read is known, too."""
+        try:
+            table = self._reader.table(cluster, now)
+        except StateError as error:
+            return blind(cluster, now, None, f"The record cannot be read: {error}.")
+        patterns = store.labels(cluster)
+        muting = [one.matchers for one in quiet if is_of_agents(one.matchers)]
+        key = (table.epoch, table.as_of, table.stale, tuple(sorted(patterns.items())), tuple(muting))
+        known = self._facts.get(cluster)
+        if known is None or known[0] != key or table.stale:
+            labels = self._masks(table, patterns)
+            known = (key, gather(table, now, labels, muted(table, muting, labels)))
+            self._facts[cluster] = known
+        return replace(known[1], now=now)
+
+    def _masks(self, table: FleetTable, patterns: Mapping[str, Sequence[str]]) -> dict[str, Mask]:
+        """Which agents have each label. A hundred thousand names take a while: only when names or labels changed."""
+        key = (table.epoch, len(table.names), tuple(sorted(patterns.items())))
+        known = self._labels.get(table.cluster)
+        if known is None or known[0] != key:
+            known = (key, {label: match_names(table.names, some) for label, some in patterns.items()})
+            self._labels[table.cluster] = known
+        return known[1]
+
+    def _take_lease(self, cluster: str, now: float) -> None:
+        clocks = alerting.AlertClock.objects
+        mine = clocks.filter(cluster=cluster, holder=self._holder).update(held_until=now + LEASE_SECONDS)
+        if mine:
+            return
+        clocks.get_or_create(cluster_id=cluster)
+        free = clocks.filter(cluster=cluster, held_until__lte=now)
+        if not free.update(holder=self._holder, held_until=now + LEASE_SECONDS):
+            raise NotOurs(f"another process looks at the cluster {cluster}")
+
+    def _keep(self, cluster: str, now: float, took_ms: float) -> None:
+        """Say that we looked, if the lease is still ours: the first write of the transaction fences the rest."""
+        mine = alerting.AlertClock.objects.filter(cluster=cluster, holder=self._holder)
+        if not mine.update(looked_at=now, took_ms=took_ms):
+            raise NotOurs(f"another process took over the cluster {cluster}")
+
+    def _enqueue(
+        self, notice: Notice, row: rows.Incident, tree: Sequence[Route], rules: Sequence[Rule], now: float
+    ) -> None:
+        incident = notice.incident
+        strongest = Look(now, 0.0, {rule.name: rule for rule in rules}).strongest(incident)
+        payload = messages.payload(notice, Links(self._console_url, strongest.runbook, row.pk))
+        if notice.kind is NoticeKind.RESOLVED:
+            # Whoever was told that it began is told that it ended, whatever became of the routes meanwhile.
+            who = {channel: (now, "") for channel, wants in store.told(row).items() if wants}
+        else:
+            who = receivers(leaves(tree, incident), incident, notice.kind, now)
+        store.enqueue(row, notice.kind, notice.key, payload, who, now)
+
+    def _news(self, cluster: str, outcome: Outcome, kept: Mapping[str, rows.Incident]) -> News | None:
+        counted = count_open(outcome.incidents.values())
+        told = [notice for notice in outcome.notices if notice.kind is not NoticeKind.REPEAT]
+        if not told and counted == self._open.get(cluster):
+            return None
+        self._open[cluster] = counted
+        if not told:
+            return News(cluster, counted)
+        worst = max(told, key=lambda notice: notice.incident.severity)
+        row = kept[worst.incident.key]
+        severity = "resolved" if worst.kind is NoticeKind.RESOLVED else worst.incident.severity.slug
+        return News(cluster, counted, messages.subject(worst), severity, row.pk)
+
+
+def count_open(incidents: Iterable[Incident]) -> dict[str, int]:
+    """Open incidents by severity, those that stand for themselves and are not silenced."""
+    found = {severity.slug: 0 for severity in Severity}
+    for one in incidents:
+        if one.is_open and not one.inhibited_by and not one.silenced_by:
+            found[one.severity.slug] += 1
+    return found
+
+
+def muted(
+    table: FleetTable, matchers: Sequence[Sequence[Matcher]], labels: Mapping[str, Mask]
+) -> Mask | None:
+    """Which agents silences leave out; None: none of them."""
+    if not matchers:
+        return None
+    total = np.zeros(len(table.names), np.bool_)
+    for conditions in matchers:
+        total |= agents_matching(table, conditions, labels)
+    return total
+
+
+def agents_matching(table: FleetTable, conditions: Sequence[Matcher], labels: Mapping[str, Mask]) -> Mask:
+    """Which agents all conditions hold of."""
+    mask = np.ones(len(table.names), np.bool_)
+    for one in conditions:
+        if one.field == "agent":
+            held = match_names(table.names, [one.value])
+        else:
+            held = labels.get(one.value, np.zeros(len(table.names), np.bool_))
+        mask &= ~held if one.negated else held
+    return mask
+
+
+def warn_of_ends(now: float) -> list[alerting.Silence]:
+    """Silences that end soon and of which nobody was told; each is answered once."""
+    soon = alerting.Silence.objects.filter(
+        warned=False, starts_at__lte=now, ends_at__gt=now, ends_at__lte=now + WARN_BEFORE
+    )
+    return [
+        one for one in soon if alerting.Silence.objects.filter(pk=one.pk, warned=False).update(warned=True)
+    ]
+
+
+def _may_escalate(outcome: Outcome) -> bool:
+    return any(
+        one.severity is Severity.CRITICAL and one.state is IncidentState.FIRING and one.escalated_at is None
+        for one in outcome.incidents.values()
+    )
+
+
+def _escalate(outcome: Outcome, tree: Sequence[Route], now: float) -> None:
+    """Tell the second level of what nobody acknowledged."""
+    for key, incident in list(outcome.incidents.items()):
+        at = escalates_at(leaves(tree, incident), incident) if tree else None
+        if at is None or at > now:
+            continue
+        after = replace(noticed(incident, now), escalated_at=now)
+        outcome.incidents[key] = after
+        outcome.changed = [one for one in outcome.changed if one.key != key] + [after]
+        outcome.notices.append(Notice(NoticeKind.ESCALATED, after, now, after.notices))
+        outcome.happened.append((after, Happening(now, "escalated", "Nobody acknowledged it.")))

@@ -1,0 +1,175 @@
+"""Send what the outbox holds: by short steps, at least once, in order per incident and channel.
+
+docs/alerts.md, "The outbox".
+
+A step leases one message, sends it, and records what came of it. Who dies between sending and recording leaves a lease
+that ends, and the message is sent again under the same key.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
+
+from fleet.alerts.senders import Errand, SendError, alertmanager, apprise, email, pagerduty, webhook
+from fleet.models.alerting import Channel, Delivery
+from fleet.models.incidents import IncidentEvent
+from fleet.models.sealed import SealError, unseal
+
+logger = logging.getLogger(__name__)
+
+Send = Callable[[Errand], None]
+
+#: How each kind of channel sends.
+SENDERS: Mapping[str, Send] = {
+    "email": email.send,
+    "webhook": webhook.send,
+    "alertmanager": alertmanager.send,
+    "pagerduty": pagerduty.send,
+    "apprise": apprise.send,
+}
+#: A step is shorter than this, seconds: an attempt ends within 10 s, Apprise's within 20.
+LEASE_SECONDS = 60.0
+#: Tried for so long, then shown as failed.
+GIVE_UP_AFTER = 86400.0
+#: The first wait and the longest, seconds; each doubles, give or take a fifth.
+_FIRST_WAIT = 5.0
+_LONGEST_WAIT = 900.0
+_LIMITED = "the channel's limit of messages in a minute"
+_AFTER_ANOTHER = "the channel fails; an older message is tried first"
+
+
+@dataclass(frozen=True, slots=True)
+class Outbox:
+    """Sends, as one process or thread of several."""
+
+    holder: str
+    clock: Callable[[], float]
+    #: Between 0 and 1, for waits that differ.
+    chance: Callable[[], float]
+    senders: Mapping[str, Send]
+
+    def step(self) -> bool:
+        """Send one message that is due; False when there is none. Raises DatabaseError."""
+        delivery = self._lease()
+        if delivery is None:
+            return False
+        try:
+            self.senders[delivery.channel.kind](self._errand(delivery))
+        except SendError as error:
+            self._refused(delivery, str(error), permanent=error.permanent)
+        except SealError as error:
+            self._refused(delivery, str(error), permanent=False)
+        except Exception as error:
+            # Senders are many and some are not ours; a bug of one must not keep the others' messages.
+            logger.exception("delivery %s to %s", delivery.key, delivery.channel)
+            self._refused(delivery, f"{type(error).__name__}: {error}", permanent=False)
+        else:
+            self._taken(delivery)
+        return True
+
+    def _lease(self) -> Delivery | None:
+        now = self.clock()
+        for delivery in due(now).select_related("channel")[:20]:
+            if now - delivery.created_at > GIVE_UP_AFTER and delivery.attempts:
+                self._give_up(delivery, now)
+                continue
+            if _limited(delivery.channel, now):
+                waiting = open_deliveries().filter(channel=delivery.channel, next_attempt_at__lte=now)
+                waiting.update(next_attempt_at=now + 5.0, waits_for=_LIMITED)
+                continue
+            won = (
+                due(now)
+                .filter(pk=delivery.pk)
+                .update(leased_by=self.holder, leased_until=now + LEASE_SECONDS, attempts=F("attempts") + 1)
+            )
+            if won:
+                delivery.attempts += 1
+                return delivery
+        return None
+
+    def _errand(self, delivery: Delivery) -> Errand:
+        channel = delivery.channel
+        payload: Mapping[str, Any] = delivery.payload
+        return Errand(
+            payload,
+            delivery.key,
+            self.clock(),
+            channel.config,
+            unseal(channel.secrets),
+            channel.allow_private,
+        )
+
+    def _taken(self, delivery: Delivery) -> None:
+        now = self.clock()
+        self._mine(delivery).update(sent_at=now, leased_until=0.0, leased_by="", last_error="", waits_for="")
+        # What waited for this channel to work need not wait any longer.
+        held = open_deliveries().filter(channel=delivery.channel, waits_for=_AFTER_ANOTHER)
+        held.update(next_attempt_at=now, waits_for="")
+        self._tell(delivery, now, f"{delivery.kind} was taken by {delivery.channel}.")
+
+    def _refused(self, delivery: Delivery, why: str, *, permanent: bool) -> None:
+        now = self.clock()
+        logger.warning(
+            "delivery %s to %s, attempt %d: %s", delivery.key, delivery.channel, delivery.attempts, why
+        )
+        if permanent:
+            self._give_up(delivery, now, why)
+            return
+        at = now + wait(delivery.attempts, self.chance())
+        self._mine(delivery).update(
+            next_attempt_at=at, leased_until=0.0, leased_by="", last_error=why, waits_for="it failed before"
+        )
+        behind = open_deliveries().filter(channel=delivery.channel, attempts=0, next_attempt_at__lt=at)
+        behind.exclude(pk=delivery.pk).update(next_attempt_at=at, waits_for=_AFTER_ANOTHER)
+
+    def _give_up(self, delivery: Delivery, now: float, why: str = "") -> None:
+        said = why or delivery.last_error or "nobody took it within a day"
+        given_up = open_deliveries().filter(pk=delivery.pk)
+        if given_up.update(failed_at=now, leased_until=0.0, leased_by="", last_error=said, waits_for=""):
+            self._tell(delivery, now, f"{delivery.kind} could not be sent to {delivery.channel}: {said}.")
+
+    def _mine(self, delivery: Delivery) -> QuerySet[Delivery]:
+        return Delivery.objects.filter(pk=delivery.pk, leased_by=self.holder)
+
+    def _tell(self, delivery: Delivery, now: float, text: str) -> None:
+        if delivery.incident_id is not None:
+            IncidentEvent.objects.create(incident_id=delivery.incident_id, at=now, kind="delivery", text=text)
+
+
+def open_deliveries() -> QuerySet[Delivery]:
+    """What is neither sent nor given up."""
+    return Delivery.objects.filter(sent_at=None, failed_at=None)
+
+
+def due(now: float) -> QuerySet[Delivery]:
+    """What may be sent now: the oldest message of each incident and channel, if it need not wait."""
+    older = open_deliveries().filter(
+        channel=OuterRef("channel"), incident=OuterRef("incident"), pk__lt=OuterRef("pk")
+    )
+    return (
+        open_deliveries()
+        .filter(Q(channel__enabled=True), next_attempt_at__lte=now, leased_until__lte=now)
+        .exclude(Exists(older))
+        .order_by("next_attempt_at", "pk")
+    )
+
+
+def wait(attempts: int, chance: float) -> float:
+    """Seconds until the next attempt after so many; `chance` between 0 and 1 spreads them."""
+    return min(_FIRST_WAIT * 2.0 ** min(attempts - 1, 16), _LONGEST_WAIT) * (0.8 + 0.4 * chance)
+
+
+def prune(before: float) -> int:
+    """Delete finished messages created before that; how many."""
+    finished = Delivery.objects.filter(created_at__lt=before).exclude(sent_at=None, failed_at=None)
+    return finished.delete()[0]
+
+
+def _limited(channel: Channel, now: float) -> bool:
+    lately = Delivery.objects.filter(channel=channel, sent_at__gt=now - 60.0).count()
+    return lately >= channel.per_minute

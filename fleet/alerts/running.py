@@ -1,0 +1,123 @@
+"""The loops of the process that looks and sends. One thread looks, some send: a slow mail server delays no look."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from django.db import DatabaseError, connection
+
+from fleet.alerts.deadman import Deadman
+from fleet.alerts.evaluating import Evaluator, News, NotOurs, warn_of_ends
+from fleet.alerts.outbox import SENDERS, Outbox
+from fleet.models import Cluster
+from fleet.models.clusters import ensure_default_cluster
+from fleet.models.incidents import Incident
+
+logger = logging.getLogger(__name__)
+
+#: Threads that send. Each waits for one receiver at a time.
+_SENDING = 3
+#: Seconds between two looks into an outbox that was empty.
+_IDLE = 0.5
+
+
+@dataclass
+class Alerting:
+    """Looks at every cluster, and sends what that owes, until it is told to stop."""
+
+    evaluator: Evaluator
+    deadman: Deadman
+    tell: Callable[[News], None]
+    interval: float
+    holder: str
+    stopped: threading.Event = field(default_factory=threading.Event)
+    _looked: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        """Look and send until `stopped` is set."""
+        threads = [
+            threading.Thread(target=self._send, args=(f"{self.holder}/{n}",), name=f"send-{n}", daemon=True)
+            for n in range(_SENDING)
+        ]
+        beats = threading.Thread(target=self._beat, name="deadman", daemon=True)
+        for thread in (*threads, beats):
+            thread.start()
+        while not self.stopped.is_set():
+            began = time.monotonic()
+            if self.look(time.time()):
+                self._looked.set()
+            # By our own clock, not by how long it took; a look that is late is not made up for.
+            self.stopped.wait(max(0.05, self.interval - (time.monotonic() - began)))
+        for thread in threads:
+            thread.join(timeout=15.0)
+
+    def look(self, now: float) -> bool:
+        """Look at every cluster; whether all of it could be kept."""
+        good = True
+        try:
+            clusters = list(Cluster.objects.all()) or [ensure_default_cluster()]
+            for cluster in clusters:
+                good = self._look_at(cluster.id, now) and good
+            for silence in warn_of_ends(now):
+                for cluster in clusters:
+                    if silence.cluster in ("", cluster.id):
+                        self.tell(
+                            News(
+                                cluster.id, {}, f"A silence ends within 15 minutes: {silence.reason}", "info"
+                            )
+                        )
+        except DatabaseError:
+            logger.exception("the database does not take it: the next look tries again")
+            _reopen()
+            return False
+        return good
+
+    def _look_at(self, cluster: str, now: float) -> bool:
+        try:
+            news = self.evaluator.look(cluster, now)
+        except NotOurs as why:
+            logger.debug("%s", why)
+            return True
+        except DatabaseError:
+            raise
+        except Exception:
+            # A mistake of ours in one cluster must not blind us in the others.
+            logger.exception("cluster %s: the look failed", cluster)
+            return False
+        if news is not None:
+            self.tell(news)
+        return True
+
+    def _send(self, holder: str) -> None:
+        outbox = Outbox(holder, time.time, random.random, SENDERS)
+        while not self.stopped.is_set():
+            try:
+                worked = outbox.step()
+            except DatabaseError:
+                logger.exception("the outbox cannot be read or written: it is tried again")
+                _reopen()
+                worked = False
+            if not worked:
+                self.stopped.wait(_IDLE)
+        connection.close()
+
+    def _beat(self) -> None:
+        while not self.stopped.wait(1.0):
+            if self._looked.is_set() and self.deadman.beat(time.time()):
+                self._looked.clear()
+
+
+def prune(before: float) -> int:
+    """Delete incidents that were resolved before that, with their timelines and messages; how many rows."""
+    return Incident.objects.filter(resolved_at__lt=before).delete()[0]
+
+
+def _reopen() -> None:
+    """Let go of a connection that failed; the next query makes another."""
+    if not connection.in_atomic_block:
+        connection.close()

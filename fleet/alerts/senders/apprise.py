@@ -1,0 +1,48 @@
+"""Everything else, by Apprise's addresses: Slack, Teams, Telegram, ntfy and a hundred more.
+
+docs/alerts.md, "Channels".
+"""
+
+from __future__ import annotations
+
+import logging
+
+from apprise import Apprise, LogCapture, NotifyType
+from apprise.plugins import NotifyBase
+
+from fleet.alerts.senders import Errand, SendError
+from fleet.alerts.senders.http import check_host
+
+#: What would act on this machine, or read its files.
+_LOCAL = frozenset(
+    {"dbus", "gio", "glib", "gnome", "kde", "macosx", "qt", "syslog", "windows", "file", "smpp", "rsyslog"}
+)
+_TYPES = {"resolved": NotifyType.SUCCESS, "test": NotifyType.INFO}
+_BY_SEVERITY = {"critical": NotifyType.FAILURE, "warning": NotifyType.WARNING}
+
+
+def send(errand: Errand) -> None:
+    """Notify one address. Raises SendError."""
+    service = open_address(errand.secrets.get("url", ""))
+    host = getattr(service, "host", None)
+    if host and "host" in service.template_tokens and not errand.allow_private:
+        check_host(str(host))
+    box = Apprise()
+    box.add(service)
+    kind = _TYPES.get(errand.kind) or _BY_SEVERITY.get(errand.incident["severity"], NotifyType.INFO)
+    with LogCapture(level=logging.WARNING) as said:  # type: ignore[no-untyped-call] # it has no types
+        taken = box.notify(title=errand.payload["subject"], body=errand.payload["text"], notify_type=kind)
+        why = said.getvalue().strip().splitlines() if said is not None else []
+    if not taken:
+        raise SendError(why[-1] if why else "the service did not take it")
+
+
+def open_address(url: str) -> NotifyBase:
+    """The service that an address means. Raises SendError."""
+    scheme = url.partition("://")[0].lower()
+    if scheme in _LOCAL:
+        raise SendError(f"{scheme}:// acts on the console's own machine and is not allowed", permanent=True)
+    service = Apprise.instantiate(url, suppress_exceptions=True) if url else None
+    if not isinstance(service, NotifyBase):
+        raise SendError("Apprise cannot read the address", permanent=True)
+    return service

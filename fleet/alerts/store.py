@@ -1,0 +1,263 @@
+"""Between alerting's values and the database: incidents with their timelines, rules, silences, routes.
+
+What one look changed is written in one transaction together with the messages it owes: nothing is lost with a worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, fields
+from datetime import datetime
+from typing import Any
+
+from django.db import connection
+from django.db.models import Q
+
+from fleet.alerts import values
+from fleet.alerts.matching import parse
+from fleet.alerts.round import Past
+from fleet.alerts.routes import QuietHours, Route
+from fleet.alerts.rules import DEFAULT_RULES, Rule, RuleKind
+from fleet.alerts.silences import Silence, Window
+from fleet.alerts.values import Cause, CauseKind, Happening, IncidentState, Mark, NoticeKind, Severity
+from fleet.models import alerting
+from fleet.models.incidents import Incident, IncidentEvent
+
+#: What a look may write; acknowledgements are people's.
+_WRITTEN = (
+    "state", "severity", "fired_at", "quiet_since", "resolved_at", "affected", "peak", "names", "heals_at", "stuck",
+    "sentence", "marks", "flips", "flapping_since", "trend", "notified_at", "notified_severity", "notified_affected",
+    "notices", "escalated_at", "inhibited_by", "silenced_by",
+)  # fmt: skip
+_CHUNK = 500
+
+
+def value_of(row: Incident) -> values.Incident:
+    """An incident as a value."""
+    return values.Incident(
+        cluster=row.cluster_id,
+        cause=Cause(CauseKind(row.cause_kind), row.cause_id, row.cause_name),
+        generation=row.generation,
+        state=IncidentState(row.state),
+        opened_at=row.opened_at,
+        severity=Severity(row.severity),
+        fired_at=row.fired_at,
+        quiet_since=row.quiet_since,
+        resolved_at=row.resolved_at,
+        affected=row.affected,
+        peak=row.peak,
+        names=tuple(row.names),
+        heals_at=row.heals_at,
+        stuck=row.stuck,
+        sentence=row.sentence,
+        marks={name: _mark(kept) for name, kept in row.marks.items()},
+        flips=tuple(row.flips),
+        flapping_since=row.flapping_since,
+        trend=tuple((at, count) for at, count in row.trend),
+        notified_at=row.notified_at,
+        notified_severity=None if row.notified_severity is None else Severity(row.notified_severity),
+        notified_affected=row.notified_affected,
+        notices=row.notices,
+        escalated_at=row.escalated_at,
+        acked_at=row.acked_at,
+        inhibited_by=row.inhibited_by,
+        silenced_by=row.silenced_by,
+    )
+
+
+def load(cluster: str) -> dict[str, Incident]:
+    """The rows of all incidents of a cluster that are not resolved, by key."""
+    rows = Incident.objects.filter(~Q(state=IncidentState.RESOLVED.value), cluster=cluster)
+    return {row.key: row for row in rows}
+
+
+def past(cluster: str, key: str) -> Past | None:
+    """What is known of the last incident of a cause."""
+    found = (
+        Incident.objects.filter(cluster=cluster, key=key)
+        .order_by("-generation")
+        .values_list("generation", "flips")
+        .first()
+    )
+    return None if found is None else Past(found[0], tuple(found[1]))
+
+
+def save(
+    rows: dict[str, Incident],
+    changed: Iterable[values.Incident],
+    dropped: Iterable[values.Incident],
+    happened: Iterable[tuple[values.Incident, Happening]],
+) -> None:
+    """Write what a look changed; `rows` gets those that are new. Call it in a transaction."""
+    updated = []
+    for value in changed:
+        row = rows.get(value.key)
+        if row is None:
+            row = rows[value.key] = _new_row(value)
+            row.save(force_insert=True)
+        else:
+            _write(row, value)
+            updated.append(row)
+    Incident.objects.bulk_update(updated, _WRITTEN, batch_size=_CHUNK)
+    gone = [rows.pop(value.key).pk for value in dropped]
+    if gone:
+        Incident.objects.filter(pk__in=gone, state=IncidentState.PENDING.value).delete()
+    IncidentEvent.objects.bulk_create(
+        [
+            IncidentEvent(incident=rows[value.key], at=one.at, kind=one.kind, text=one.text)
+            for value, one in happened
+        ],
+        batch_size=_CHUNK,
+    )
+
+
+def rules() -> tuple[Rule, ...]:
+    """Every rule."""
+    return tuple(rule_of(row) for row in alerting.AlertRule.objects.all())
+
+
+def rule_of(row: alerting.AlertRule) -> Rule:
+    """A rule as a value."""
+    given: dict[str, Any] = {field.name: getattr(row, field.name) for field in fields(Rule)}
+    return Rule(**given | {"kind": RuleKind(row.kind), "severity": Severity(row.severity)})
+
+
+def ensure_defaults(**_: Any) -> None:
+    """Make the rules we begin with, those that are not there, and the root of the routes."""
+    if "fleet_alertrule" not in connection.introspection.table_names():
+        return  # migrated to a time before alerts
+    for rule in DEFAULT_RULES:
+        columns = asdict(rule) | {"kind": rule.kind.value, "severity": int(rule.severity), "builtin": True}
+        alerting.AlertRule.objects.get_or_create(name=rule.name, defaults=columns)
+    if not alerting.Route.objects.exists():
+        alerting.Route.objects.create(name="Everything")
+
+
+def silences(now: float) -> list[Silence]:
+    """Those that have not ended."""
+    return [silence_of(row) for row in alerting.Silence.objects.filter(ends_at__gt=now)]
+
+
+def silence_of(row: alerting.Silence) -> Silence:
+    """A silence as a value."""
+    return Silence(
+        f"{row.reason} ({row.creator})", parse(row.matchers), row.starts_at, row.ends_at, row.cluster
+    )
+
+
+def windows() -> list[Window]:
+    """Those that are switched on."""
+    return [window_of(row) for row in alerting.MaintenanceWindow.objects.filter(enabled=True)]
+
+
+def window_of(row: alerting.MaintenanceWindow) -> Window:
+    """A window as a value."""
+    first = datetime.combine(row.first_day, row.starts)
+    return Window(row.name, parse(row.matchers), row.rule, first, row.length, row.zone, row.cluster)
+
+
+def labels(cluster: str) -> dict[str, tuple[str, ...]]:
+    """Patterns of agents' names by label."""
+    found: dict[str, list[str]] = {}
+    for label, pattern in alerting.AgentLabel.objects.filter(cluster=cluster).values_list("label", "pattern"):
+        found.setdefault(label, []).append(pattern)
+    return {label: tuple(patterns) for label, patterns in found.items()}
+
+
+def routes() -> tuple[Route, ...]:
+    """The tree, from its roots."""
+    rows = list(alerting.Route.objects.prefetch_related("channels", "escalate_to"))
+    children: dict[int | None, list[alerting.Route]] = {}
+    for row in rows:
+        children.setdefault(row.parent_id, []).append(row)
+    return _branch(None, children)
+
+
+def enqueue(
+    row: Incident,
+    kind: NoticeKind,
+    key: str,
+    payload: Mapping[str, Any],
+    receivers: Mapping[int, tuple[float, str]],
+    now: float,
+) -> None:
+    """Put one message for each receiver into the outbox; what is there already stays as it is."""
+    alerting.Delivery.objects.bulk_create(
+        [
+            alerting.Delivery(
+                channel_id=channel,
+                incident=row,
+                key=key,
+                kind=kind.value,
+                payload=payload,
+                created_at=now,
+                next_attempt_at=at,
+                waits_for=why,
+            )
+            for channel, (at, why) in receivers.items()
+        ],
+        ignore_conflicts=True,
+    )
+
+
+def told(row: Incident) -> dict[int, bool]:
+    """Channels that got a message about an incident, and whether they want its end as well."""
+    found = alerting.Delivery.objects.filter(incident=row).values_list("channel", "channel__send_resolved")
+    return dict(found.distinct().order_by())
+
+
+def _branch(parent: int | None, children: Mapping[int | None, Sequence[alerting.Route]]) -> tuple[Route, ...]:
+    return tuple(_route(row, _branch(row.pk, children)) for row in children.get(parent, ()))
+
+
+def _route(row: alerting.Route, below: tuple[Route, ...]) -> Route:
+    quiet = None
+    if row.quiet_from is not None and row.quiet_until is not None:
+        quiet = QuietHours(row.quiet_from, row.quiet_until, row.quiet_zone or "UTC")
+    return Route(
+        name=row.name,
+        matchers=parse(row.matchers),
+        cluster=row.cluster,
+        least=Severity(row.least),
+        channels=tuple(channel.pk for channel in row.channels.all() if channel.enabled),
+        escalate_after=row.escalate_after,
+        escalate_to=tuple(channel.pk for channel in row.escalate_to.all() if channel.enabled),
+        quiet=quiet,
+        goes_on=row.goes_on,
+        children=below,
+    )
+
+
+def _new_row(value: values.Incident) -> Incident:
+    row = Incident(
+        cluster_id=value.cluster,
+        key=value.key,
+        cause_kind=value.cause.kind.value,
+        cause_id=value.cause.id,
+        cause_name=value.cause.name,
+        generation=value.generation,
+        opened_at=value.opened_at,
+    )
+    _write(row, value)
+    return row
+
+
+def _write(row: Incident, value: values.Incident) -> None:
+    for name in _WRITTEN:
+        setattr(row, name, getattr(value, name))
+    row.state = value.state.value
+    row.severity = int(value.severity)
+    row.notified_severity = None if value.notified_severity is None else int(value.notified_severity)
+    row.marks = {name: _packed(mark) for name, mark in value.marks.items()}
+
+
+def _packed(mark: Mark) -> list[Any]:
+    return [
+        *(mark.since, mark.round, mark.rounds, int(mark.severity), mark.count, mark.sentence),
+        *(mark.ripe, mark.labelled),
+    ]
+
+
+def _mark(kept: Sequence[Any]) -> Mark:
+    since, number, rounds, severity, count, sentence, ripe, labelled = kept
+    return Mark(since, number, rounds, Severity(severity), count, sentence, ripe, labelled)

@@ -1,0 +1,237 @@
+"""What people decide about alerts: rules, labels, silences, windows, channels, routes; and the outbox.
+
+docs/alerts.md.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import date, timedelta
+
+from django.db import models
+from django.db.models import Q
+from typing_extensions import override
+
+from fleet.models.clusters import Cluster
+from fleet.models.incidents import Incident
+
+
+class AlertRule(models.Model):
+    """One rule; `fleet.alerts.rules.Rule` says what each number means.
+
+    Those we begin with (`builtin`) may be changed and switched off, not deleted.
+    """
+
+    name = models.CharField(max_length=100, unique=True)
+    kind = models.CharField(max_length=16)
+    severity = models.PositiveSmallIntegerField()
+    enabled = models.BooleanField(default=True)
+    min_count = models.PositiveIntegerField(default=1)
+    min_share = models.FloatField(default=0.0)
+    label = models.CharField(max_length=64, blank=True, default="")
+    cluster = models.CharField(max_length=64, blank=True, default="")
+    pending_rounds = models.PositiveIntegerField(default=2)
+    pending_seconds = models.FloatField(default=0.0)
+    recover_seconds = models.FloatField(default=300.0)
+    group_wait = models.FloatField(default=30.0)
+    group_interval = models.FloatField(default=300.0)
+    repeat_seconds = models.FloatField(default=4 * 3600.0)
+    runbook = models.URLField(blank=True, default="")
+    builtin = models.BooleanField(default=False)
+
+    class Meta:
+        default_permissions = ()
+        ordering = ("-severity", "name")
+
+    @override
+    def __str__(self) -> str:
+        return self.name
+
+
+class AgentLabel(models.Model):
+    """Agents whose names match have this label: what matters more than the rest."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="agent_labels")
+    #: A name, or a pattern with `*` and `?`.
+    pattern = models.CharField(max_length=255)
+    label = models.SlugField(max_length=64)
+
+    class Meta:
+        default_permissions = ()
+        ordering = ("label", "pattern")
+        constraints = (
+            models.UniqueConstraint(fields=("cluster", "pattern", "label"), name="one_label_per_pattern"),
+        )
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.pattern}: {self.label}"
+
+
+class Silence(models.Model):
+    """Something somebody keeps quiet for a while."""
+
+    #: Of one cluster; empty: of all.
+    cluster = models.CharField(max_length=64, blank=True, default="")
+    matchers = models.TextField(blank=True, default="")
+    reason = models.CharField(max_length=500)
+    #: From the sign-in, never from a form.
+    creator = models.CharField(max_length=200)
+    created_at = models.FloatField(default=time.time)
+    starts_at = models.FloatField()
+    ends_at = models.FloatField()
+    #: The warning before its end was given.
+    warned = models.BooleanField(default=False)
+
+    class Meta:
+        default_permissions = ()
+        ordering = ("-ends_at", "-pk")
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.matchers or 'everything'}: {self.reason}"
+
+
+class MaintenanceWindow(models.Model):
+    """Quiet that recurs, by the clock on the wall of a zone."""
+
+    name = models.CharField(max_length=100)
+    cluster = models.CharField(max_length=64, blank=True, default="")
+    matchers = models.TextField(blank=True, default="")
+    #: RFC 5545: FREQ=WEEKLY;BYDAY=SU.
+    rule = models.CharField(max_length=200)
+    first_day = models.DateField(default=date.today)
+    starts = models.TimeField()
+    length = models.DurationField(default=timedelta(hours=2))
+    zone = models.CharField(max_length=64, default="UTC")
+    reason = models.CharField(max_length=500)
+    creator = models.CharField(max_length=200)
+    enabled = models.BooleanField(default=True)
+
+    class Meta:
+        default_permissions = ()
+        ordering = ("name", "pk")
+
+    @override
+    def __str__(self) -> str:
+        return self.name
+
+
+class Channel(models.Model):
+    """Where messages go. What is secret in it is sealed."""
+
+    name = models.CharField(max_length=100, unique=True)
+    #: `email`, `webhook`, `alertmanager`, `pagerduty` or `apprise`.
+    kind = models.CharField(max_length=16)
+    #: Addresses and such; nothing secret.
+    config = models.JSONField(default=dict)
+    #: `fleet.models.sealed`.
+    secrets = models.TextField(blank=True, default="")
+    enabled = models.BooleanField(default=True)
+    #: Resolves are sent, too.
+    send_resolved = models.BooleanField(default=True)
+    #: Targets on private and loopback addresses are refused unless somebody who may says otherwise.
+    allow_private = models.BooleanField(default=False)
+    #: Messages in a minute, at most.
+    per_minute = models.PositiveIntegerField(default=10)
+
+    class Meta:
+        default_permissions = ()
+        ordering = ("name",)
+
+    @override
+    def __str__(self) -> str:
+        return self.name
+
+
+class Route(models.Model):
+    """A node of the tree that says who hears of what."""
+
+    name = models.CharField(max_length=100)
+    parent = models.ForeignKey(
+        "self", on_delete=models.CASCADE, null=True, blank=True, related_name="children"
+    )
+    position = models.PositiveIntegerField(default=0)
+    cluster = models.CharField(max_length=64, blank=True, default="")
+    matchers = models.TextField(blank=True, default="")
+    least = models.PositiveSmallIntegerField(default=1)
+    channels = models.ManyToManyField(Channel, blank=True, related_name="routes")
+    escalate_after = models.FloatField(null=True, blank=True)
+    escalate_to = models.ManyToManyField(Channel, blank=True, related_name="escalations")
+    quiet_from = models.TimeField(null=True, blank=True)
+    quiet_until = models.TimeField(null=True, blank=True)
+    quiet_zone = models.CharField(max_length=64, blank=True, default="UTC")
+    goes_on = models.BooleanField(default=False)
+
+    class Meta:
+        default_permissions = ()
+        ordering = ("position", "pk")
+
+    @override
+    def __str__(self) -> str:
+        return self.name
+
+
+class Delivery(models.Model):
+    """One message to one channel: the outbox.
+
+    Written with the incident in one transaction, advanced by short steps.
+    """
+
+    channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="deliveries")
+    incident = models.ForeignKey(
+        Incident, on_delete=models.CASCADE, null=True, blank=True, related_name="deliveries"
+    )
+    #: The same for every attempt; receivers deduplicate by it.
+    key = models.CharField(max_length=400)
+    kind = models.CharField(max_length=16)
+    payload = models.JSONField()
+    created_at = models.FloatField()
+    #: Quiet hours, or a wait before the next attempt; and why, if not at once.
+    next_attempt_at = models.FloatField()
+    waits_for = models.CharField(max_length=300, blank=True, default="")
+    attempts = models.PositiveIntegerField(default=0)
+    #: Who is sending it now, and until when nobody else may.
+    leased_by = models.CharField(max_length=100, blank=True, default="")
+    leased_until = models.FloatField(default=0.0)
+    sent_at = models.FloatField(null=True, blank=True)
+    #: Given up after a day, or because the receiver will never take it.
+    failed_at = models.FloatField(null=True, blank=True)
+    last_error = models.TextField(blank=True, default="")
+
+    class Meta:
+        default_permissions = ()
+        ordering = ("-pk",)
+        constraints = (models.UniqueConstraint(fields=("channel", "key"), name="one_delivery_per_key"),)
+        indexes = (
+            models.Index(
+                fields=("next_attempt_at",),
+                condition=Q(sent_at=None, failed_at=None),
+                name="delivery_to_do",
+            ),
+        )
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.kind} {self.key} to {self.channel_id}"
+
+
+class AlertClock(models.Model):
+    """Who looks at a cluster, until when nobody else may, and when it last did: the watchdog."""
+
+    cluster = models.OneToOneField(
+        Cluster, on_delete=models.CASCADE, primary_key=True, related_name="alert_clock"
+    )
+    holder = models.CharField(max_length=100, blank=True, default="")
+    held_until = models.FloatField(default=0.0)
+    looked_at = models.FloatField(null=True, blank=True)
+    took_ms = models.FloatField(default=0.0)
+    #: The newest digest of what is not worth a message of its own.
+    digest_at = models.FloatField(null=True, blank=True)
+
+    class Meta:
+        default_permissions = ()
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.cluster_id}: {self.holder or 'nobody'}"

@@ -1,0 +1,90 @@
+"""Incidents and their timelines as rows. `fleet.alerts.store` turns them into values and back.
+
+Times are seconds since the epoch, as in the values: they are compared with rounds, never with calendars.
+"""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+from typing_extensions import override
+
+from fleet.models.clusters import Cluster
+
+
+class Incident(models.Model):
+    """One trouble with one cause, from its first sign to its end."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="incidents")
+    #: `proxy/<id>`.
+    key = models.CharField(max_length=300)
+    cause_kind = models.CharField(max_length=16)
+    cause_id = models.CharField(max_length=255)
+    cause_name = models.CharField(max_length=255)
+    generation = models.PositiveIntegerField()
+    state = models.CharField(max_length=12)
+    severity = models.PositiveSmallIntegerField()
+    opened_at = models.FloatField()
+    fired_at = models.FloatField(null=True, blank=True)
+    quiet_since = models.FloatField(null=True, blank=True)
+    resolved_at = models.FloatField(null=True, blank=True)
+    affected = models.PositiveIntegerField(default=0)
+    peak = models.PositiveIntegerField(default=0)
+    names = models.JSONField(default=list)
+    heals_at = models.FloatField(null=True, blank=True)
+    stuck = models.BooleanField(default=False)
+    sentence = models.TextField(blank=True, default="")
+    marks = models.JSONField(default=dict)
+    flips = models.JSONField(default=list)
+    flapping_since = models.FloatField(null=True, blank=True)
+    trend = models.JSONField(default=list)
+    notified_at = models.FloatField(null=True, blank=True)
+    notified_severity = models.PositiveSmallIntegerField(null=True, blank=True)
+    notified_affected = models.PositiveIntegerField(default=0)
+    notices = models.PositiveIntegerField(default=0)
+    escalated_at = models.FloatField(null=True, blank=True)
+    inhibited_by = models.CharField(max_length=300, blank=True, default="")
+    silenced_by = models.CharField(max_length=300, blank=True, default="")
+    #: People write these two; a look never does.
+    acked_at = models.FloatField(null=True, blank=True)
+    acked_by = models.CharField(max_length=200, blank=True, default="")
+
+    class Meta:
+        default_permissions = ()
+        ordering = ("-opened_at", "-pk")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("cluster", "key", "generation"), name="one_incident_per_generation"
+            ),
+            models.UniqueConstraint(
+                fields=("cluster", "key"), condition=~Q(state="resolved"), name="one_open_incident_per_cause"
+            ),
+        )
+        indexes = (
+            models.Index(fields=("cluster", "state"), name="incident_by_state"),
+            models.Index(fields=("cluster", "-opened_at"), name="incident_by_time"),
+        )
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.cluster_id}/{self.key}/{self.generation}"
+
+
+class IncidentEvent(models.Model):
+    """A line of an incident's timeline: what happened to it, or what somebody did or noted."""
+
+    incident = models.ForeignKey(Incident, on_delete=models.CASCADE, related_name="events")
+    at = models.FloatField()
+    #: `firing`, `notice`, `note`, `acknowledged` ...
+    kind = models.CharField(max_length=16)
+    #: Empty for the console itself.
+    who = models.CharField(max_length=200, blank=True, default="")
+    text = models.TextField(blank=True, default="")
+
+    class Meta:
+        default_permissions = ()
+        ordering = ("at", "pk")
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.incident_id}: {self.kind}"

@@ -1,0 +1,51 @@
+"""Secrets at rest: sealed with a key derived from SECRET_KEY, opened only where they are used.
+
+docs/alerts.md, "Channels".
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from django.conf import settings
+
+#: What is shown instead of a secret.
+MASK = "********"
+
+
+class SealError(Exception):
+    """A secret cannot be opened: SECRET_KEY is another one than when it was sealed."""
+
+
+def seal(secrets: Mapping[str, str]) -> str:
+    """Encrypt secrets, with a time and an authentication tag."""
+    return _fernet().encrypt(json.dumps(dict(secrets)).encode()).decode()
+
+
+def unseal(sealed: str) -> dict[str, str]:
+    """Decrypt what `seal` made. Raises SealError."""
+    if not sealed:
+        return {}
+    try:
+        opened: Any = json.loads(_fernet().decrypt(sealed.encode()))
+    except InvalidToken as error:
+        raise SealError(
+            "its secrets were sealed with another REFLOAT_SECRET_KEY: enter them again"
+        ) from error
+    return {str(name): str(value) for name, value in opened.items()}
+
+
+def _fernet() -> MultiFernet:
+    keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    return MultiFernet([Fernet(_derived(str(key))) for key in keys])
+
+
+def _derived(key: str) -> bytes:
+    hkdf = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"refloat.sealed.1")
+    return base64.urlsafe_b64encode(hkdf.derive(key.encode()))

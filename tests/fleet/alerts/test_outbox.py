@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fleet.alerts.messages import Links, payload, trial
+from fleet.alerts.outbox import GIVE_UP_AFTER, SENDERS, Outbox, prune, wait
+from fleet.alerts.senders import Errand, SendError
+from fleet.models import Cluster
+from fleet.models.alerting import Channel, Delivery
+from fleet.models.incidents import Incident, IncidentEvent
+from fleet.models.sealed import seal
+from tests.fakes.receivers import receiving
+
+pytestmark = pytest.mark.django_db
+
+
+class Killed(BaseException):
+    """The process died here."""
+
+
+class Post:
+    """An outbox, a clock that is moved by hand, and a receiver that honours keys."""
+
+    def __init__(self) -> None:
+        Cluster.objects.get_or_create(id="default", defaults={"name": "Default"})
+        self.channel = Channel.objects.create(
+            name="ops", kind="webhook", config={"url": "https://example.com"}
+        )
+        self.now = 1_000_000.0
+        self.tried: list[str] = []
+        self.down = False
+        self.die_after_sending = False
+        self.box = self.outbox("one")
+
+    def outbox(self, holder: str, senders: dict[str, Callable[[Errand], None]] | None = None) -> Outbox:
+        """A process that sends."""
+        return Outbox(holder, lambda: self.now, lambda: 0.5, senders or {"webhook": self.send})
+
+    def send(self, errand: Errand) -> None:
+        """Take a message, or not."""
+        if self.down:
+            raise SendError("connection refused")
+        self.tried.append(errand.key)
+        if self.die_after_sending:
+            raise Killed
+
+    def put(self, key: str, incident: Incident | None = None, **given: Any) -> Delivery:
+        """Put a message into the outbox."""
+        return Delivery.objects.create(
+            channel=self.channel, incident=incident, key=key, kind="firing",
+            payload=payload(trial("ops", self.now), Links()),
+            created_at=self.now, next_attempt_at=given.pop("at", self.now), **given,
+        )  # fmt: skip
+
+    def pass_time(self, seconds: float, step: float = 5.0) -> None:
+        """Let time pass with a process that works."""
+        for _ in range(int(seconds / step)):
+            self.now += step
+            while self.box.step():
+                pass
+
+    def incident(self, number: int = 1) -> Incident:
+        """Something to send messages about."""
+        return Incident.objects.create(
+            cluster_id="default", key=f"proxy/{number}", cause_kind="proxy", cause_id="p", generation=1,
+            state="firing", severity=2, opened_at=self.now,
+        )  # fmt: skip
+
+
+def test_killed_between_sent_and_recorded_sends_again_under_the_same_key() -> None:
+    """Nothing is lost, and a receiver that honours the key takes it once."""
+    post = Post()
+    post.put("a/1")
+    post.die_after_sending = True
+    with pytest.raises(Killed):
+        post.box.step()
+    post.die_after_sending = False
+    second = post.outbox("two")
+    assert not second.step()
+    post.now += 61
+    assert second.step()
+    assert post.tried == ["a/1", "a/1"]
+    assert list(dict.fromkeys(post.tried)) == ["a/1"]
+    assert Delivery.objects.get().sent_at == post.now
+    assert not second.step()
+
+
+def test_server_down_for_an_hour_loses_nothing_and_keeps_the_order() -> None:
+    """Firing comes before resolved, each once, soon after it is back."""
+    post = Post()
+    one, other = post.incident(1), post.incident(2)
+    post.down = True
+    post.put("1/1", one)
+    post.pass_time(600)
+    post.put("1/2", one)
+    post.put("2/1", other)
+    post.pass_time(3000)
+    assert post.tried == []
+    assert Delivery.objects.filter(last_error="connection refused").exists()
+    post.down = False
+    post.pass_time(900)
+    assert sorted(post.tried) == ["1/1", "1/2", "2/1"]
+    assert post.tried.index("1/1") < post.tried.index("1/2")
+    assert IncidentEvent.objects.filter(incident=one, kind="delivery").count() == 2
+
+
+def test_answer_500_then_200_is_sent_once_after_a_wait() -> None:
+    """Over real HTTP, with the same key both times, and signed."""
+    post = Post()
+    with receiving(500) as receiver:
+        Channel.objects.update(
+            config={"url": receiver.url}, secrets=seal({"signing_key": "s"}), allow_private=True
+        )
+        post.put("a/1")
+        box = post.outbox("one", dict(SENDERS))
+        assert box.step()
+        first = Delivery.objects.get()
+        assert (first.sent_at, first.attempts) == (None, 1)
+        assert "answered 500" in first.last_error
+        assert not box.step()
+        post.now = first.next_attempt_at
+        assert box.step()
+    assert Delivery.objects.get().sent_at == post.now
+    assert receiver.taken == ["a/1"]
+    assert len(receiver.requests) == 2
+
+
+def test_private_target_is_refused_and_shown_as_failed() -> None:
+    """Without leave nothing is even tried."""
+    post = Post()
+    with receiving() as receiver:
+        Channel.objects.update(config={"url": receiver.url})
+        post.put("a/1")
+        post.outbox("one", dict(SENDERS)).step()
+        assert receiver.requests == []
+    row = Delivery.objects.get()
+    assert row.failed_at == post.now
+    assert "private or loopback" in row.last_error
+
+
+def test_given_up_after_a_day_and_the_next_goes_on() -> None:
+    """Shown as failed, with the last error; what waited behind it is sent."""
+    post = Post()
+    incident = post.incident()
+    post.down = True
+    post.put("1/1", incident)
+    post.pass_time(GIVE_UP_AFTER, step=300)
+    post.put("1/2", incident)
+    post.down = False
+    Delivery.objects.filter(key="1/1").update(next_attempt_at=post.now)
+    post.pass_time(1800, step=60)
+    first, second = Delivery.objects.order_by("pk")
+    assert first.failed_at is not None
+    assert first.last_error == "connection refused"
+    assert second.sent_at is not None
+
+
+def test_limit_of_a_channel_spreads_messages() -> None:
+    """Ten in a minute by default; the rest waits and says why."""
+    post = Post()
+    for number in range(25):
+        post.put(f"a/{number}")
+    while post.box.step():
+        pass
+    assert len(post.tried) == 10
+    assert "limit" in Delivery.objects.filter(sent_at=None)[0].waits_for
+    post.pass_time(180)
+    assert len(post.tried) == 25
+
+
+def test_quiet_hours_hold_a_message_until_they_end() -> None:
+    """Not before its time."""
+    post = Post()
+    post.put("a/1", at=post.now + 3600)
+    post.pass_time(3500, step=100)
+    assert post.tried == []
+    post.pass_time(200, step=100)
+    assert post.tried == ["a/1"]
+
+
+def test_bug_of_a_sender_keeps_nobody_elses_message() -> None:
+    """It is logged, counted as a failure, and the next is sent."""
+    post = Post()
+
+    def broken(errand: Errand) -> None:
+        raise KeyError("to")
+
+    other = Channel.objects.create(name="mail", kind="email", config={})
+    Delivery.objects.create(
+        channel=other, key="m", kind="firing", payload={}, created_at=post.now, next_attempt_at=post.now
+    )
+    post.put("a/1")
+    box = post.outbox("one", {"webhook": post.send, "email": broken})
+    while box.step():
+        pass
+    assert post.tried == ["a/1"]
+    assert "KeyError" in Delivery.objects.get(key="m").last_error
+
+
+def test_waits_grow_to_a_ceiling_and_differ() -> None:
+    """Five seconds, doubled, a quarter of an hour at most."""
+    assert [wait(n, 0.5) for n in (1, 2, 3)] == [5.0, 10.0, 20.0]
+    assert wait(40, 0.5) == 900.0
+    assert wait(3, 0.0) < wait(3, 1.0)
+
+
+def test_prune_leaves_what_is_not_finished() -> None:
+    """Old and sent goes."""
+    post = Post()
+    post.put("a/1", sent_at=post.now)
+    post.put("a/2")
+    assert prune(post.now + 1) == 1
+    assert Delivery.objects.get().key == "a/2"

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import threading
+import time
+from typing import cast
+
+import pytest
+from django.db import OperationalError
+
+from fleet.alerts.deadman import Deadman
+from fleet.alerts.evaluating import Evaluator, News, NotOurs
+from fleet.alerts.running import Alerting, prune
+from fleet.models import Cluster
+from fleet.models.alerting import Silence
+from fleet.models.incidents import Incident
+
+pytestmark = pytest.mark.django_db
+
+
+class Looker:
+    """Does as it is told when asked to look."""
+
+    def __init__(self, *answers: News | Exception | None) -> None:
+        self.answers = list(answers)
+        self.looks = 0
+
+    def look(self, cluster: str, now: float) -> News | None:
+        """See Evaluator."""
+        self.looks += 1
+        answer = self.answers.pop(0) if self.answers else None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def _alerting(looker: Looker, told: list[News]) -> Alerting:
+    Cluster.objects.get_or_create(id="default", defaults={"name": "Default"})
+    return Alerting(cast("Evaluator", looker), Deadman(""), told.append, 0.05, "me")
+
+
+def test_look_tells_news_and_survives_what_goes_wrong() -> None:
+    """A locked database, a bug and another process cost one look each."""
+    told: list[News] = []
+    news = News("default", {"critical": 1}, "CRIT", "critical", 1)
+    alerting = _alerting(Looker(OperationalError("locked"), KeyError("bug"), NotOurs("other"), news), told)
+    assert [alerting.look(1.0) for _ in range(4)] == [False, False, True, True]
+    assert told == [news]
+
+
+def test_silence_that_ends_soon_is_told() -> None:
+    """Once."""
+    told: list[News] = []
+    alerting = _alerting(Looker(), told)
+    Silence.objects.create(reason="upgrade", creator="ada", starts_at=0.0, ends_at=1000.0)
+    for now in (100.0, 500.0, 600.0):
+        alerting.look(now)
+    assert [news.text for news in told] == ["A silence ends within 15 minutes: upgrade"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_run_looks_until_it_is_stopped() -> None:
+    """By its own clock, beside threads that send."""
+    looker = Looker()
+    alerting = _alerting(looker, [])
+    thread = threading.Thread(target=alerting.run)
+    thread.start()
+    deadline = time.monotonic() + 30
+    while looker.looks < 3 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    alerting.stopped.set()
+    thread.join(timeout=30)
+    assert not thread.is_alive()
+    assert looker.looks >= 3
+
+
+def test_prune_takes_old_incidents_and_leaves_open_ones() -> None:
+    """What is not resolved stays however old it is."""
+    Cluster.objects.get_or_create(id="default", defaults={"name": "Default"})
+    for key, resolved_at in (("proxy/1", 5.0), ("proxy/2", None)):
+        Incident.objects.create(
+            cluster_id="default", key=key, cause_kind="proxy", cause_id="p", generation=1, state="firing",
+            severity=2, opened_at=1.0, resolved_at=resolved_at,
+        )  # fmt: skip
+    assert prune(10.0) == 1
+    assert Incident.objects.get().key == "proxy/2"

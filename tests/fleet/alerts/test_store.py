@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import pytest
+
+from fleet.alerts import store
+from fleet.alerts.rules import DEFAULT_RULES
+from fleet.alerts.values import IncidentState, NoticeKind, Severity
+from fleet.models import Cluster
+from fleet.models.alerting import AgentLabel, AlertRule, Channel, Delivery, Route
+from fleet.models.incidents import Incident, IncidentEvent
+from tests.fakes.alerting import PROXY, Watch, sound, stranded
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def cluster() -> Cluster:
+    """The cluster of the rows."""
+    return Cluster.objects.get_or_create(id="default", defaults={"name": "Default"})[0]
+
+
+def test_incident_comes_back_as_it_was_written() -> None:
+    """Every field of the value, through the database."""
+    watch = Watch()
+    watch.run(90, stranded(207, critical=2))
+    value = watch.incidents[PROXY.key]
+    rows: dict[str, Incident] = {}
+    store.save(rows, [value], [], [])
+    assert store.value_of(store.load("default")[PROXY.key]) == value
+
+
+def test_look_never_undoes_an_acknowledgement() -> None:
+    """Somebody acknowledges between reading and writing."""
+    watch = Watch()
+    watch.run(90, stranded(207))
+    rows: dict[str, Incident] = {}
+    store.save(rows, watch.incidents.values(), [], [])
+    Incident.objects.update(acked_at=5.0, acked_by="ada")
+    watch.run(5, stranded(300))
+    store.save(rows, watch.incidents.values(), [], [])
+    row = Incident.objects.get(key=PROXY.key)
+    assert (row.affected, row.acked_at, row.acked_by) == (300, 5.0, "ada")
+
+
+def test_dropped_is_deleted_and_past_is_known() -> None:
+    """What never fired leaves nothing; the next incident of a cause has the next number."""
+    watch = Watch()
+    watch.run(90, stranded(207))
+    rows: dict[str, Incident] = {}
+    store.save(rows, watch.incidents.values(), [], [])
+    assert store.past("default", PROXY.key) is not None
+    assert store.past("default", "proxy/other") is None
+    watch.run(400, sound(), step=5)
+    (ended,) = [one for one in watch.fired.values() if one.state is IncidentState.RESOLVED]
+    store.save(rows, [ended], [], [])
+    assert PROXY.key not in store.load("default")
+
+
+def test_installation_begins_with_rules_and_a_route() -> None:
+    """As migrations leave it, and again without doubling anything."""
+    store.ensure_defaults()
+    assert set(store.rules()) == set(DEFAULT_RULES)
+    AlertRule.objects.filter(name="Agents stranded").update(enabled=False)
+    store.ensure_defaults()
+    assert AlertRule.objects.count() == len(DEFAULT_RULES)
+    assert not AlertRule.objects.get(name="Agents stranded").enabled
+    assert [route.name for route in store.routes()] == ["Everything"]
+
+
+def test_routes_are_read_as_a_tree() -> None:
+    """With channels that are on."""
+    on, off = (
+        Channel.objects.create(name=name, kind="webhook", enabled=name == "on") for name in ("on", "off")
+    )
+    root = Route.objects.get(name="Everything")
+    below = Route.objects.create(name="proxies", parent=root, matchers="kind=proxy", least=2)
+    below.channels.set([on, off])
+    (tree,) = store.routes()
+    (child,) = tree.children
+    assert (child.channels, child.least, str(child.matchers[0])) == (
+        (on.pk,),
+        Severity.CRITICAL,
+        "kind=proxy",
+    )
+
+
+def test_enqueue_keeps_one_message_per_key_and_channel() -> None:
+    """A look that is repeated after a crash doubles nothing."""
+    channel = Channel.objects.create(name="ops", kind="webhook", send_resolved=False)
+    row = Incident.objects.create(
+        cluster_id="default", key="proxy/p", cause_kind="proxy", cause_id="p", generation=1, state="firing",
+        severity=2, opened_at=1.0,
+    )  # fmt: skip
+    for _ in range(2):
+        store.enqueue(
+            row, NoticeKind.FIRING, "k/1", {"kind": "firing"}, {channel.pk: (5.0, "quiet hours")}, 1.0
+        )
+    assert Delivery.objects.count() == 1
+    assert store.told(row) == {channel.pk: False}
+    assert not IncidentEvent.objects.exists()
+
+
+def test_labels_are_patterns_by_label() -> None:
+    """As alerting reads them."""
+    for pattern in ("web-*", "db-1"):
+        AgentLabel.objects.create(cluster_id="default", pattern=pattern, label="critical")
+    assert store.labels("default") == {"critical": ("db-1", "web-*")}
