@@ -11,6 +11,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboards.config.settings")
 # Before anything that imports models.
 _pages = get_asgi_application()
 
+from dashboards.config import celery  # noqa: E402, F401 - pages enqueue tasks through it
 from dashboards.routing import application as _sockets  # noqa: E402 - models are loaded only now
 
 application = ProtocolTypeRouter({"http": _pages, "websocket": _sockets})

@@ -11,3 +11,5 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboards.config.settings")
 app = Celery("refloat")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["fleet"])
+# Of every thread: views, which enqueue tasks by name, run in others than the one that imported this.
+app.set_default()

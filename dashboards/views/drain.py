@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from celery import current_app
 from django.contrib import messages
 from django.contrib.auth.models import User
@@ -10,6 +12,7 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
+from kombu.exceptions import OperationalError
 
 from dashboards import presenters, reading
 from dashboards.forms.drain import DrainForm
@@ -64,7 +67,8 @@ def _ask(request: HttpRequest, cluster: str, view: InstanceView, *, drained: boo
     assert isinstance(user, User), "the view requires a permission, so somebody is signed in"
     actor = Actor(ActorKind.PERSON, user.get_username(), user.pk)
     drains.ask(cluster, Wanted(view.facts.id, view.facts.name, drained, reason, actor), timezone.now)
-    current_app.send_task("fleet.tasks.apply_drains", expires=60)
+    with contextlib.suppress(OperationalError):  # without a broker beat does it, when there is one again
+        current_app.send_task("fleet.tasks.apply_drains", expires=60)
     what = "to take nobody new" if drained else "to take connections again"
     messages.success(request, f"{view.facts.name} is asked {what}.")
 
