@@ -19,6 +19,7 @@ from fleet.cli.lazy import LazyGroup
         "watch": "fleet.cli.watch:watch",
         "tunnel": "fleet.cli.tunnel:tunnel",
         "connect": "fleet.cli.connect:connect",
+        "gateway": "fleet.cli.gateway:gateway",
     },
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -14,6 +14,7 @@ _NODES = {
     "auth": "fleet.nodes.auth",
     "balancer": "fleet.nodes.balancer",
     "forwarder": "fleet.nodes.forwarder",
+    "gateway": "fleet.nodes.gateway",
     "proxy": "fleet.nodes.proxy",
 }
 

@@ -1,0 +1,7 @@
+"""`refloat gateway`: the gateway as a command of its own; the same program as `python -m fleet.nodes gateway`."""
+
+from __future__ import annotations
+
+from fleet.nodes.gateway import command as gateway
+
+__all__ = ["gateway"]

@@ -1,0 +1,271 @@
+"""The L7 gateway: gRPC calls go to backends by GRPCRoute rules, whatever their messages are. docs/gateway.md
+
+Retries as GEP-3440 has them, backends probed and picked by health, routes read again when their file changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import ssl
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+import uvloop
+from typing_extensions import override
+
+from fleet.nodes import addresses, gateway_backends, gateway_heads, http_site, running
+from fleet.nodes.flags import Duration, tls_files, tls_options
+from fleet.nodes.gateway_backends import Backends, Ref
+from fleet.nodes.gateway_door import Door
+from fleet.nodes.gateway_file import FileError, RoutesFile
+from fleet.nodes.gateway_metrics import GatewayMetrics
+from fleet.nodes.gateway_site import gateway_site
+from fleet.protocol import probing
+from fleet.protocol.retry_budget import Budget, BudgetSettings
+from fleet.protocol.route_table import RouteTable
+from fleet.transport import diag
+from fleet.transport.channels import TLSError, TLSFiles
+from fleet.transport.destinations import Change, log_change
+from fleet.transport.http2.connection import Options
+from fleet.transport.http2.dialing import client_context, server_context
+from fleet.transport.process import ProcessState
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayFlags:
+    """How a gateway is configured. Seconds, bytes."""
+
+    routes: Path
+    name: str = "gateway"
+    listen: tuple[str, int] = ("127.0.0.1", 0)
+    diag_listen: tuple[str, int] = ("127.0.0.1", 0)
+    backends: Mapping[Ref, Sequence[tuple[str, int]]] | None = None
+    tls: TLSFiles = field(default_factory=TLSFiles)
+    #: Towards backends; None: no TLS.
+    backend_tls: TLSFiles | None = None
+    probe_interval: float = probing.DEFAULTS.interval
+    probe_timeout: float = probing.DEFAULTS.timeout
+    dial_timeout: float = 2.0
+    max_message: int = 4 * 1024 * 1024
+    #: How much of all that is sent may be retries, percent; None: no limit.
+    retry_budget: int | None = None
+    drain: float = 10.0
+
+
+class Gateway:
+    """All parts of one, wired."""
+
+    def __init__(self, flags: GatewayFlags) -> None:
+        """Make it. Raises StartError when the TLS files cannot be used."""
+        self.flags = flags
+        self.process = ProcessState(tick=1.0)
+        self.process.register("gateway")
+        self.registry = diag.new_registry(self.process)
+        self.metrics = GatewayMetrics(self.registry)
+        self._server_tls, client_tls = _contexts(flags)
+        options = Options()
+        self.backends = Backends(
+            fixed=flags.backends or {},
+            probes=_probes(flags),
+            options=options,
+            dial_within=flags.dial_timeout,
+            tls=client_tls,
+            server_name=flags.backend_tls.server_name if flags.backend_tls else "",
+            on_change=self._changed,
+            on_resolved=self._resolved,
+        )
+        budget = flags.retry_budget
+        self.door = Door(
+            self.backends,
+            self.metrics,
+            gateway_heads.request_maker(secure=client_tls is not None),
+            options,
+            max_message=flags.max_message,
+            budget=None if budget is None else Budget(BudgetSettings(percent=budget)),
+        )
+        self.file = RoutesFile(flags.routes, self._apply, self.metrics.routes)
+
+    async def start(self) -> str:
+        """Read the routes and listen; where. Raises StartError."""
+        try:
+            await self.file.load()
+        except FileError as error:
+            raise running.StartError(str(error)) from None
+        bound = await running.listening(
+            self.flags.listen, self.door.listen(self.flags.listen, self._server_tls)
+        )
+        self.door.tasks.start(self.file.keep_reading())
+        self.door.tasks.start(self.backends.keep_resolving())
+        self.process.succeeded("gateway", asyncio.get_running_loop().time())
+        return bound
+
+    async def stop(self) -> None:
+        """Let calls end, then end."""
+        self.process.leave()
+        await self.door.stop(self.flags.drain)
+        await self.backends.close()
+
+    async def _apply(self, table: RouteTable) -> None:
+        refs = {(one.name, one.port) for found in table.rules for one in found.rule.backends}
+        await self.backends.use(refs)
+        self.door.route(table)
+
+    def _resolved(self) -> None:
+        self.door.reroute()
+
+    def _changed(self, change: Change) -> None:
+        log_change(change)
+        self.metrics.changed(change)
+
+
+def _probes(flags: GatewayFlags) -> probing.Settings:
+    fast = min(probing.DEFAULTS.fast_interval, flags.probe_interval)
+    return probing.Settings(interval=flags.probe_interval, fast_interval=fast, timeout=flags.probe_timeout)
+
+
+def _contexts(flags: GatewayFlags) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None]:
+    try:
+        return (
+            server_context(flags.tls) if flags.tls.enabled else None,
+            None if flags.backend_tls is None else client_context(flags.backend_tls),
+        )
+    except (TLSError, OSError) as error:
+        raise running.StartError(f"TLS: {error}") from None
+
+
+async def serve(flags: GatewayFlags) -> None:
+    """Run until SIGTERM or SIGINT; SIGHUP reads the routes again. Raises StartError."""
+    gateway = Gateway(flags)
+    async with AsyncExitStack() as stack:
+        bound = await gateway.start()
+        stack.push_async_callback(gateway.stop)
+        site = gateway_site(gateway.process, gateway.registry, gateway.door, gateway.backends, gateway.file)
+        diag_at = await stack.enter_async_context(http_site.serving(site, flags.diag_listen))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, gateway.file.look_now)
+        running.announce(role="gateway", name=flags.name, grpc=bound, diag=diag_at)
+        await running.until_told_to_end()
+        await gateway.stop()
+
+
+class _BackendFlag(click.ParamType[tuple[Ref, tuple[tuple[str, int], ...]]]):
+    name = "name:port=host:port[,...]"
+
+    @override
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return gateway_backends.parse_flag(value) if isinstance(value, str) else value
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+_PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.option(
+    "--routes",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="GRPCRoutes as YAML; read again when it changes, or at SIGHUP.",
+)
+@click.option("--name", default="gateway", show_default=True, help="Its name in the ready line.")
+@click.option(
+    "--listen",
+    type=addresses.Address(),
+    default="127.0.0.1:0",
+    show_default=True,
+    help="Where callers connect.",
+)
+@click.option(
+    "--diag-listen",
+    type=addresses.Address(),
+    default="127.0.0.1:0",
+    show_default=True,
+    help="/healthz, /readyz, /metrics, /routes, /destinations.",
+)
+@click.option(
+    "--backend",
+    "backends",
+    type=_BackendFlag(),
+    multiple=True,
+    help="Where a backendRef is; repeat. One that is not named is looked up by DNS.",
+)
+@tls_options
+@click.option(
+    "--backend-tls", is_flag=True, help="TLS towards backends, by the system's CAs if none is given."
+)
+@click.option("--backend-tls-ca", type=_PATH, help="CA of the backends, PEM; turns TLS towards them on.")
+@click.option("--backend-tls-cert", type=_PATH, help="Certificate to show to backends, PEM.")
+@click.option("--backend-tls-key", type=_PATH, help="Its key, PEM.")
+@click.option(
+    "--backend-tls-server-name", default="", help="Name to expect in backends' certificates; default: theirs."
+)
+@click.option(
+    "--probe-interval",
+    type=Duration(),
+    default="5s",
+    show_default=True,
+    help="Between health checks of a backend; 1s at most while something is in question.",
+)
+@click.option(
+    "--probe-timeout", type=Duration(), default="1s", show_default=True, help="For one health check."
+)
+@click.option(
+    "--dial-timeout", type=Duration(), default="2s", show_default=True, help="For connecting a backend."
+)
+@click.option(
+    "--max-message",
+    type=click.IntRange(min=1, max=(1 << 32) - 1),
+    default=4 * 1024 * 1024,
+    show_default=True,
+    help="Bytes of the longest message, either way.",
+)
+@click.option(
+    "--retry-budget",
+    type=click.IntRange(0, 100),
+    default=None,
+    help="Percent of all tries that may be retries (GEP-3388); default: no limit.",
+)
+@click.option(
+    "--drain", type=Duration(), default="10s", show_default=True, help="How long calls may take at the end."
+)
+def command(
+    routes: Path,
+    name: str,
+    listen: tuple[str, int],
+    diag_listen: tuple[str, int],
+    backends: tuple[tuple[Ref, tuple[tuple[str, int], ...]], ...],
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_ca: Path | None,
+    tls_server_name: str,
+    backend_tls: bool,
+    backend_tls_ca: Path | None,
+    backend_tls_cert: Path | None,
+    backend_tls_key: Path | None,
+    backend_tls_server_name: str,
+    **limits: Any,
+) -> None:
+    """Route gRPC calls to backends by GRPCRoute rules."""
+    towards = tls_files(backend_tls_cert, backend_tls_key, backend_tls_ca, backend_tls_server_name)
+    flags = GatewayFlags(
+        routes,
+        name,
+        listen,
+        diag_listen,
+        dict(backends),
+        tls_files(tls_cert, tls_key, tls_ca, tls_server_name),
+        towards if backend_tls or towards.enabled else None,
+        **limits,
+    )
+    if not (limits["probe_interval"] > 0 and limits["probe_timeout"] > 0 and limits["dial_timeout"] > 0):
+        raise click.UsageError("--probe-interval, --probe-timeout and --dial-timeout are above 0")
+    running.run(lambda: uvloop.run(serve(flags)))

@@ -1,0 +1,195 @@
+"""Where calls come in: a gateway's listening socket, the rules in force, and the calls under way. docs/gateway.md"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import ssl
+import time
+from collections.abc import Callable
+from typing import Any
+
+from fleet.nodes import addresses
+from fleet.nodes.gateway_backends import Backends
+from fleet.nodes.gateway_call import Call, Entry
+from fleet.nodes.gateway_heads import RequestHead
+from fleet.nodes.gateway_metrics import GatewayMetrics
+from fleet.nodes.pump import Tasks
+from fleet.protocol.grpc_http2 import Status
+from fleet.protocol.retry_budget import Budget
+from fleet.protocol.route_table import RouteTable
+from fleet.transport.destinations import Destinations, Pool
+from fleet.transport.http2.connection import Connection, Options
+from fleet.transport.http2.dialing import Dialer
+from fleet.transport.http2.fields import Fields, Known
+from fleet.transport.http2.stream import Stream
+
+log = logging.getLogger(__name__)
+
+_BACKLOG = 1024
+#: Hosts and paths whose rule is remembered; strangers may ask for many.
+_REMEMBERED = 1024
+
+
+class Door:
+    """Takes calls and knows what each needs."""
+
+    def __init__(
+        self,
+        backends: Backends,
+        metrics: GatewayMetrics,
+        read_head: Callable[[Fields], RequestHead],
+        options: Options,
+        *,
+        max_message: int,
+        budget: Budget | None = None,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """Have no routes yet: every call is refused."""
+        self._backends = backends
+        self._metrics = metrics
+        self._known: Known[RequestHead] = Known(read_head)
+        self._options = options
+        self._budget = budget
+        self._server: asyncio.Server | None = None
+        self._connections: set[Connection] = set()
+        self._calls: set[Call] = set()
+        #: Set when the last call ended, once the gateway ends.
+        self._idle: asyncio.Event | None = None
+        self._table = RouteTable(())
+        self._entries: dict[tuple[int, int], Entry] = {}
+        self._remembered: dict[tuple[str, str], Entry | None] = {}
+        self._chance = chance
+        self.max_message = max_message
+        self.tasks = Tasks()
+        self.destinations: Destinations = backends.destinations
+
+    # What the node calls.
+
+    async def listen(self, address: tuple[str, int], tls: ssl.SSLContext | None) -> str:
+        """Listen, and say where. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._connected, *address, ssl=tls, backlog=_BACKLOG)
+        return addresses.join(address[0], self._server.sockets[0].getsockname()[1])
+
+    def route(self, table: RouteTable) -> None:
+        """Send calls by these routes from now on; those under way are not touched."""
+        self._table = table
+        self._entries = {
+            (id(one.route), one.number): Entry(
+                one, one.rule.policy, Pool(self.destinations, self._backends.weights(one.rule.backends))
+            )
+            for one in table.rules
+        }
+        self._remembered.clear()
+
+    def reroute(self) -> None:
+        """Addresses of backends became others."""
+        self.route(self._table)
+
+    async def stop(self, within: float) -> None:
+        """Take no new calls, wait for those there are, then end."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.retire()
+        self._idle = asyncio.Event()
+        if self._calls:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(within):
+                    await self._idle.wait()
+        if self._calls:
+            log.warning("%d calls did not end within %g s and are cut", len(self._calls), within)
+        for call in list(self._calls):
+            call.end("the gateway ends")
+        for connection in list(self._connections):
+            connection.close("the gateway ends")
+        self.tasks.cancel()
+
+    def describe(self) -> list[dict[str, Any]]:
+        """The rules in force, for `GET /routes`."""
+        return [
+            {
+                "rule": entry.name,
+                "hostnames": list(entry.found.route.hostnames),
+                "matches": [
+                    {"service": one.service, "method": one.method} for one in entry.found.rule.matches
+                ],
+                "backends": {
+                    f"{one.name}:{one.port}": {
+                        name: round(entry.pool.picker().shares.get(name, 0.0), 4)
+                        for name in self._backends.weights([one])
+                    }
+                    for one in entry.found.rule.backends
+                },
+            }
+            for entry in self._entries.values()
+        ]
+
+    @property
+    def calls(self) -> int:
+        """Calls under way."""
+        return len(self._calls)
+
+    # What calls call.
+
+    def chance(self) -> float:
+        """A number in [0, 1)."""
+        return self._chance()
+
+    def find(self, authority: str, path: str) -> Entry | None:
+        """The rule for a call."""
+        key = authority, path
+        try:
+            return self._remembered[key]
+        except KeyError:
+            pass
+        found = self._table.find(authority, path)
+        entry = None if found is None else self._entries[id(found.route), found.number]
+        if len(self._remembered) >= _REMEMBERED:
+            self._remembered.clear()
+        self._remembered[key] = entry
+        return entry
+
+    def dialer(self, name: str) -> Dialer:
+        """The connections to an address."""
+        return self._backends.dialer(name)
+
+    def budget_first(self, now: float) -> None:
+        """Count a first try."""
+        if self._budget is not None:
+            self._budget.first(now)
+
+    def budget_allows(self, now: float) -> bool:
+        """Whether a retry may be sent; it is counted if so."""
+        return self._budget is None or self._budget.allow(now)
+
+    def retried(self, entry: Entry, status: Status) -> None:
+        """A try is followed by another."""
+        self._metrics.retried(entry.name, status.name)
+
+    def ended(self, call: Call, entry: Entry | None, status: str) -> None:
+        """A call is over."""
+        self._calls.discard(call)
+        if self._idle is not None and not self._calls:
+            self._idle.set()
+        self._metrics.ended(
+            "no route" if entry is None else entry.name, status, time.monotonic() - call.began_at
+        )
+
+    def _connected(self) -> Connection:
+        connection = Connection(self._known, self._options, on_stream=self._begin, on_end=self._disconnected)
+        self._connections.add(connection)
+        return connection
+
+    def _disconnected(self, connection: Connection, why: str) -> None:
+        del why
+        self._connections.discard(connection)
+
+    def _begin(self, stream: Stream, made: RequestHead) -> None:
+        del made  # it comes again, with whether the call ends there
+        call = Call(self, stream)
+        stream.listener = call
+        self._calls.add(call)

@@ -1,0 +1,145 @@
+"""Heads and trailers as the gateway needs them: what it decides by, and the block to pass on. docs/gateway.md"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fleet.protocol import grpc_http2
+from fleet.protocol.grpc_http2 import Status
+from fleet.protocol.retry import PREVIOUS_ATTEMPTS, PUSHBACK
+from fleet.transport.http2.fields import Field, Fields, encode, plain
+
+#: A backend that answers with this is degraded, by Envoy's convention.
+DEGRADED = b"x-envoy-degraded"
+_TIMEOUT = b"grpc-timeout"
+_ATTEMPTS = PREVIOUS_ATTEMPTS.encode()
+#: What belongs to one connection, RFC 9113 section 8.2.2: whoever sends it is broken.
+_HOP = frozenset({b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"})
+_PSEUDO = frozenset({b":method", b":scheme", b":path", b":authority"})
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHead:
+    """Of a call."""
+
+    path: str
+    authority: str
+    #: The caller's deadline, seconds from when it was sent.
+    timeout: float | None
+    #: To pass on, without a deadline.
+    block: bytes
+    #: An HTTP status to answer with instead; 0: it breaks HTTP/2, -1: trailers.
+    refusal: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseHead:
+    """Of an answer, or its trailers, or both at once."""
+
+    http: int | None
+    grpc: bool
+    status: Status | None
+    message: bytes
+    pushback: str | None
+    degraded: bool
+    block: bytes
+
+
+def request_maker(*, secure: bool) -> Callable[[Fields], RequestHead]:
+    """Read requests' heads; towards backends with TLS the scheme is https."""
+    scheme = b"https" if secure else b"http"
+
+    def make(fields: Fields) -> RequestHead:
+        return _request(fields, scheme)
+
+    return make
+
+
+def _request(fields: Fields, scheme: bytes) -> RequestHead:
+    pseudo: dict[bytes, bytes] = {}
+    kept: list[Field] = []
+    timeout, content, host = None, b"", b""
+    broken = False
+    for field in fields:
+        name, value, _ = field
+        if name.startswith(b":"):
+            broken = broken or bool(kept) or name in pseudo or name not in _PSEUDO
+            pseudo[name] = value
+            continue
+        broken = broken or _is_broken(name, value)
+        if name == _TIMEOUT:
+            timeout = grpc_http2.read_timeout(value)
+            continue
+        if name == b"content-type":
+            content = value
+        elif name == b"host":
+            host = value
+            continue
+        kept.append(field)
+    path, authority = pseudo.get(b":path", b""), pseudo.get(b":authority", host)
+    refusal = _refusal(fields, pseudo, content, broken=broken)
+    head = plain((b":method", b"POST"), (b":scheme", scheme), (b":path", path), (b":authority", authority))
+    return RequestHead(
+        path.decode("latin-1"), authority.decode("latin-1"), timeout, encode((*head, *kept)), refusal
+    )
+
+
+def _is_broken(name: bytes, value: bytes) -> bool:
+    return not name or name != name.lower() or name in _HOP or (name == b"te" and value != b"trailers")
+
+
+def _refusal(fields: Fields, pseudo: dict[bytes, bytes], content: bytes, *, broken: bool) -> int | None:
+    if not pseudo and not broken and fields:
+        return -1
+    if broken or not {b":method", b":scheme", b":path"} <= pseudo.keys():
+        return 0
+    if pseudo[b":method"] != b"POST":
+        return 405
+    return None if content.startswith(b"application/grpc") else 415
+
+
+def read_response(fields: Fields) -> ResponseHead:
+    """Read an answer's head or trailers."""
+    http: int | None = None
+    status: Status | None = None
+    message, pushback, grpc, degraded = b"", None, False, False
+    for name, value, _ in fields:
+        if name == b":status":
+            http = int(value) if value.isdigit() and len(value) == 3 else 0
+        elif name == b"grpc-status":
+            status = Status.read(value)
+        elif name == b"grpc-message":
+            message = value
+        elif name == b"content-type":
+            grpc = value.startswith(b"application/grpc")
+        elif name == PUSHBACK.encode():
+            pushback = value.decode("latin-1")
+        elif name == DEGRADED:
+            degraded = True
+    return ResponseHead(http, grpc, status, message, pushback, degraded, encode(fields))
+
+
+def with_deadline(head: RequestHead, seconds: float | None, tries_before: int) -> bytes:
+    """The block of one try."""
+    block = head.block
+    if seconds is not None:
+        block += encode(plain((_TIMEOUT, grpc_http2.write_timeout(seconds))))
+    if tries_before:
+        block += encode(plain((_ATTEMPTS, str(tries_before).encode())))
+    return block
+
+
+def trailers(status: Status, message: str, *, alone: bool) -> bytes:
+    """The end of a call that the gateway itself decides; `alone`: nothing was sent before."""
+    fields = plain(
+        (b"grpc-status", str(int(status)).encode()), (b"grpc-message", grpc_http2.write_message(message))
+    )
+    if alone:
+        fields = (*plain((b":status", b"200"), (b"content-type", b"application/grpc")), *fields)
+    return encode(fields)
+
+
+def refusal(http: int) -> bytes:
+    """The whole answer to what is no call."""
+    return encode(plain((b":status", str(http).encode()), (b"content-length", b"0")))

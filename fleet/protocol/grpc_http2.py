@@ -1,0 +1,140 @@
+"""What gRPC puts into HTTP/2: statuses, deadlines, messages. Pure.
+
+https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md and http-grpc-status-mapping.md.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+
+
+class Status(IntEnum):
+    """How a call ended."""
+
+    OK = 0
+    CANCELLED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
+
+    @classmethod
+    def read(cls, text: bytes) -> Status:
+        """Read `grpc-status`; what is none is UNKNOWN."""
+        number = int(text) if re.fullmatch(rb"[0-9]{1,2}", text) else int(cls.UNKNOWN)
+        return cls(number) if number <= cls.UNAUTHENTICATED else cls.UNKNOWN
+
+
+#: Of an HTTP status that comes without a `grpc-status`.
+_OF_HTTP = {
+    400: Status.INTERNAL,
+    401: Status.UNAUTHENTICATED,
+    403: Status.PERMISSION_DENIED,
+    404: Status.UNIMPLEMENTED,
+    429: Status.UNAVAILABLE,
+    502: Status.UNAVAILABLE,
+    503: Status.UNAVAILABLE,
+    504: Status.UNAVAILABLE,
+}
+#: Of the code of RST_STREAM.
+_OF_RESET = {
+    7: Status.UNAVAILABLE,
+    8: Status.CANCELLED,
+    11: Status.RESOURCE_EXHAUSTED,
+    12: Status.PERMISSION_DENIED,
+}
+_UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
+_TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
+_PLAIN = frozenset(range(0x20, 0x7F)) - {0x25}
+#: Compressed or not, and the length: what stands before each message.
+PREFIX = 5
+
+
+def of_http(status: int) -> Status:
+    """The status of an answer that is not gRPC's."""
+    return _OF_HTTP.get(status, Status.UNKNOWN)
+
+
+def of_reset(code: int) -> Status:
+    """The status of a call whose stream was reset."""
+    return _OF_RESET.get(code, Status.INTERNAL)
+
+
+def read_timeout(text: bytes) -> float | None:
+    """Read `grpc-timeout` as seconds; None: it is none."""
+    found = _TIMEOUT.fullmatch(text)
+    return None if found is None else int(found[1]) * _UNITS[found[2]]
+
+
+def write_timeout(seconds: float) -> bytes:
+    """Write `grpc-timeout`, rounded up, in the finest unit that its eight digits allow."""
+    for unit in (b"u", b"m", b"S", b"M"):
+        number = -int(-seconds // _UNITS[unit])
+        if number < 100_000_000:
+            return b"%d%s" % (max(number, 0), unit)
+    return b"%dH" % min(-int(-seconds // 3600), 99_999_999)
+
+
+def write_message(text: str) -> bytes:
+    """Write `grpc-message`: percent-encoded UTF-8."""
+    return b"".join(
+        bytes([one]) if one in _PLAIN else b"%%%02X" % one for one in text.encode(errors="replace")
+    )
+
+
+def read_message(text: bytes) -> str:
+    """Read `grpc-message`; what is no percent-encoding stays as it is."""
+    decoded = re.sub(rb"%([0-9A-Fa-f]{2})", lambda found: bytes([int(found[1], 16)]), text)
+    return decoded.decode(errors="replace")
+
+
+class Messages:
+    """Counts the messages of one direction of a call, however its bytes are cut."""
+
+    __slots__ = ("_left", "_prefix", "begun", "whole")
+
+    def __init__(self) -> None:
+        self._left = 0
+        self._prefix = b""
+        #: Whether any byte came.
+        self.begun = False
+        #: Messages that came whole.
+        self.whole = 0
+
+    @property
+    def between(self) -> bool:
+        """Whether no message is cut off here."""
+        return not self._left and not self._prefix
+
+    def take(self, data: bytes) -> int:
+        """Take in bytes; the length of the longest message that begins in them."""
+        at, size, longest = 0, len(data), 0
+        self.begun = self.begun or size > 0
+        while at < size:
+            if self._left:
+                taken = min(self._left, size - at)
+                self._left -= taken
+                at += taken
+                self.whole += not self._left
+                continue
+            need = PREFIX - len(self._prefix)
+            self._prefix += data[at : at + need]
+            at += need
+            if len(self._prefix) == PREFIX:
+                self._left = int.from_bytes(self._prefix[1:])
+                longest = max(longest, self._left)
+                self._prefix = b""
+                self.whole += not self._left
+        return longest

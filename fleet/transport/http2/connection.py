@@ -1,0 +1,482 @@
+"""One HTTP/2 connection, RFC 9113, of either side, on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from typing_extensions import override
+
+from fleet.transport.http2 import frames
+from fleet.transport.http2.fields import MAX_LIST, Decoder, Known
+from fleet.transport.http2.frames import Code, ConnectionBroken, Setting, Type
+from fleet.transport.http2.stream import Stream
+
+#: A header block in pieces may be so long; after that somebody floods us.
+_MAX_BLOCK = 2 * MAX_LIST
+#: A peer that reads nothing but makes us answer (pings, settings) is cut off at so many unsent bytes.
+_MAX_UNSENT = 4 * 1024 * 1024
+#: Streams that a client resets: so many at once, and so many more each second (CVE-2023-44487).
+_RESETS, _RESETS_PER_SECOND = 1_000, 200
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What we let a peer do. Bytes, seconds."""
+
+    #: Of one stream, on the way and not passed on yet: bounds the memory of a stream whose other end reads slowly.
+    stream_window: int = 256 * 1024
+    #: Of all streams; streams hold back by themselves.
+    connection_window: int = 16 * 1024 * 1024
+    frame: int = 64 * 1024
+    #: Calls of one connection at a time.
+    streams: int = 1_000
+    #: Silence, with calls open, after which the peer is pinged, and how long its answer may take.
+    ping_after: float = 10.0
+    answer_within: float = 5.0
+
+
+class Connection(asyncio.Protocol):
+    """Frames in and out. Tells the listeners of its streams, `on_stream` of new ones, and `on_end` once."""
+
+    def __init__(
+        self,
+        known: Known[Any],
+        options: Options,
+        *,
+        on_stream: Callable[[Stream, Any], None] | None = None,
+        on_ready: Callable[[Connection], None] | None = None,
+        on_retire: Callable[[Connection], None] | None = None,
+        on_end: Callable[[Connection, str], None] | None = None,
+    ) -> None:
+        """Be a server if there is `on_stream`, else a client."""
+        self._known = known
+        self._options = options
+        self._on_stream = on_stream
+        self._on_ready = on_ready
+        self._on_retire = on_retire
+        self._on_end = on_end
+        self._decoder = Decoder()
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._unread = b""
+        self._preface = on_stream is not None
+        self._settled = False
+        self._streams: dict[int, Stream] = {}
+        self._blocked: dict[int, Stream] = {}
+        #: The greatest number of a stream that was opened, by whoever opens them.
+        self._last = 0 if on_stream is not None else -1
+        self._block: tuple[int, int, list[bytes]] | None = None
+        self._received = 0
+        self._resets = float(_RESETS)
+        self._resets_at = self._loop.time()
+        self._heard_at = self._loop.time()
+        self._pinged_at: float | None = None
+        self._pinger: asyncio.TimerHandle | None = None
+        self._initial_window = frames.DEFAULT_WINDOW
+        self._peer_streams = 100 if on_stream is None else 0
+        self._why = ""
+        #: Bytes we may send on all streams together.
+        self.window = frames.DEFAULT_WINDOW
+        self.peer_frame = frames.DEFAULT_FRAME
+        self.stream_window = options.stream_window
+        #: The peer reads too slowly: data waits.
+        self.paused = False
+        #: It takes no new streams; those there are go on.
+        self.retired = False
+        self.ended = False
+
+    # What its user calls.
+
+    @property
+    def streams(self) -> int:
+        """Streams that are open."""
+        return len(self._streams)
+
+    @property
+    def peer(self) -> str:
+        """Whom it is with."""
+        name = self._transport.get_extra_info("peername") if self._transport else None
+        return f"{name[0]}:{name[1]}" if name else "nobody"
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether `open` may be called."""
+        return (
+            self._settled and not self.retired and not self.ended and len(self._streams) < self._peer_streams
+        )
+
+    def open(self, block: bytes, *, end: bool = False) -> Stream:
+        """Begin a stream with a head, as a client."""
+        self._last += 2
+        stream = Stream(self, self._last, self._initial_window, self.stream_window)
+        self._streams[self._last] = stream
+        if self._last > frames.LARGEST_WINDOW - 2:
+            self._retire()
+        stream.send_headers(block, end=end)
+        self._watch()
+        return stream
+
+    def retire(self) -> None:
+        """Take no new streams and end after the last."""
+        if self.retired or self.ended:
+            return
+        if self._on_stream is not None:
+            # The peer may not know yet and begin streams meanwhile: those are still served, RFC 9113 section 6.8.
+            self.write(frames.goaway(frames.LARGEST_WINDOW, Code.NO_ERROR, "it ends"))
+        self._retire()
+
+    def close(self, why: str = "it was closed") -> None:
+        """End at once, with all streams."""
+        self._end(Code.NO_ERROR, why)
+
+    # What streams call.
+
+    def write(self, data: bytes) -> None:
+        """Send bytes of whole frames."""
+        if self._transport is not None and not self.ended:
+            self._transport.write(data)
+
+    def write_headers(self, number: int, block: bytes, *, end: bool) -> None:
+        """Send a list of fields, in pieces if it is too long for a frame."""
+        flags = frames.END_STREAM if end else 0
+        if len(block) <= self.peer_frame:
+            self.write(frames.frame(Type.HEADERS, flags | frames.END_HEADERS, number, block))
+            return
+        pieces = [block[at : at + self.peer_frame] for at in range(0, len(block), self.peer_frame)]
+        written = [frames.frame(Type.HEADERS, flags, number, pieces[0])]
+        written += [frames.frame(Type.CONTINUATION, 0, number, piece) for piece in pieces[1:-1]]
+        written.append(frames.frame(Type.CONTINUATION, frames.END_HEADERS, number, pieces[-1]))
+        self.write(b"".join(written))
+
+    def write_reset(self, number: int, code: Code) -> None:
+        """End a stream."""
+        self.write(frames.rst_stream(number, code))
+
+    def block(self, stream: Stream) -> None:
+        """Flush this stream when there is a window again."""
+        self._blocked[stream.number] = stream
+
+    def forget(self, stream: Stream) -> None:
+        """It is closed."""
+        self._streams.pop(stream.number, None)
+        self._blocked.pop(stream.number, None)
+        if self.retired and not self._streams and not self.ended:
+            self._end(Code.NO_ERROR, self._why or "it took no new calls, and has no more")
+
+    # What the event loop calls.
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
+        self._transport = transport  # type: ignore[assignment]  # uvloop's transports are of no class of asyncio's
+        options = self._options
+        ours = {
+            Setting.HEADER_TABLE_SIZE: 0,
+            Setting.INITIAL_WINDOW_SIZE: options.stream_window,
+            Setting.MAX_FRAME_SIZE: options.frame,
+            Setting.MAX_HEADER_LIST_SIZE: MAX_LIST,
+        }
+        if self._on_stream is None:
+            ours[Setting.ENABLE_PUSH] = 0
+        else:
+            ours[Setting.MAX_CONCURRENT_STREAMS] = options.streams
+        greeting = b"" if self._on_stream else frames.PREFACE
+        more = frames.window_update(0, options.connection_window - frames.DEFAULT_WINDOW)
+        self.write(greeting + frames.settings(ours) + more)
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        if self.ended:
+            return
+        self._heard_at = self._loop.time()
+        buffer = self._unread + data if self._unread else data
+        at, size = 0, len(buffer)
+        try:
+            if self._preface:
+                at = self._read_preface(buffer)
+            while size - at >= frames.HEADER_LENGTH and not self._preface and not self.ended:
+                length, kind, flags, number = frames.header(buffer, at)
+                if length > self._options.frame:
+                    raise ConnectionBroken(Code.FRAME_SIZE_ERROR, "a frame is too long")
+                begin = at + frames.HEADER_LENGTH
+                if begin + length > size:
+                    break
+                at = begin + length
+                self._frame(kind, flags, number, buffer[begin:at])
+            self._unread = buffer[at:]
+        except ConnectionBroken as error:
+            self._end(error.code, str(error))
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(None, self._why or (str(exc) if exc else "the other end closed it"))
+
+    @override
+    def pause_writing(self) -> None:
+        self.paused = True
+
+    @override
+    def resume_writing(self) -> None:
+        self.paused = False
+        self._flush_blocked()
+
+    # Frames.
+
+    def _read_preface(self, buffer: bytes) -> int:
+        if not frames.PREFACE.startswith(buffer[: len(frames.PREFACE)]):
+            raise ConnectionBroken(Code.PROTOCOL_ERROR, "the peer does not speak HTTP/2")
+        if len(buffer) < len(frames.PREFACE):
+            return 0
+        self._preface = False
+        return len(frames.PREFACE)
+
+    def _frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
+        if not self._settled and kind != Type.SETTINGS:
+            raise ConnectionBroken(Code.PROTOCOL_ERROR, "the peer does not speak HTTP/2: no SETTINGS first")
+        if self._block is not None and (kind != Type.CONTINUATION or number != self._block[0]):
+            raise ConnectionBroken(Code.PROTOCOL_ERROR, "a header block is interrupted")
+        match kind:
+            case Type.DATA:
+                self._data(number, flags, payload)
+            case Type.HEADERS:
+                block = frames.unpadded(payload, flags, priority=True)
+                self._continue(number, flags & frames.END_STREAM, flags, [block])
+            case Type.CONTINUATION:
+                self._continuation(flags, payload)
+            case Type.RST_STREAM:
+                self._rst_stream(number, code_of(frames.long(payload)))
+            case Type.SETTINGS:
+                self._settings(flags, payload)
+            case Type.PUSH_PROMISE:
+                raise ConnectionBroken(Code.PROTOCOL_ERROR, "nobody asked for pushes")
+            case Type.PING:
+                self._ping(flags, payload)
+            case Type.GOAWAY:
+                self._goaway(payload)
+            case Type.WINDOW_UPDATE:
+                self._window_update(number, frames.long(payload) & frames.LARGEST_WINDOW)
+
+    def _data(self, number: int, flags: int, payload: bytes) -> None:
+        size = len(payload)
+        self._received += size
+        if self._received > self._options.connection_window:
+            raise ConnectionBroken(Code.FLOW_CONTROL_ERROR, "more data than the connection's window")
+        if self._received >= self._options.connection_window // 2:
+            # Streams hold back by themselves; this one only bounds what one read may bring.
+            self.write(frames.window_update(0, self._received))
+            self._received = 0
+        stream = self._streams.get(number)
+        if stream is None:
+            self._must_be_closed(number)
+            return
+        data = frames.unpadded(payload, flags) if flags & frames.PADDED else payload
+        stream.data(data, size, end=bool(flags & frames.END_STREAM))
+
+    def _continuation(self, flags: int, payload: bytes) -> None:
+        if self._block is None:
+            raise ConnectionBroken(Code.PROTOCOL_ERROR, "CONTINUATION of nothing")
+        number, end, pieces = self._block
+        pieces.append(payload)
+        if sum(map(len, pieces)) > _MAX_BLOCK or len(pieces) > _MAX_BLOCK // 64:
+            raise ConnectionBroken(Code.ENHANCE_YOUR_CALM, "a header block is too long")
+        self._continue(number, end, flags, pieces)
+
+    def _continue(self, number: int, end: int, flags: int, pieces: list[bytes]) -> None:
+        if not flags & frames.END_HEADERS:
+            self._block = number, end, pieces
+            return
+        self._block = None
+        block = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        made = self._decoder.read(block, self._known)
+        stream = self._streams.get(number)
+        if stream is not None:
+            stream.headers(made, end=bool(end))
+        elif self._on_stream is None or number <= self._last:
+            self._must_be_closed(number)
+        else:
+            self._begin(number, made, end=bool(end))
+
+    def _begin(self, number: int, made: Any, *, end: bool) -> None:
+        assert self._on_stream is not None
+        if number % 2 == 0:
+            raise ConnectionBroken(Code.PROTOCOL_ERROR, "a client's streams are odd")
+        self._last = number
+        if len(self._streams) >= self._options.streams:
+            self.write_reset(number, Code.REFUSED_STREAM)
+            return
+        stream = Stream(self, number, self._initial_window, self.stream_window)
+        self._streams[number] = stream
+        self._on_stream(stream, made)
+        self._watch()
+        if stream.listener is not None:
+            stream.headers(made, end=end)
+
+    def _must_be_closed(self, number: int) -> None:
+        """Pass over what was on its way to a stream when that ended."""
+        if number == 0 or number > self._last or (number % 2 == 0):
+            raise ConnectionBroken(Code.PROTOCOL_ERROR, f"stream {number} was never opened")
+
+    def _rst_stream(self, number: int, code: Code) -> None:
+        if self._on_stream is not None:
+            self._count_reset()
+        stream = self._streams.get(number)
+        if stream is None:
+            self._must_be_closed(number)
+            return
+        listener = stream.drop()
+        if listener is not None:
+            listener.on_reset(code, "")
+
+    def _count_reset(self) -> None:
+        at = self._loop.time()
+        self._resets = min(_RESETS, self._resets + (at - self._resets_at) * _RESETS_PER_SECOND) - 1
+        self._resets_at = at
+        if self._resets < 0:
+            raise ConnectionBroken(Code.ENHANCE_YOUR_CALM, "too many streams were reset")
+
+    def _settings(self, flags: int, payload: bytes) -> None:
+        if flags & frames.ACK:
+            return
+        for key, value in frames.read_settings(payload):
+            match key:
+                case Setting.INITIAL_WINDOW_SIZE:
+                    self._new_initial_window(value)
+                case Setting.MAX_FRAME_SIZE:
+                    if not frames.DEFAULT_FRAME <= value <= frames.LARGEST_FRAME:
+                        raise ConnectionBroken(
+                            Code.PROTOCOL_ERROR, f"a frame size of {value} is not possible"
+                        )
+                    self.peer_frame = min(value, frames.DEFAULT_FRAME * 4)
+                case Setting.MAX_CONCURRENT_STREAMS:
+                    self._peer_streams = value
+        self._answer(frames.frame(Type.SETTINGS, frames.ACK, 0))
+        first, self._settled = not self._settled, True
+        if (
+            first
+            and self._on_stream is None
+            and Setting.MAX_CONCURRENT_STREAMS not in dict(frames.read_settings(payload))
+        ):
+            self._peer_streams = frames.LARGEST_WINDOW
+        if first and self._on_ready is not None:
+            self._on_ready(self)
+        self._flush_blocked()
+
+    def _new_initial_window(self, value: int) -> None:
+        if value > frames.LARGEST_WINDOW:
+            raise ConnectionBroken(Code.FLOW_CONTROL_ERROR, "a window is too large")
+        for stream in self._streams.values():
+            stream.window += value - self._initial_window
+        self._initial_window = value
+
+    def _ping(self, flags: int, payload: bytes) -> None:
+        if len(payload) != 8:
+            raise ConnectionBroken(Code.FRAME_SIZE_ERROR, "a ping is not eight bytes")
+        if flags & frames.ACK:
+            self._pinged_at = None
+        else:
+            self._answer(frames.frame(Type.PING, frames.ACK, 0, payload))
+
+    def _answer(self, data: bytes) -> None:
+        unsent = self._transport.get_write_buffer_size() if self._transport else 0
+        if unsent > _MAX_UNSENT:
+            raise ConnectionBroken(Code.ENHANCE_YOUR_CALM, "the peer asks and does not read")
+        self.write(data)
+
+    def _goaway(self, payload: bytes) -> None:
+        last = frames.long(payload) & frames.LARGEST_WINDOW
+        said = payload[8:].decode("ascii", "replace")[:100] or code_of(frames.long(payload, 4)).name
+        self._why = f"it went away: {said}"
+        if self._on_stream is not None:
+            return  # a client that goes away closes its streams by itself
+        self._retire()
+        for number in [number for number in self._streams if number > last]:
+            listener = self._streams[number].drop()
+            if listener is not None:
+                listener.on_reset(Code.REFUSED_STREAM, self._why)
+
+    def _window_update(self, number: int, more: int) -> None:
+        if number == 0:
+            self.window += more
+            if more == 0 or self.window > frames.LARGEST_WINDOW:
+                raise ConnectionBroken(Code.FLOW_CONTROL_ERROR, "the connection's window is too large, or 0")
+            self._flush_blocked()
+            return
+        stream = self._streams.get(number)
+        if stream is None:
+            self._must_be_closed(number)
+            return
+        stream.window += more
+        if more == 0 or stream.window > frames.LARGEST_WINDOW:
+            code = Code.PROTOCOL_ERROR if more == 0 else Code.FLOW_CONTROL_ERROR
+            self.write_reset(number, code)
+            listener = stream.drop()
+            if listener is not None:
+                listener.on_reset(code, "its window is too large, or grows by nothing")
+        elif stream.waiting:
+            stream.flush()
+
+    # The end.
+
+    def _flush_blocked(self) -> None:
+        blocked, self._blocked = self._blocked, {}
+        for stream in blocked.values():
+            stream.flush()
+
+    def _retire(self) -> None:
+        if self.retired:
+            return
+        self.retired = True
+        if self._on_retire is not None:
+            self._on_retire(self)
+        if not self._streams:
+            self._end(Code.NO_ERROR, self._why or "it took no new calls, and has no more")
+
+    def _end(self, code: Code | None, why: str) -> None:
+        """End, with a GOAWAY if there is still somebody to tell."""
+        if self.ended:
+            return
+        if code is not None:
+            self.write(frames.goaway(max(self._last, 0), code, why if code else ""))
+        self.ended = self.retired = True
+        self._unread = b""
+        if self._pinger is not None:
+            self._pinger.cancel()
+        if self._transport is not None:
+            self._transport.close()
+        for stream in list(self._streams.values()):
+            listener = stream.drop()
+            if listener is not None:
+                listener.on_lost(why)
+        if self._on_end is not None:
+            self._on_end(self, why)
+
+    # A peer that is frozen.
+
+    def _watch(self) -> None:
+        if self._pinger is None:
+            self._pinger = self._loop.call_later(self._options.ping_after, self._look)
+
+    def _look(self) -> None:
+        self._pinger = None
+        if self.ended or not self._streams:
+            return
+        now = self._loop.time()
+        if self._pinged_at is not None and self._heard_at < self._pinged_at:
+            self._end(Code.NO_ERROR, f"no answer to a ping within {self._options.answer_within:g} s")
+            if self._transport is not None:
+                self._transport.abort()
+            return
+        wait = self._options.ping_after - (now - self._heard_at)
+        if wait <= 0:
+            self._pinged_at = now
+            self.write(frames.frame(Type.PING, 0, 0, b"refloat?"))
+            wait = self._options.answer_within
+        self._pinger = self._loop.call_later(wait, self._look)
+
+
+def code_of(number: int) -> Code:
+    """The code of this number; one that nobody knows is INTERNAL_ERROR (RFC 9113 section 7)."""
+    return Code(number) if number <= max(Code) else Code.INTERNAL_ERROR

@@ -1,0 +1,182 @@
+"""The connections to one backend: dialed when wanted, shared by all calls, another one when a peer takes no more."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from pathlib import Path
+from typing import Any
+
+from fleet.transport.channels import TLSError, TLSFiles
+from fleet.transport.http2.connection import Connection, Options
+from fleet.transport.http2.fields import Known
+
+#: HTTP/2 over TLS is agreed on by this name, RFC 9113 section 3.2.
+ALPN = "h2"
+
+
+class DialError(Exception):
+    """A backend that could not be connected, with a sentence."""
+
+
+def client_context(files: TLSFiles) -> ssl.SSLContext:
+    """TLS towards backends: their certificates are checked; ours is shown if there is one. Raises TLSError."""
+    context = ssl.create_default_context(cafile=_text(files.authority))
+    context.set_alpn_protocols([ALPN])
+    _load(context, files)
+    return context
+
+
+def server_context(files: TLSFiles) -> ssl.SSLContext:
+    """TLS towards callers; with an authority they must show a certificate of it. Raises TLSError."""
+    if files.certificate is None or files.key is None:
+        raise TLSError("a server with TLS needs a certificate and its key")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols([ALPN])
+    _load(context, files)
+    if files.authority is not None:
+        context.load_verify_locations(files.authority)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def _load(context: ssl.SSLContext, files: TLSFiles) -> None:
+    if (files.certificate is None) != (files.key is None):
+        raise TLSError("a certificate and its key go together")
+    if files.certificate is None:
+        return
+    try:
+        context.load_cert_chain(files.certificate, files.key)
+    except (OSError, ssl.SSLError) as error:
+        raise TLSError(f"{files.certificate} and {files.key} cannot be used: {error}") from error
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+class Dialer:
+    """Connects one address."""
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        known: Known[Any],
+        options: Options,
+        *,
+        within: float = 2.0,
+        tls: ssl.SSLContext | None = None,
+        server_name: str = "",
+    ) -> None:
+        """Connect nothing yet; a connection and its first frames may take `within` seconds."""
+        self.address = address
+        self._known = known
+        self._options = options
+        self._within = within
+        self._tls = tls
+        self._server_name = server_name or address[0]
+        self._connections: list[Connection] = []
+        self._dialing: asyncio.Task[Connection] | None = None
+        self._closed = False
+
+    @property
+    def connections(self) -> int:
+        """Connections that are open."""
+        return len(self._connections)
+
+    def ready(self) -> Connection | None:
+        """A connection that takes a call at once."""
+        for connection in self._connections:
+            if connection.takes_more:
+                return connection
+        return None
+
+    async def dial(self) -> Connection:
+        """A connection that takes a call; all who wait share one attempt. Raises DialError."""
+        ready = self.ready()
+        if ready is not None:
+            return ready
+        if self._closed:
+            raise DialError("it is no backend any more")
+        if self._dialing is None:
+            self._dialing = asyncio.create_task(self._dial())
+            self._dialing.add_done_callback(self._dialed)
+        return await asyncio.shield(self._dialing)
+
+    def retire(self) -> None:
+        """Take no more calls; connections end after their last one."""
+        self._closed = True
+        for connection in list(self._connections):
+            connection.retire()
+
+    async def close(self) -> None:
+        """End all connections, with their calls."""
+        self._closed = True
+        for connection in list(self._connections):
+            connection.close()
+        if self._dialing is not None:
+            self._dialing.cancel()
+            await asyncio.wait([self._dialing])
+
+    def _dialed(self, task: asyncio.Task[Connection]) -> None:
+        self._dialing = None
+        if not task.cancelled():
+            task.exception()  # those who waited were told
+
+    async def _dial(self) -> Connection:
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[Connection] = loop.create_future()
+
+        def on_ready(connection: Connection) -> None:
+            if not ready.done():
+                ready.set_result(connection)
+
+        def on_end(connection: Connection, why: str) -> None:
+            if connection in self._connections:
+                self._connections.remove(connection)
+            if not ready.done():
+                ready.set_exception(DialError(why))
+
+        connection = Connection(
+            self._known, self._options, on_ready=on_ready, on_retire=self._retired, on_end=on_end
+        )
+        try:
+            async with asyncio.timeout(self._within):
+                name = self._server_name if self._tls is not None else None
+                transport, _ = await loop.create_connection(
+                    lambda: connection, *self.address, ssl=self._tls, server_hostname=name
+                )
+                _must_be_h2(transport.get_extra_info("ssl_object"))
+                await ready
+        except TimeoutError:
+            connection.close()
+            raise DialError(f"not connected within {self._within:g} s") from None
+        except (OSError, ssl.SSLError) as error:
+            raise DialError(_sentence(error)) from error
+        except DialError:
+            connection.close()
+            raise
+        finally:
+            if ready.done() and not ready.cancelled():
+                ready.exception()
+        if self._closed:
+            connection.close()
+            raise DialError("it is no backend any more")
+        self._connections.append(connection)
+        return connection
+
+    def _retired(self, connection: Connection) -> None:
+        if connection in self._connections:
+            self._connections.remove(connection)
+
+
+def _must_be_h2(tls: ssl.SSLObject | None) -> None:
+    if tls is not None and tls.selected_alpn_protocol() != ALPN:
+        raise DialError("its TLS does not offer HTTP/2")
+
+
+def _sentence(error: OSError) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    return error.strerror or str(error)

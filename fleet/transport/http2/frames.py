@@ -1,0 +1,139 @@
+"""Frames of HTTP/2 as bytes, RFC 9113 section 6; and the errors that end a stream or a connection."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from enum import IntEnum
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+HEADER_LENGTH = 9
+LARGEST_WINDOW = (1 << 31) - 1
+DEFAULT_WINDOW = 65_535
+DEFAULT_FRAME = 16_384
+LARGEST_FRAME = (1 << 24) - 1
+
+
+class Type(IntEnum):
+    """What a frame is."""
+
+    DATA = 0
+    HEADERS = 1
+    PRIORITY = 2
+    RST_STREAM = 3
+    SETTINGS = 4
+    PUSH_PROMISE = 5
+    PING = 6
+    GOAWAY = 7
+    WINDOW_UPDATE = 8
+    CONTINUATION = 9
+
+
+END_STREAM = ACK = 0x1
+END_HEADERS = 0x4
+PADDED = 0x8
+PRIORITY = 0x20
+
+
+class Setting(IntEnum):
+    """What a peer may set."""
+
+    HEADER_TABLE_SIZE = 1
+    ENABLE_PUSH = 2
+    MAX_CONCURRENT_STREAMS = 3
+    INITIAL_WINDOW_SIZE = 4
+    MAX_FRAME_SIZE = 5
+    MAX_HEADER_LIST_SIZE = 6
+
+
+class Code(IntEnum):
+    """Why a stream or a connection ends."""
+
+    NO_ERROR = 0
+    PROTOCOL_ERROR = 1
+    INTERNAL_ERROR = 2
+    FLOW_CONTROL_ERROR = 3
+    SETTINGS_TIMEOUT = 4
+    STREAM_CLOSED = 5
+    FRAME_SIZE_ERROR = 6
+    REFUSED_STREAM = 7
+    CANCEL = 8
+    COMPRESSION_ERROR = 9
+    CONNECT_ERROR = 10
+    ENHANCE_YOUR_CALM = 11
+    INADEQUATE_SECURITY = 12
+    HTTP_1_1_REQUIRED = 13
+
+
+class ConnectionBroken(Exception):
+    """The peer broke the protocol: the connection must end."""
+
+    def __init__(self, code: Code, sentence: str) -> None:
+        self.code = code
+        super().__init__(sentence)
+
+
+_HEADER = struct.Struct(">HBBBL")
+_LONG = struct.Struct(">L")
+_SETTING = struct.Struct(">HL")
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    """Write a frame."""
+    length = len(payload)
+    return _HEADER.pack(length >> 8, length & 0xFF, kind, flags, stream) + payload
+
+
+def header(data: bytes | bytearray, at: int) -> tuple[int, int, int, int]:
+    """Read the header of a frame: length, kind, flags, stream."""
+    high, low, kind, flags, stream = _HEADER.unpack_from(data, at)
+    return high << 8 | low, kind, flags, stream & 0x7FFF_FFFF
+
+
+def settings(values: Mapping[Setting, int]) -> bytes:
+    """Write SETTINGS."""
+    return frame(Type.SETTINGS, 0, 0, b"".join(_SETTING.pack(key, value) for key, value in values.items()))
+
+
+def read_settings(payload: bytes) -> list[tuple[int, int]]:
+    """Read the payload of SETTINGS. Raises ConnectionBroken."""
+    if len(payload) % _SETTING.size:
+        raise ConnectionBroken(Code.FRAME_SIZE_ERROR, "SETTINGS are cut off")
+    return list(_SETTING.iter_unpack(payload))
+
+
+def window_update(stream: int, more: int) -> bytes:
+    """Write WINDOW_UPDATE."""
+    return frame(Type.WINDOW_UPDATE, 0, stream, _LONG.pack(more))
+
+
+def rst_stream(stream: int, code: Code) -> bytes:
+    """Write RST_STREAM."""
+    return frame(Type.RST_STREAM, 0, stream, _LONG.pack(code))
+
+
+def goaway(last: int, code: Code, why: str = "") -> bytes:
+    """Write GOAWAY."""
+    return frame(Type.GOAWAY, 0, 0, _LONG.pack(last) + _LONG.pack(code) + why.encode())
+
+
+def long(payload: bytes, at: int = 0) -> int:
+    """Read a number of four bytes. Raises ConnectionBroken when they are not there."""
+    if len(payload) < at + 4:
+        raise ConnectionBroken(Code.FRAME_SIZE_ERROR, "a frame is cut off")
+    number: int = _LONG.unpack_from(payload, at)[0]
+    return number
+
+
+def unpadded(payload: bytes, flags: int, *, priority: bool = False) -> bytes:
+    """Take padding, and the priority of HEADERS, off a payload. Raises ConnectionBroken."""
+    start, end = 0, len(payload)
+    if flags & PADDED:
+        if not payload:
+            raise ConnectionBroken(Code.FRAME_SIZE_ERROR, "a padded frame is cut off")
+        start, end = 1, end - payload[0]
+    if priority and flags & PRIORITY:
+        start += 5
+    if start > end:
+        raise ConnectionBroken(Code.PROTOCOL_ERROR, "there is more padding than frame")
+    return payload[start:end]

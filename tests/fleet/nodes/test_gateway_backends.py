@@ -1,0 +1,151 @@
+"""Backends of a gateway: names, addresses, health checks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+
+from fleet.nodes import gateway_backends
+from fleet.nodes.gateway_backends import Backends, parse_flag
+from fleet.protocol import probing
+from fleet.protocol.destination import Health
+from fleet.protocol.grpc_route import Backend
+from fleet.transport.channels import server_options
+from fleet.transport.http2.connection import Options
+from tests.fakes.echoing import Echo
+from tests.fakes.waiting import eventually
+
+assert health
+
+
+@pytest.fixture
+async def opened() -> AsyncIterator[Callable[..., Backends]]:
+    made: list[Backends] = []
+
+    def make(**fixed: Any) -> Backends:
+        backends = Backends(
+            fixed={("svc", 1): tuple(fixed.get("svc", ()))},
+            probes=probing.Settings(interval=0.05, fast_interval=0.01, timeout=5.0),
+            options=Options(),
+            dial_within=5.0,
+            tls=None,
+            server_name="",
+            on_resolved=fixed.get("on_resolved", lambda: None),
+        )
+        made.append(backends)
+        return backends
+
+    yield make
+    for backends in made:
+        await backends.close()
+
+
+def health_of(backends: Backends) -> list[tuple[str, str]]:
+    return [(one["health"], one["error"]) for one in backends.describe()]
+
+
+async def test_health_by_grpc_health_v1(opened: Callable[..., Backends]) -> None:
+    """SERVING, NOT_SERVING with its word, and back."""
+    server, servicer = grpc.aio.server(options=server_options()), HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    backends = opened(svc=[("127.0.0.1", port)])
+    await backends.use([("svc", 1)])
+
+    await eventually(lambda: health_of(backends) == [("healthy", "")])
+    await servicer.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
+    await eventually(lambda: health_of(backends) == [("unhealthy", "it says NOT_SERVING")])
+    await servicer.set("", health_pb2.HealthCheckResponse.SERVING)
+    await eventually(lambda: health_of(backends) == [("healthy", "")])
+    await server.stop(None)
+    await eventually(lambda: health_of(backends) == [("unhealthy", "connection refused")])
+
+
+async def test_backend_without_health_service_is_healthy(opened: Callable[..., Backends]) -> None:
+    """That it answers is all there is to know."""
+    echo = await Echo().start()
+    backends = opened(svc=[("127.0.0.1", echo.port)])
+    await backends.use([("svc", 1)])
+
+    await eventually(lambda: health_of(backends) == [("healthy", "")])
+    await echo.stop()
+
+
+async def test_weights_are_shared_among_addresses(opened: Callable[..., Backends]) -> None:
+    """A backend of two addresses gets no more than one of one; the same address twice gets both shares."""
+    backends = opened(svc=[("127.0.0.1", 1), ("127.0.0.1", 2)])
+    await backends.use([("svc", 1), ("127.0.0.1", 2)])
+
+    weights = backends.weights([Backend("svc", 1, 4), Backend("127.0.0.1", 2), Backend("unknown", 1)])
+    assert weights == {"127.0.0.1:1": 2.0, "127.0.0.1:2": 3.0}
+
+
+async def test_name_that_changes_its_addresses(
+    opened: Callable[..., Backends], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is looked up again and again; a lookup that fails keeps what was known; who is left keeps its health."""
+    monkeypatch.setattr(gateway_backends, "_RESOLVE", 0.02)
+    told = asyncio.Event()
+    lookups = 0
+    addresses: list[Any] = [("127.0.0.1", 1)]
+
+    async def looked_up(*args: Any, **kwargs: Any) -> list[Any]:
+        nonlocal lookups
+        lookups += 1
+        if not addresses:
+            raise OSError(None, "no such name")
+        return [(0, 0, 0, "", address) for address in addresses]
+
+    backends = opened(on_resolved=told.set)
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", looked_up)
+    await backends.use([("name", 7)])
+    task = asyncio.create_task(backends.keep_resolving())
+    first = backends.destinations.get("127.0.0.1:1")
+    addresses.append(("127.0.0.1", 2))
+    await told.wait()
+
+    assert set(backends.weights([Backend("name", 7)])) == {"127.0.0.1:1", "127.0.0.1:2"}
+    assert backends.destinations.get("127.0.0.1:1") is first
+    addresses.clear()
+    asked = lookups
+    await eventually(lambda: lookups > asked + 2)
+    assert len(backends.weights([Backend("name", 7)])) == 2
+    assert backends.unresolved() == []
+    task.cancel()
+
+
+async def test_name_that_is_none(opened: Callable[..., Backends]) -> None:
+    """It has no address, and is named."""
+    backends = opened()
+    await backends.use([("no-such-host.invalid", 1)])
+
+    assert backends.unresolved() == ["no-such-host.invalid:1"]
+    assert list(backends.destinations) == []
+
+
+async def test_backend_that_is_named_no_more(opened: Callable[..., Backends]) -> None:
+    """It is neither probed nor kept connected."""
+    echo = await Echo().start()
+    backends = opened(svc=[("127.0.0.1", echo.port)])
+    await backends.use([("svc", 1)])
+    await eventually(lambda: [one.verdict.health for one in backends.destinations] == [Health.HEALTHY])
+    await backends.use([])
+
+    assert backends.describe() == []
+    await echo.stop()
+
+
+def test_flag() -> None:
+    """A name with a port, and addresses."""
+    assert parse_flag("a:1=b:2,[::1]:3") == (("a", 1), (("b", 2), ("::1", 3)))
+    for wrong in ("a:1", "a=b:2", "a:1=", "a:1=b"):
+        with pytest.raises(ValueError, match="is not"):
+            parse_flag(wrong)

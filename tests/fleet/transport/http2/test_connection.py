@@ -1,0 +1,420 @@
+"""Connections and streams: both ends are ours, or one end is bytes of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from fleet.transport.http2 import frames
+from fleet.transport.http2.connection import Connection, Options
+from fleet.transport.http2.fields import Fields, Known, encode, plain
+from fleet.transport.http2.frames import Code, Setting, Type
+from fleet.transport.http2.stream import Stream
+from tests.fakes.waiting import eventually
+
+HEAD = encode(plain((b":method", b"POST"), (b":path", b"/a")))
+
+
+class Wire(asyncio.Transport):
+    """Keeps what was written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+        self.closed = False
+        self.unsent = 0
+
+    @override
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        self.written += bytes(data)
+
+    @override
+    def close(self) -> None:
+        self.closed = True
+
+    @override
+    def abort(self) -> None:
+        self.closed = True
+
+    @override
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def frames(self) -> list[tuple[int, int, int, bytes]]:
+        """Kind, flags, stream and payload of all that was written since the last time."""
+        found, at = [], 0
+        data, self.written = self.written.removeprefix(frames.PREFACE), b""
+        while at < len(data):
+            length, kind, flags, number = frames.header(data, at)
+            at += frames.HEADER_LENGTH + length
+            found.append((kind, flags, number, data[at - length : at]))
+        return found
+
+
+class Heard:
+    """Listens and remembers."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.seen: list[Any] = []
+
+    def on_headers(self, made: Fields, *, end: bool) -> None:
+        self.seen.append(("headers", end))
+
+    def on_data(self, data: bytes, *, end: bool) -> None:
+        self.seen.append((data, end))
+
+    def on_reset(self, code: Code, why: str) -> None:
+        self.seen.append(code)
+
+    def on_lost(self, why: str) -> None:
+        self.seen.append(why)
+
+
+class End:
+    """One connection with a wire instead of a network."""
+
+    def __init__(self, *, server: bool, options: Options | None = None) -> None:
+        self.wire = Wire()
+        self.heard: list[Heard] = []
+        self.ends: list[str] = []
+        known: Known[Fields] = Known(lambda fields: fields)
+        self.connection = Connection(
+            known,
+            options or Options(),
+            on_stream=self._begin if server else None,
+            on_end=lambda _, why: self.ends.append(why),
+        )
+        self.connection.connection_made(self.wire)
+        self.greeting = self.wire.frames()
+        if server:
+            self.connection.data_received(frames.PREFACE)
+
+    def _begin(self, stream: Stream, made: Fields) -> None:
+        stream.listener = heard = Heard(stream)
+        self.heard.append(heard)
+
+    def settle(self, **values: int) -> None:
+        """The peer's first frame."""
+        self.connection.data_received(frames.settings({Setting[key]: value for key, value in values.items()}))
+        self.wire.frames()
+
+    def get(self, *sent: bytes) -> None:
+        """The peer sends."""
+        self.connection.data_received(b"".join(sent))
+
+    def open(self) -> Heard:
+        """A client's call."""
+        stream = self.connection.open(HEAD)
+        stream.listener = heard = Heard(stream)
+        return heard
+
+
+def headers(number: int, *, end: bool = False, block: bytes = HEAD, last: bool = True) -> bytes:
+    flags = (frames.END_STREAM if end else 0) | (frames.END_HEADERS if last else 0)
+    return frames.frame(Type.HEADERS, flags, number, block)
+
+
+def data(number: int, body: bytes, *, end: bool = False) -> bytes:
+    return frames.frame(Type.DATA, frames.END_STREAM if end else 0, number, body)
+
+
+@pytest.fixture
+async def server() -> End:
+    end = End(server=True)
+    end.settle()
+    return end
+
+
+@pytest.fixture
+async def client() -> End:
+    end = End(server=False)
+    end.settle()
+    return end
+
+
+def code_of_goaway(end: End) -> Code:
+    (payload,) = (payload for kind, _, _, payload in end.wire.frames() if kind == Type.GOAWAY)
+    return Code(struct.unpack(">LL", payload[:8])[1])
+
+
+async def test_call_and_answer(server: End) -> None:
+    """Head, data and end in; head, data and trailers out; then the stream is forgotten."""
+    server.get(headers(1), data(1, b"ab"), data(1, b"c", end=True))
+    (heard,) = server.heard
+    heard.stream.send_headers(HEAD)
+    heard.stream.send_data(b"d")
+    heard.stream.send_headers(HEAD, end=True)
+
+    assert heard.seen == [("headers", False), (b"ab", False), (b"c", True)]
+    kinds = [(kind, flags) for kind, flags, _, _ in server.wire.frames()]
+    assert kinds == [
+        (Type.HEADERS, frames.END_HEADERS),
+        (Type.DATA, 0),
+        (Type.HEADERS, frames.END_HEADERS | frames.END_STREAM),
+    ]
+    assert server.connection.streams == 0
+
+
+async def test_bytes_may_come_in_any_pieces(server: End) -> None:
+    """One at a time."""
+    for one in headers(1) + data(1, b"abc", end=True):
+        server.get(bytes([one]))
+
+    assert server.heard[0].seen == [("headers", False), (b"abc", True)]
+
+
+async def test_headers_in_pieces(server: End) -> None:
+    """CONTINUATION; something between its pieces breaks the connection."""
+    server.get(headers(1, block=HEAD[:2], last=False))
+    server.get(frames.frame(Type.CONTINUATION, frames.END_HEADERS, 1, HEAD[2:]))
+    assert len(server.heard) == 1
+
+    server.get(headers(3, block=HEAD[:2], last=False), data(1, b"x"))
+    assert code_of_goaway(server) is Code.PROTOCOL_ERROR
+    assert server.heard[0].seen[-1] == "a header block is interrupted"
+
+
+async def test_long_headers_go_in_pieces(client: End) -> None:
+    """No frame is longer than the peer's limit."""
+    client.connection.open(encode(plain(*((b"x", bytes(1000)) for _ in range(40)))))
+
+    lengths = [(kind, len(payload)) for kind, _, _, payload in client.wire.frames()]
+    assert [kind for kind, _ in lengths] == [Type.HEADERS, Type.CONTINUATION, Type.CONTINUATION]
+    assert max(length for _, length in lengths) == frames.DEFAULT_FRAME
+
+
+async def test_windows_hold_data_back(client: End) -> None:
+    """Not more than the stream's window, nor the connection's; trailers come after the data."""
+    client.get(frames.settings({Setting.INITIAL_WINDOW_SIZE: 10}))
+    heard = client.open()
+    client.wire.frames()
+    heard.stream.send_data(b"x" * 25, end=True)
+    assert [len(payload) for *_, payload in client.wire.frames()] == [10]
+
+    client.get(frames.window_update(1, 10))
+    assert [len(payload) for *_, payload in client.wire.frames()] == [10]
+    client.get(frames.settings({Setting.INITIAL_WINDOW_SIZE: 15}), frames.window_update(0, 1))
+    sent = [(kind, flags) for kind, flags, _, payload in client.wire.frames() if kind == Type.DATA]
+
+    assert sent == [(Type.DATA, frames.END_STREAM)]
+
+
+async def test_slow_peer_holds_data_back(client: End) -> None:
+    """While the transport is full nothing is added to it."""
+    heard = client.open()
+    client.wire.frames()
+    client.connection.pause_writing()
+    heard.stream.send_data(b"abc")
+    heard.stream.send_headers(HEAD, end=True)
+    assert client.wire.frames() == []
+
+    client.connection.resume_writing()
+    assert [kind for kind, *_ in client.wire.frames()] == [Type.DATA, Type.HEADERS]
+
+
+async def test_reader_that_passes_nothing_on_stops_the_peer(server: End) -> None:
+    """The stream's window is opened only by `consumed`, and by whoever sends those bytes on."""
+    window = server.connection.stream_window
+    server.get(headers(1), *(data(1, bytes(16_384)) for _ in range(window // 16_384)))
+    (heard,) = server.heard
+    assert [frame for frame in server.wire.frames() if frame[2] == 1] == []
+
+    heard.stream.consumed(window // 2)
+    assert [(kind, number) for kind, _, number, _ in server.wire.frames()] == [(Type.WINDOW_UPDATE, 1)]
+    server.get(data(1, bytes(window // 2 // 2)), data(1, bytes(window // 2 // 2)), data(1, b"x"))
+    assert heard.seen[-1] is Code.FLOW_CONTROL_ERROR
+    assert (Type.RST_STREAM, 1) in [(kind, number) for kind, _, number, _ in server.wire.frames()]
+
+
+async def test_credit_goes_to_where_bytes_came_from(server: End, client: End) -> None:
+    """A gateway's two streams: what one sends on, the other may read anew."""
+    window = server.connection.stream_window
+    client.settle(INITIAL_WINDOW_SIZE=window)
+    client.get(frames.window_update(0, window))
+    server.get(headers(1))
+    out = client.open().stream
+    out.credit_to(server.heard[0].stream)
+    server.get(*(data(1, bytes(16_384)) for _ in range(window // 2 // 16_384)))
+    server.wire.frames()
+
+    out.send_data(bytes(16_384) * (window // 2 // 16_384))
+
+    assert [kind for kind, *_ in server.wire.frames()] == [Type.WINDOW_UPDATE]
+
+
+async def test_reset_both_ways(server: End) -> None:
+    """The peer's is told; ours is sent; what was on its way is passed over."""
+    server.get(headers(1), headers(3), frames.rst_stream(1, Code.CANCEL))
+    assert server.heard[0].seen[-1] is Code.CANCEL
+
+    server.heard[1].stream.reset(Code.INTERNAL_ERROR)
+    server.get(data(3, b"late"), frames.window_update(3, 1), frames.rst_stream(3, Code.CANCEL), headers(3))
+    assert [kind for kind, *_ in server.wire.frames()] == [Type.RST_STREAM]
+    assert server.heard[1].seen == [("headers", False)]
+    assert not server.connection.ended
+
+
+async def test_too_many_streams_are_refused() -> None:
+    """Those there are go on."""
+    server = End(server=True, options=Options(streams=1))
+    server.settle()
+    server.get(headers(1), headers(3))
+
+    assert len(server.heard) == 1
+    assert [(kind, number, payload) for kind, _, number, payload in server.wire.frames()] == [
+        (Type.RST_STREAM, 3, b"\0\0\0\7")
+    ]
+
+
+async def test_flood_of_resets_ends_the_connection(server: End) -> None:
+    """CVE-2023-44487."""
+    for number in range(1, 4001, 2):
+        server.get(headers(number), frames.rst_stream(number, Code.CANCEL))
+
+    assert server.connection.ended
+    assert code_of_goaway(server) is Code.ENHANCE_YOUR_CALM
+
+
+async def test_flood_of_continuations_ends_the_connection(server: End) -> None:
+    """CVE-2024-27316, with long pieces or empty ones."""
+    server.get(headers(1, block=b"", last=False))
+    for _ in range(3000):
+        server.get(frames.frame(Type.CONTINUATION, 0, 1, b""))
+
+    assert code_of_goaway(server) is Code.ENHANCE_YOUR_CALM
+
+
+async def test_pings_are_answered_until_nobody_reads(server: End) -> None:
+    """A peer that asks and does not read is cut off."""
+    ping = frames.frame(Type.PING, 0, 0, b"12345678")
+    server.get(ping)
+    assert server.wire.frames() == [(Type.PING, frames.ACK, 0, b"12345678")]
+
+    server.wire.unsent = 1 << 30
+    server.get(ping)
+    assert server.connection.ended
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (data(9, b"x"), Code.PROTOCOL_ERROR),
+        (headers(2), Code.PROTOCOL_ERROR),
+        (frames.frame(Type.PUSH_PROMISE, 0, 1, b""), Code.PROTOCOL_ERROR),
+        (frames.frame(Type.CONTINUATION, 0, 1, b""), Code.PROTOCOL_ERROR),
+        (frames.frame(Type.PING, 0, 0, b"short"), Code.FRAME_SIZE_ERROR),
+        (frames.window_update(0, 0), Code.FLOW_CONTROL_ERROR),
+        (frames.window_update(0, frames.LARGEST_WINDOW), Code.FLOW_CONTROL_ERROR),
+        (frames.settings({Setting.MAX_FRAME_SIZE: 1}), Code.PROTOCOL_ERROR),
+        (frames.settings({Setting.INITIAL_WINDOW_SIZE: 1 << 31}), Code.FLOW_CONTROL_ERROR),
+        (frames.frame(Type.SETTINGS, 0, 0, b"abc"), Code.FRAME_SIZE_ERROR),
+        (b"\xff\xff\xff\0\0\0\0\0\0", Code.FRAME_SIZE_ERROR),
+        (headers(1, block=b"\xff\xff\xff\xff\xff"), Code.COMPRESSION_ERROR),
+    ],
+)
+async def test_broken_protocol_ends_the_connection(server: End, sent: bytes, code: Code) -> None:
+    """With GOAWAY and the reason; all streams are told."""
+    server.get(headers(7))
+    server.get(sent)
+
+    assert code_of_goaway(server) is code
+    assert server.wire.closed
+    assert len(server.ends) == 1
+    assert server.heard[0].seen[-1] == server.ends[0]
+    server.get(headers(9))
+    assert len(server.heard) == 1
+
+
+async def test_unknown_frames_and_settings_are_passed_over(server: End) -> None:
+    """RFC 9113, section 5.5."""
+    server.get(
+        frames.frame(0xF0, 0xFF, 9, b"what"),
+        frames.frame(Type.SETTINGS, 0, 0, b"\0\x63\0\0\0\1"),
+        frames.frame(Type.PRIORITY, 0, 1, bytes(5)),
+    )
+
+    assert not server.connection.ended
+
+
+@pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01"])
+async def test_caller_that_speaks_something_else(sent: bytes) -> None:
+    """It is closed."""
+    end = End(server=True)
+    end.connection._preface = True
+    end.get(sent)
+
+    assert end.ends == ["the peer does not speak HTTP/2"]
+
+
+async def test_goaway_of_a_server(client: End) -> None:
+    """Calls it did not take may go elsewhere; the others go on; then the connection ends."""
+    first, second = client.open(), client.open()
+    client.get(frames.goaway(1, Code.NO_ERROR, "max_age"))
+
+    assert second.seen == [Code.REFUSED_STREAM]
+    assert first.seen == []
+    assert not client.connection.takes_more
+    client.get(headers(1, end=True))
+    first.stream.send_data(b"", end=True)
+    assert client.ends == ["it went away: max_age"]
+
+
+async def test_limit_of_a_servers_streams(client: End) -> None:
+    """Not one more."""
+    client.get(frames.settings({Setting.MAX_CONCURRENT_STREAMS: 1}))
+    assert client.connection.takes_more
+    heard = client.open()
+    assert not client.connection.takes_more
+    heard.stream.reset(Code.CANCEL)
+    assert client.connection.takes_more
+
+
+async def test_retired_server_ends_after_its_last_call(server: End) -> None:
+    """What a caller began before it knew is still served."""
+    server.get(headers(1, end=True))
+    server.connection.retire()
+    server.get(headers(3, end=True))
+    for heard in server.heard:
+        assert not server.connection.ended
+        heard.stream.send_headers(HEAD, end=True)
+
+    assert server.connection.ended
+
+
+async def test_loss_is_told_to_every_stream(client: End) -> None:
+    """With why."""
+    heard = client.open()
+    client.connection.connection_lost(ConnectionResetError("reset by peer"))
+
+    assert heard.seen == ["reset by peer"]
+    assert client.ends == ["reset by peer"]
+
+
+async def test_frozen_peer_is_noticed() -> None:
+    """Silence, a ping, silence."""
+    client = End(server=False, options=Options(ping_after=0.02, answer_within=0.02))
+    client.settle()
+    heard = client.open()
+
+    await eventually(lambda: client.connection.ended)
+    assert heard.seen == ["no answer to a ping within 0.02 s"]
+
+
+async def test_peer_that_answers_pings_stays() -> None:
+    """However long a call takes."""
+    client = End(server=False, options=Options(ping_after=0.0, answer_within=3600.0))
+    client.settle()
+    client.open()
+    for _ in range(3):
+        client.wire.frames()
+        client.connection._look()
+        (ping,) = [payload for kind, _, _, payload in client.wire.frames() if kind == Type.PING]
+        client.get(frames.frame(Type.PING, frames.ACK, 0, ping))
+
+    assert not client.connection.ended
+    client.connection.close()
