@@ -9,6 +9,8 @@ from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest, HttpResponseBase, JsonResponse
 from django.utils.decorators import sync_and_async_middleware
 
+from dashboards.acting import REQUEST_ID_HEADER, request_id_of
+
 Sync = Callable[[HttpRequest], HttpResponseBase]
 Async = Callable[[HttpRequest], Awaitable[HttpResponseBase]]
 
@@ -35,6 +37,8 @@ def api_problems(get_response: Any) -> Sync | Async:
 
 
 def _with_words(request: HttpRequest, answer: HttpResponseBase) -> HttpResponseBase:
+    # So that somebody can name a request in a report, and find it in the log of changes.
+    answer.headers[REQUEST_ID_HEADER] = request_id_of(request)
     if answer.status_code != 405 or not request.path.startswith("/api/"):
         return answer
     allowed = answer.headers.get("Allow", "")

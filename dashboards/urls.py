@@ -5,7 +5,18 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, include, path
 
 from dashboards.api.v1 import api
-from dashboards.views import agents, drain, fleet_map, fleet_now, metrics, system, tokens
+from dashboards.views import (
+    agents,
+    audit,
+    changes,
+    drain,
+    fleet_map,
+    fleet_now,
+    metrics,
+    networking,
+    system,
+    tokens,
+)
 
 handler403 = "dashboards.views.errors.forbidden"
 handler404 = "dashboards.views.errors.not_found"
@@ -22,6 +33,12 @@ def _pages(suffix: str) -> list[URLPattern | URLResolver]:
         path("instances/<str:instance_id>/drain/", drain.drain, name=f"drain{suffix}"),
         path("agents.csv", agents.agents_csv, name=f"agents-csv{suffix}"),
         path("agents/<str:agent_id>/", agents.agent, name=f"agent{suffix}"),
+        path("networking/", networking.networking_config, name=f"networking{suffix}"),
+        path("changes/", changes.change_list, name=f"changes{suffix}"),
+        path("changes/<int:change_id>/", changes.change, name=f"change{suffix}"),
+        path("audit/", audit.audit, name=f"audit{suffix}"),
+        path("audit.csv", audit.audit_csv, name=f"audit-csv{suffix}"),
+        path("audit.jsonl", audit.audit_json, name=f"audit-json{suffix}"),
     ]
 
 

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 
+from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 
@@ -19,6 +20,12 @@ View = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
 def prefix_of(cluster: str) -> str:
     """The path before a cluster's pages; the default cluster has short URLs."""
     return "" if cluster == DEFAULT_CLUSTER else f"/c/{cluster}"
+
+
+def signed_in(request: HttpRequest) -> User:
+    """Who is signed in, in a view that requires a permission."""
+    assert isinstance(request.user, User), "the view requires a permission, so somebody is signed in"
+    return request.user
 
 
 def needs_record(view: View[P]) -> View[P]:

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_http_methods
 from dashboards import presenters
 from dashboards.forms.tokens import TokenForm
 from dashboards.permissions import requires
+from dashboards.views.pages import signed_in
 from fleet.models.access import Permission, may
 from fleet.models.tokens import ApiToken, create_token
 
@@ -30,13 +31,13 @@ def tokens(request: HttpRequest) -> HttpResponseBase:
     """
     if request.method == "POST":
         return _revoke(request) if "revoke" in request.POST else _make(request)
-    return _show(request, TokenForm(_user(request)))
+    return _show(request, TokenForm(signed_in(request)))
 
 
 # A token outlives the session: ask again who it is when the last proof is old. A leaked one is revoked at once.
 @reauthentication_required  # type: ignore[untyped-decorator] # allauth is untyped
 def _make(request: HttpRequest) -> HttpResponseBase:
-    user = _user(request)
+    user = signed_in(request)
     form = TokenForm(user, request.POST)
     if not form.is_valid():
         return _show(request, form)
@@ -48,14 +49,14 @@ def _make(request: HttpRequest) -> HttpResponseBase:
 
 def _revoke(request: HttpRequest) -> HttpResponseBase:
     token_id = request.POST["revoke"]
-    token = get_object_or_404(_visible(_user(request)), pk=int(token_id) if token_id.isdecimal() else 0)
+    token = get_object_or_404(_visible(signed_in(request)), pk=int(token_id) if token_id.isdecimal() else 0)
     token.revoke(timezone.now())
     messages.success(request, f"The token {token} is revoked.")
     return redirect("tokens")
 
 
 def _show(request: HttpRequest, form: TokenForm, secret: str = "") -> HttpResponseBase:
-    user = _user(request)
+    user = signed_in(request)
     now = timezone.now()
     context = {
         "page": "tokens",
@@ -70,8 +71,3 @@ def _show(request: HttpRequest, form: TokenForm, secret: str = "") -> HttpRespon
 def _visible(user: User) -> QuerySet[ApiToken]:
     everybody = may(user, Permission.MANAGE_ACCESS)
     return ApiToken.objects.all() if everybody else ApiToken.objects.filter(user=user)
-
-
-def _user(request: HttpRequest) -> User:
-    assert isinstance(request.user, User), "the view requires a permission, so somebody is signed in"
-    return request.user

@@ -178,6 +178,8 @@ def _closing_notes(
         notes.append(
             "A tunnel that carries user connections takes nobody new and ends with the last of them."
         )
+    if plan.opens:
+        notes.append(f"The load balancer decides which proxies the {plan.opens:,} new tunnels go to.")
     if any(proxy.unsure for proxy in fleet.proxies):
         names = ", ".join(proxy.name for proxy in fleet.proxies if proxy.unsure)
         notes.append(

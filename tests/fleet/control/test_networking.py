@@ -10,6 +10,7 @@ from fleet.control import Blind, Refused, changes, networking
 from fleet.control.networking import Conflict
 from fleet.control.sight import fleet_of
 from fleet.domain.changes import ChangeState
+from fleet.domain.networking_plan import Fleet
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import Cluster
 from fleet.protocol.networking_config import ORIGIN_LABEL, NetworkingConfig, Resource, Strategy
@@ -25,7 +26,7 @@ def read(cluster: Cluster) -> None:
     networking.remember(cluster.pk, Resource(PEERING, {}, "r1"), NOW)
 
 
-def _blind() -> networking.Fleet:
+def _blind() -> Fleet:
     raise Blind("nothing is seen")
 
 

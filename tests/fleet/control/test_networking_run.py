@@ -9,9 +9,10 @@ import grpc
 import pytest
 from django.contrib.auth.models import User
 
-from fleet.control import changes, lease, networking, networking_run
+from fleet.control import Refused, changes, lease, networking, networking_run
 from fleet.control.networking_run import Auths
 from fleet.domain.changes import ChangeState
+from fleet.domain.networking_plan import Fleet
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import Cluster
 from fleet.models.networking import NetworkingReading, NetworkingRevision
@@ -40,8 +41,8 @@ def _confirmed(cluster: Cluster, user: User, auth: ConfigAuth, **fields: object)
     return changes.confirm(change, by(user), reason="a test", typed="", now=NOW)
 
 
-def _nothing() -> networking.Fleet:
-    return networking.Fleet((), (), {}, size=0, as_of=0.0, age=0.0)
+def _nothing() -> Fleet:
+    return Fleet((), (), {}, size=0, as_of=0.0, age=0.0)
 
 
 def _run(change: Change, auth: ConfigAuth, at: timedelta = timedelta()) -> Change:
@@ -99,7 +100,7 @@ def test_run_on_a_cluster_that_does_not_know_the_field(
     assert NetworkingReading.objects.get().knows_closing is False
     current = networking.must_be_read(cluster.pk)
     again = replace(networking.resource_of(current).config, graceful_tunnel_closing=True)
-    with pytest.raises(networking.Refused) as refused:
+    with pytest.raises(Refused) as refused:
         networking.plan(cluster.pk, current.revision, again, by(alice), NOW, _nothing)
     assert set(refused.value.problems) == {"graceful_tunnel_closing"}
 

@@ -1,0 +1,123 @@
+"""Changes: all there were, and one with its plan, its confirmation and what came of it. docs/changes.md."""
+
+from __future__ import annotations
+
+from allauth.account.decorators import reauthentication_required
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from dashboards import acting, change_rows
+from dashboards.permissions import requires
+from dashboards.views.pages import prefix_of, signed_in
+from fleet.control import Refused, changes
+from fleet.domain.changes import OCCUPYING, ChangeKind, ChangeState
+from fleet.models.access import Permission, may
+from fleet.models.changes import AuditEntry, Change
+from fleet.models.clusters import DEFAULT_CLUSTER
+
+_PAGE = 50
+#: Who may confirm what.
+PERMISSIONS = {
+    ChangeKind.NETWORKING_CONFIG: Permission.CHANGE_CONFIG,
+    ChangeKind.POLICY: Permission.CHANGE_CONFIG,
+    ChangeKind.RECONNECT: Permission.ACT_ON_FLEET,
+}
+
+
+@requires(Permission.VIEW_FLEET)
+@require_http_methods(["GET", "HEAD"])
+@never_cache
+def change_list(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """List changes, newest first. Template `dashboards/changes.html`: `page`, `changes`, `occupant`."""
+    rows = Change.objects.filter(cluster=cluster).defer("plan", "parameters", "before", "after")[:_PAGE]
+    context = {"page": "changes", "changes": rows, "occupant": changes.occupant(cluster)}
+    return render(request, "dashboards/changes.html", context)
+
+
+@requires(Permission.VIEW_FLEET)
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+def change(request: HttpRequest, change_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Show one change; confirm, approve or cancel it (POST with `do`).
+
+    Template `dashboards/change.html`: `page`, `change`, `question`, `diff`, `closing`, `outcome`, `asks`, `entries`,
+    `busy`, `can_act`, `can_approve`, `problems`, `reason`, `typed`.
+    """
+    row = get_object_or_404(Change.objects.select_related("cluster", "undoes"), cluster=cluster, pk=change_id)
+    if request.method != "POST":
+        return _show(request, row)
+    permission = PERMISSIONS[ChangeKind(row.kind)]
+    if not may(signed_in(request), permission, cluster):
+        raise PermissionDenied(f"This needs the permission: {permission.label}.")
+    what = request.POST.get("do", "")
+    if what == "cancel":
+        return _cancel(request, row)
+    agreed: HttpResponseBase = _agree(request, row, what)
+    return agreed
+
+
+# What it does outlives the session: ask again who it is when the last proof is old.
+@reauthentication_required  # type: ignore[untyped-decorator] # allauth is untyped
+def _agree(request: HttpRequest, row: Change, what: str) -> HttpResponseBase:
+    who = acting.by(request, signed_in(request))
+    try:
+        if what == "approve":
+            changes.approve(row, who, now=timezone.now())
+        else:
+            changes.confirm(
+                row,
+                who,
+                reason=request.POST.get("reason", ""),
+                typed=request.POST.get("typed", ""),
+                now=timezone.now(),
+            )
+    except Refused as error:
+        return _show(request, row, error)
+    if changes.ready(row):
+        acting.carry_out(row)
+    return redirect(f"{prefix_of(row.cluster_id)}/changes/{row.pk}/")
+
+
+def _cancel(request: HttpRequest, row: Change) -> HttpResponseBase:
+    who = acting.by(request, signed_in(request))
+    # Of a write that is under way nobody can say whether it happened: it ends by itself within a minute.
+    if row.state in OCCUPYING and row.kind == ChangeKind.NETWORKING_CONFIG:
+        return _show(request, row, Refused("it is being written: it ends by itself"))
+    try:
+        changes.move(row, ChangeState.CANCELLED, timezone.now(), actor=who.actor, request_id=who.request_id)
+    except Refused as error:
+        return _show(request, row, error)
+    messages.success(request, "Cancelled: nothing was changed.")
+    return redirect(f"{prefix_of(row.cluster_id)}/changes/{row.pk}/")
+
+
+def _show(request: HttpRequest, row: Change, error: Refused | None = None) -> HttpResponseBase:
+    user = signed_in(request)
+    can = may(user, PERMISSIONS[ChangeKind(row.kind)], row.cluster_id)
+    networking = row.kind == ChangeKind.NETWORKING_CONFIG
+    problems = dict(error.problems) if error else {}
+    context = {
+        "page": "changes",
+        "change": row,
+        "question": row.plan.get("question", row.title),
+        "diff": change_rows.diff(row.before, row.after) if networking else [],
+        "closing": change_rows.closing(row.plan),
+        "outcome": change_rows.outcome(row) if networking else None,
+        "asks": changes.what_it_asks(row),
+        "entries": AuditEntry.objects.filter(change_id=row.pk).order_by("pk"),
+        "busy": changes.busy_sentence(row.cluster_id) if row.state in {"planned", "confirmed"} else "",
+        "can_act": can,
+        "can_approve": can and row.state == "confirmed" and row.needs_second and not row.approved_by
+        and user.pk != row.user_id,
+        "problems": problems,
+        "sentence": "" if error is None or problems else f"{str(error)[:1].upper()}{str(error)[1:]}.",
+        "reason": request.POST.get("reason", ""),
+        "typed": request.POST.get("typed", ""),
+        "live": row.state in {"confirmed", "running", "paused", "verifying"},
+    }  # fmt: skip
+    return render(request, "dashboards/change.html", context)

@@ -1,0 +1,170 @@
+"""The page of a change: its plan, who may agree to it, and what must be said to do so."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from celery import current_app
+from django.contrib.auth.models import User
+from django.test import Client
+
+from fleet.control import changes
+from fleet.control.changes import By, Draft
+from fleet.domain.changes import Actor, ActorKind, ChangeKind, ChangeState
+from fleet.models.changes import Change
+from fleet.models.clusters import Cluster, ensure_default_cluster
+from tests.dashboards.conftest import MakeUser
+
+pytestmark = pytest.mark.django_db
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+PLAN = {
+    "question": "Close 3 tunnels of 2 agents?",
+    "notes": ["A note."],
+    "age": 1.0,
+    "size": 5,
+    "rule_before": "no rule",
+    "closing": {
+        "rule": "rfd", "rule_label": "RFD 226", "closes": [3, 3], "excess": [3, 3], "expired": [0, 0],
+        "agents": [2, 2], "carrying": [0, 1], "left_with_one": 2, "opens": 0, "too_old": 0, "version_unknown": 0,
+        "steps": [{"nth": 1, "tunnels": 2, "earliest": 1800.0, "latest": 3600.0},
+                  {"nth": 2, "tunnels": 1, "earliest": 3600.0, "latest": 7200.0}],
+        "proxies": [{"id": "p", "name": "proxy-1", "before": 5, "after": [2, 3]}],
+        "unsure_proxies": ["proxy-1"],
+    },
+}  # fmt: skip
+CONFIG = {"spec": {"keep_alive_count_max": 3}}
+
+
+def planned(user: User, agents: int = 2) -> Change:
+    """A change as the editor makes it."""
+    ensure_default_cluster()
+    draft = Draft(
+        ChangeKind.NETWORKING_CONFIG,
+        "graceful_tunnel_closing = true",
+        CONFIG,
+        {"spec": {"keep_alive_count_max": 3, "graceful_tunnel_closing": True}},
+        PLAN,
+        agents=agents,
+    )
+    return changes.create("default", draft, By(Actor(ActorKind.PERSON, user.get_username(), user.pk)), NOW)
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[int, ...]]]:
+    """What workers are given."""
+    given: list[tuple[str, tuple[int, ...]]] = []
+    monkeypatch.setattr(current_app, "send_task", lambda name, args: given.append((name, args)))
+    return given
+
+
+def _proven(client: Client, user: User) -> Client:
+    client.force_login(user)
+    client.post("/accounts/reauthenticate/", {"password": "correct horse"})
+    return client
+
+
+def test_page_shows_the_plan(client: Client, person: MakeUser) -> None:
+    """The number in the question and on the button, the rule by name, the stairs, every proxy."""
+    change = planned(person("config admin"))
+    client.force_login(User.objects.get())
+    page = client.get(f"/changes/{change.pk}/").content.decode()
+    for words in (
+        "Close 3 tunnels of 2 agents?",
+        "RFD 226",
+        "2nd closing",
+        "proxy-1",
+        "2 to 3",
+        "A note.",
+        "not well",
+    ):
+        assert words in page
+    assert "Close 3 tunnels</button>" in page
+    assert f"/changes/{change.pk}/" in client.get("/changes/").content.decode()
+
+
+def test_confirm_wants_a_reason_and_gives_it_to_a_worker(
+    client: Client, person: MakeUser, sent: list[tuple[str, tuple[int, ...]]]
+) -> None:
+    """Without one a sentence at the field and nothing done; with it a task, by name."""
+    change = planned(person("config admin"))
+    _proven(client, User.objects.get())
+    answer = client.post(f"/changes/{change.pk}/", {"do": "confirm", "reason": ""})
+    assert 'id="reason-error"' in answer.content.decode()
+    assert not sent
+    client.post(f"/changes/{change.pk}/", {"do": "confirm", "reason": "too many tunnels"})
+    assert sent == [("fleet.tasks.run_networking_change", (change.pk,))]
+    change.refresh_from_db()
+    assert (change.state, change.reason) == (ChangeState.CONFIRMED, "too many tunnels")
+
+
+def test_confirm_wants_the_clusters_name_for_many(
+    client: Client, person: MakeUser, sent: list[tuple[str, tuple[int, ...]]]
+) -> None:
+    """Above a hundred agents."""
+    change = planned(person("config admin"), agents=101)
+    _proven(client, User.objects.get())
+    answer = client.post(f"/changes/{change.pk}/", {"do": "confirm", "reason": "because", "typed": "x"})
+    assert 'id="typed-error"' in answer.content.decode()
+    client.post(f"/changes/{change.pk}/", {"do": "confirm", "reason": "because", "typed": "default"})
+    assert len(sent) == 1
+
+
+def test_confirm_asks_who_it_is_when_the_last_proof_is_old(
+    client: Client, person: MakeUser, sent: list[tuple[str, tuple[int, ...]]]
+) -> None:
+    """A session alone is not enough."""
+    change = planned(person("config admin"))
+    client.force_login(User.objects.get())
+    answer = client.post(f"/changes/{change.pk}/", {"do": "confirm", "reason": "because"})
+    assert answer.headers["Location"].startswith("/accounts/reauthenticate/")
+    assert not sent
+
+
+def test_second_person_must_agree(
+    client: Client, person: MakeUser, sent: list[tuple[str, tuple[int, ...]]]
+) -> None:
+    """The first is told to wait; the second starts it."""
+    ensure_default_cluster()
+    Cluster.objects.update(second_approver=True)
+    change = planned(person("config admin"))
+    _proven(client, User.objects.get())
+    page = client.post(f"/changes/{change.pk}/", {"do": "confirm", "reason": "because"}, follow=True)
+    assert "Waits for a second person" in page.content.decode()
+    assert "I agree" not in page.content.decode()
+    _proven(client, person("admin"))
+    assert "I agree" in client.get(f"/changes/{change.pk}/").content.decode()
+    client.post(f"/changes/{change.pk}/", {"do": "approve"})
+    assert len(sent) == 1
+
+
+def test_cancel_changes_nothing(client: Client, person: MakeUser) -> None:
+    """Before it began."""
+    change = planned(person("config admin"))
+    client.force_login(User.objects.get())
+    client.post(f"/changes/{change.pk}/", {"do": "cancel"})
+    change.refresh_from_db()
+    assert change.state == ChangeState.CANCELLED
+    again = client.post(f"/changes/{change.pk}/", {"do": "cancel"}).content.decode()
+    assert "cannot become cancelled" in again
+
+
+def test_who_may_not_is_refused(client: Client, person: MakeUser) -> None:
+    """An operator sees the plan and no button."""
+    change = planned(person("operator"))
+    client.force_login(User.objects.get())
+    assert "Close 3 tunnels</button>" not in client.get(f"/changes/{change.pk}/").content.decode()
+    assert client.post(f"/changes/{change.pk}/", {"do": "confirm", "reason": "x y z"}).status_code == 403
+    assert client.get("/changes/999/").status_code == 404
+
+
+def test_outcome_beside_the_plan(client: Client, person: MakeUser) -> None:
+    """What happened so far, and the difference."""
+    change = planned(person("config admin"))
+    changes.note(change, state="verified", outcome={
+        "closed": 2, "gone": 1, "difference": -1, "foreseen": [3, 3], "curve": [[0.0, 0], [9.0, 2]],
+    })  # fmt: skip
+    client.force_login(User.objects.get())
+    page = client.get(f"/changes/{change.pk}/").content.decode()
+    assert "1 fewer than foreseen" in page
+    assert "1 of these agents have gone" in page
