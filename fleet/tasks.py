@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import random
 import socket
 import time
 from collections.abc import Sequence
@@ -17,7 +18,17 @@ from channels.layers import get_channel_layer
 from django.conf import settings
 from django.db import DatabaseError
 
-from fleet.control import ControlError, drains, drains_run, networking, networking_run
+from fleet.control import (
+    ControlError,
+    campaigns_run,
+    changes,
+    drains,
+    drains_run,
+    networking,
+    networking_run,
+    rollouts_run,
+)
+from fleet.control.dialing import Dialer
 from fleet.control.networking_run import Auths
 from fleet.domain.changes import ChangeKind, ChangeState
 from fleet.domain.evidence import Timing
@@ -26,10 +37,12 @@ from fleet.models import Change, Cluster
 from fleet.models.history import prune, recall, settle
 from fleet.pollers.conclude import conclude
 from fleet.pollers.plan import plan
+from fleet.pollers.policies import ask_all
 from fleet.pollers.worker import Polling, Worker
 from fleet.publish import publish
 from fleet.state import RecordLost, StateError
 from fleet.state.connect import connect, reaching
+from fleet.state.policy_book import PolicyBook
 from fleet.state.reader import Reader
 from fleet.state.rounds import Rounds
 from fleet.state.writer import Writer
@@ -138,6 +151,54 @@ def run_networking_change(change_id: int) -> None:
         networking_run.run(change, _auths(change.cluster), _now, _holder())
     except ControlError as error:
         logger.warning("change %d: %s", change_id, error)
+
+
+@shared_task(name="fleet.tasks.step_actions", ignore_result=True)
+def step_actions() -> None:
+    """Carry every rollout and campaign on by one step; one that is lost is made a second later."""
+    kinds = (ChangeKind.POLICY.value, ChangeKind.RECONNECT.value)
+    states = (ChangeState.CONFIRMED.value, ChangeState.RUNNING.value, ChangeState.PAUSED.value)
+    for change in Change.objects.select_related("cluster").filter(kind__in=kinds, state__in=states):
+        if change.state == ChangeState.CONFIRMED and not changes.ready(change):
+            continue
+        try:
+            _step(change)
+        except (ControlError, StateError) as error:
+            logger.warning("change %d: %s", change.pk, error)
+        except Exception:
+            # One change's trouble must not keep the others from going on.
+            logger.exception("change %d", change.pk)
+
+
+@shared_task(name="fleet.tasks.read_policies", ignore_result=True)
+def read_policies() -> None:
+    """Ask every instance for the policies it runs with."""
+    here = process()
+    for cluster in Cluster.objects.all():
+        try:
+            facts = here.writer.load_instances(cluster.id).values()
+            book = PolicyBook(connect(settings.REDIS_URL), settings.REFLOAT_PREFIX)
+            book.write(cluster.id, here.worker.run(ask_all(facts, _tls())))
+        except StateError as error:
+            logger.warning("cluster %s: policies are not read: %s", cluster.id, error)
+
+
+def _step(change: Change) -> None:
+    here, cluster = process(), change.cluster_id
+    dialer = Dialer(here.writer.load_instances(cluster).values(), _tls(), here.worker.run)
+    if change.kind == ChangeKind.RECONNECT:
+        campaigns_run.step(
+            change,
+            lambda: _reader().table(cluster, time.time()),
+            dialer,
+            time.time,
+            random.random,
+            _holder(),
+        )
+    else:
+        rollouts_run.step(
+            change, lambda: _reader().instances(cluster, time.time()), dialer, time.time, _holder()
+        )
 
 
 def _look_after(cluster: Cluster) -> None:

@@ -209,6 +209,16 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 3.0,
         "options": {"expires": 3.0},
     },
+    "step-actions": {
+        "task": "fleet.tasks.step_actions",
+        "schedule": 1.0,
+        "options": {"expires": 1.0},
+    },
+    "read-policies": {
+        "task": "fleet.tasks.read_policies",
+        "schedule": 5.0,
+        "options": {"expires": 5.0},
+    },
 }
 if REFLOAT_HISTORY_DAYS:
     CELERY_BEAT_SCHEDULE["prune-history"] = {

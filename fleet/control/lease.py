@@ -57,6 +57,11 @@ def release(lease: Lease) -> None:
     _ours(lease).update(holder="", change=None)
 
 
+def revoke(cluster: str) -> None:
+    """Take it from whoever holds it, and keep it not: a person ends the work, which then writes nothing more."""
+    ClusterLease.objects.filter(cluster=cluster).update(holder="", change=None, token=F("token") + 1)
+
+
 @contextmanager
 def fenced(lease: Lease) -> Iterator[None]:
     """A transaction that commits only if the lease is still ours. Raises LeaseLost, and nothing is written.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fleet.models.access import Access, ClusterLimit
+from fleet.models.actions import CampaignAgent, DesiredPolicy, RolloutStep
 from fleet.models.alerting import (
     AgentLabel,
     AlertClock,
@@ -30,12 +31,14 @@ __all__ = [
     "AlertRule",
     "ApiToken",
     "AuditEntry",
+    "CampaignAgent",
     "Change",
     "Channel",
     "Cluster",
     "ClusterLease",
     "ClusterLimit",
     "Delivery",
+    "DesiredPolicy",
     "Drain",
     "Incident",
     "IncidentEvent",
@@ -43,6 +46,7 @@ __all__ = [
     "MaintenanceWindow",
     "NetworkingReading",
     "NetworkingRevision",
+    "RolloutStep",
     "Route",
     "Silence",
     "Transition",

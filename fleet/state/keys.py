@@ -106,6 +106,11 @@ class Keys:
         return self._of("answers")
 
     @property
+    def policies(self) -> str:
+        """Hash: instance id -> what it said of its policies, or why it did not; of no epoch."""
+        return self._of("policies")
+
+    @property
     def probe(self) -> str:
         """String: when a self-probe of a poller last succeeded."""
         return self._of("probe")

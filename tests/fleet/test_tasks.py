@@ -11,7 +11,9 @@ from pytest_django import Settings
 
 from dashboards.config.celery import app
 from fleet import tasks
-from fleet.models import Agent, Cluster, Drain, Transition
+from fleet.models import Agent, Change, Cluster, Drain, Transition
+from fleet.pollers.policies import NOT_OURS
+from fleet.state.policy_book import open_book
 from fleet.state.reader import open_reader
 from fleet.wire import fleet_pb2
 from tests.fakes.instances import FakeAuth, agent_entry
@@ -75,3 +77,20 @@ def test_drains_are_told_and_what_goes_wrong_is_kept(auth: FakeAuth) -> None:
     row = Drain.objects.get()
     assert "not found" in row.error.lower()
     assert row.told_at is None
+
+
+def test_policies_are_asked_and_actions_stepped(auth: FakeAuth, valkey_url: str, prefix: str) -> None:
+    """What instances say is kept; a confirmed change of policies goes on by steps of any worker."""
+    for _ in range(2):
+        tasks.start_round()
+    tasks.read_policies()
+    seen = open_book(valkey_url, prefix).read("default")
+    assert NOT_OURS in {one.error for one in seen.values()}
+    change = Change.objects.create(
+        cluster_id="default", kind="policy", title="x", who="a", actor_kind="person", state="confirmed",
+        before={}, after={"auth": {"TELEPORT_UNSTABLE_AUTH_ANNOUNCE_TTL": "1m"}},
+        parameters={"at_once": 1, "drain": 0, "settle": 0, "patience": 10},
+    )  # fmt: skip
+    tasks.step_actions()
+    change.refresh_from_db()
+    assert change.state == "verified"

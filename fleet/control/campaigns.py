@@ -1,0 +1,268 @@
+"""Reconnect campaigns as far as they dial nobody: plans, what people do to one that runs, and how far it is.
+
+docs/campaigns.md. Asking agents is in `campaigns_run.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from django.db import transaction
+from django.db.models import Count
+
+from fleet.control import Blind, Refused, changes, lease
+from fleet.control.changes import By, Draft
+from fleet.domain import campaign
+from fleet.domain.campaign import AgentSeen, AgentState, Counts, Pace, ProxySeen
+from fleet.domain.changes import ChangeKind, ChangeState
+from fleet.domain.instances import InstanceKind, InstanceState
+from fleet.domain.verdicts import State
+from fleet.domain.views import FleetTable
+from fleet.models.actions import CampaignAgent
+from fleet.models.changes import Change
+
+#: A plan nobody agreed to is forgotten after this, with its list of agents.
+_PLAN_LASTS = timedelta(hours=1)
+_CHUNK = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Whom somebody wants to reconnect, and how they said it."""
+
+    #: Rows of the table.
+    indices: npt.NDArray[np.intp]
+    #: In words: "state:degraded", "agents of proxy-1".
+    words: str
+    #: Proxies to be left, by instance id; empty: whichever.
+    leave: tuple[str, ...] = ()
+
+
+class Sight:
+    """The agents and proxies of one moment, as decisions need them."""
+
+    def __init__(self, table: FleetTable, agents: Collection[str] | None = None) -> None:
+        """`agents` by id; None: all."""
+        self.table = table
+        self._place = {one: index for index, one in enumerate(table.ids) if agents is None or one in agents}
+        ids = {index: view.facts.id for index, view in table.instances.items()}
+        wanted = np.fromiter(self._place.values(), np.intp, len(self._place))
+        mine = np.isin(table.tunnel_agents, wanted)
+        held: dict[int, set[str]] = {}
+        for agent, proxy in zip(
+            table.tunnel_agents[mine].tolist(), table.tunnel_proxies[mine].tolist(), strict=True
+        ):
+            if proxy in ids:
+                held.setdefault(agent, set()).add(ids[proxy])
+        self._held = held
+        self.proxies: dict[str, ProxySeen] = {
+            view.facts.id: ProxySeen(view.facts.name, view.state is InstanceState.OK)
+            for view in table.instances.values()
+            if view.facts.kind is InstanceKind.PROXY
+        }
+
+    def agent(self, agent_id: str) -> AgentSeen | None:
+        """One agent; None when the record has it no more."""
+        index = self._place.get(agent_id)
+        if index is None:
+            return None
+        return AgentSeen(
+            proxies=frozenset(self._held.get(index, ())),
+            desired=int(self.table.heartbeats["desired"][index]),
+            retired=bool(self.table.verdicts["state"][index] == State.RETIRED),
+        )
+
+    @property
+    def stranded(self) -> int:
+        """How many agents of the whole cluster are."""
+        return int(np.count_nonzero(self.table.verdicts["state"] == State.STRANDED))
+
+
+def refuse_blind(table: FleetTable) -> None:
+    """Raise Blind when the table says nothing of now."""
+    if table.as_of is None or table.stale:
+        raise Blind("the pollers are blind: the newest round is too old to ask anybody to move")
+
+
+def plan(
+    cluster: str,
+    table: FleetTable,
+    chosen: Chosen,
+    pace: Pace,
+    by: By,
+    now: datetime,
+    shuffle: Callable[[list[int]], None],
+) -> Change:
+    """Plan a campaign and freeze its list of agents. Raises Blind, Refused when nobody is chosen or could move."""
+    refuse_blind(table)
+    if not len(chosen.indices):
+        raise Refused("no agent matches", {"chosen": "no agent matches"})
+    indices = [int(index) for index in chosen.indices]
+    sight = Sight(table, {table.ids[index] for index in indices})
+    skips, leaving = Counter[str](), Counter[str]()
+    for index in indices:
+        seen = sight.agent(table.ids[index])
+        why = campaign.why_skip(seen, sight.proxies)
+        if why:
+            skips[why] += 1
+        elif seen is not None:
+            leaving[campaign.tunnel_to_leave(seen, sight.proxies, frozenset(chosen.leave))] += 1
+    asked = len(indices) - skips.total()
+    if not asked:
+        raise Refused(
+            f"nobody could be asked: {skips.most_common(1)[0][0]}", {"chosen": skips.most_common(1)[0][0]}
+        )
+    _forget_old_plans(cluster, now)
+    draft = Draft(
+        kind=ChangeKind.RECONNECT,
+        title=f"Reconnect {len(indices):,} agents: {chosen.words}"[:200],
+        before=None,
+        after={"chosen": chosen.words, "agents": len(indices)},
+        plan={
+            "asked": asked,
+            "skipped": dict(skips.most_common(8)),
+            "leaving": {
+                sight.proxies[one].name if one in sight.proxies else one: n for one, n in leaving.items()
+            },
+            "seconds": campaign.eta(Counts(waiting=asked), pace),
+            "as_of": table.as_of,
+        },
+        agents=len(indices),
+        parameters={"pace": asdict(pace), "leave": list(chosen.leave)},
+    )
+    with transaction.atomic():
+        change = changes.create(cluster, draft, by, now)
+        if not change.campaign_agents.exists():
+            _freeze(change, table, indices, shuffle)
+    return change
+
+
+def pace_of(change: Change) -> Pace:
+    """How it goes about it."""
+    return Pace(**change.parameters["pace"])
+
+
+def counts_of(change: Change) -> Counts:
+    """How far it is."""
+    rows = change.campaign_agents.values_list("state").annotate(n=Count("pk")).order_by()
+    return Counts(**{str(state): int(n) for state, n in rows})
+
+
+def advisory_of(change: Change) -> str:
+    """The one name of its intent, at every proxy: a proxy advises nobody twice under it."""
+    return f"campaign-{change.pk}-{int(change.created_at.timestamp())}"
+
+
+def pause(change: Change, by: By, now: datetime, detail: str = "") -> Change:
+    """Ask nobody new until it is resumed; who was asked is still watched. Raises WrongState."""
+    said = detail or f"paused by {by.actor.name}"
+    return changes.move(
+        change, ChangeState.PAUSED, now, actor=by.actor, detail=said, request_id=by.request_id
+    )
+
+
+def resume(change: Change, by: By, now: datetime) -> Change:
+    """Go on. Raises WrongState."""
+    return changes.move(change, ChangeState.RUNNING, now, actor=by.actor, request_id=by.request_id)
+
+
+def stop(change: Change, by: By, now: datetime) -> Change:
+    """Ask nobody new, watch who was asked, and end. Raises Refused when it does not run."""
+    if change.state not in (ChangeState.RUNNING, ChangeState.PAUSED):
+        raise Refused(f"it is {change.state}: there is nothing to stop")
+    lease.revoke(change.cluster_id)
+    skip_unasked(change, f"stopped by {by.actor.name}", now.timestamp())
+    changes.note(change, parameters={**change.parameters, "stopped_by": by.actor.name})
+    if change.state == ChangeState.PAUSED:
+        return resume(change, by, now)
+    return change
+
+
+def abort(change: Change, by: By, now: datetime) -> Change:
+    """End it now; of those under way nothing more is seen. Raises WrongState."""
+    ended = changes.move(
+        change,
+        ChangeState.CANCELLED,
+        now,
+        actor=by.actor,
+        detail=f"aborted by {by.actor.name}",
+        request_id=by.request_id,
+    )
+    lease.revoke(change.cluster_id)
+    return close(ended, f"aborted by {by.actor.name}", now.timestamp())
+
+
+def close(change: Change, why: str, now: float) -> Change:
+    """Give every agent that has none yet its result, and write the totals."""
+    skip_unasked(change, why, now)
+    change.campaign_agents.filter(state=AgentState.ASKED.value).update(
+        state=AgentState.SKIPPED.value, reason=f"asked, and not watched to the end: {why}"[:255], ended_at=now
+    )
+    return changes.note(change, outcome={**asdict(counts_of(change)), "ended": why})
+
+
+def skip_unasked(change: Change, why: str, now: float) -> None:
+    """Skip everybody who was not asked yet."""
+    waiting = (AgentState.WAITING.value, AgentState.DUE.value)
+    change.campaign_agents.filter(state__in=waiting).update(
+        state=AgentState.SKIPPED.value, reason=why[:255], ended_at=now
+    )
+
+
+def skipped_by_reason(change: Change) -> list[tuple[str, str, int]]:
+    """(state, reason, how many) of those that did not move, most first."""
+    rows = (
+        change.campaign_agents.filter(state__in=(AgentState.FAILED.value, AgentState.SKIPPED.value))
+        .values_list("state", "reason")
+        .annotate(n=Count("pk"))
+        .order_by("-n")
+    )
+    return [(str(state), str(reason), int(n)) for state, reason, n in rows]
+
+
+def _freeze(
+    change: Change, table: FleetTable, indices: Sequence[int], shuffle: Callable[[list[int]], None]
+) -> None:
+    order = list(indices)
+    shuffle(order)
+    rows = (
+        CampaignAgent(
+            change=change, position=position, agent_id=table.ids[index], name=table.names[index][:255]
+        )
+        for position, index in enumerate(order)
+    )
+    CampaignAgent.objects.bulk_create(rows, batch_size=_CHUNK)
+
+
+def _forget_old_plans(cluster: str, now: datetime) -> None:
+    old = Change.objects.filter(
+        cluster=cluster,
+        kind=ChangeKind.RECONNECT.value,
+        state=ChangeState.PLANNED.value,
+        created_at__lt=now - _PLAN_LASTS,
+    )
+    CampaignAgent.objects.filter(change__in=old).delete()
+
+
+def described(change: Change, now: float) -> dict[str, Any]:
+    """How far it is, for page and API."""
+    counts, pace = counts_of(change), pace_of(change)
+    total = max(counts.total, 1)
+    return {
+        **asdict(counts),
+        "total": counts.total,
+        "done": counts.done,
+        "remaining": counts.remaining,
+        "percent": 100 * counts.done // total,
+        "eta": campaign.eta(counts, pace) if change.state == ChangeState.RUNNING else None,
+        "waits_for": str(change.progress.get("waits_for", "")) if change.state == ChangeState.RUNNING else "",
+        "stepped_ago": max(0.0, now - change.progress["stepped_at"])
+        if "stepped_at" in change.progress
+        else None,
+    }

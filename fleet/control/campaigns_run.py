@@ -1,0 +1,247 @@
+"""One step of a reconnect campaign: see who moved, give up if too many did not, choose who is next, ask them.
+
+Called every second or so, by any worker, under the cluster's lease. Each row is written before its agent is asked,
+and a proxy advises nobody twice under one name: a step that dies with its worker is made again without harm.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Collection
+from datetime import UTC, datetime
+from typing import Protocol
+
+from fleet.control import Busy, LeaseHeld, LeaseLost, WrongState, campaigns, changes, lease
+from fleet.control.campaigns import Sight
+from fleet.control.lease import Lease
+from fleet.domain import campaign
+from fleet.domain.campaign import AgentState, Pace
+from fleet.domain.changes import ChangeState
+from fleet.domain.views import FleetTable
+from fleet.models.actions import CampaignAgent
+from fleet.models.changes import Change
+from fleet.transport.admin import AdminError, Advised
+
+logger = logging.getLogger(__name__)
+
+#: Rows looked at before some are found that may be asked: the others wait for room at their proxy.
+_LOOK_AHEAD = 4
+
+
+class Advisor(Protocol):
+    """Asks agents of one proxy to reconnect elsewhere."""
+
+    def advise(self, proxy_id: str, advisory_id: str, reason: str, agents: Collection[str]) -> Advised:
+        """Ask them. Raises AdminError."""
+
+
+def step(
+    change: Change,
+    table: Callable[[], FleetTable],
+    advisor: Advisor,
+    clock: Callable[[], float],
+    chance: Callable[[], float],
+    holder: str,
+) -> None:
+    """Carry it on by one step, if it runs and nobody else does it now."""
+    now = clock()
+    try:
+        with lease.held(change.cluster_id, holder, _moment(now), change=change.pk) as held:
+            change.refresh_from_db()
+            if change.state == ChangeState.CONFIRMED:
+                changes.start(change, _moment(now))
+            if change.state in (ChangeState.RUNNING, ChangeState.PAUSED):
+                _Step(change, table(), advisor, now, chance, held).make()
+    except Busy as error:
+        if change.detail != str(error):
+            changes.note(change, detail=str(error))
+    except (LeaseHeld, LeaseLost) as error:
+        logger.info("campaign %d: %s", change.pk, error)
+    except WrongState as error:
+        # Somebody paused or ended it meanwhile: the next step sees what they did.
+        logger.info("campaign %d: %s", change.pk, error)
+
+
+class _Step:
+    """One step, at one moment."""
+
+    def __init__(
+        self,
+        change: Change,
+        table: FleetTable,
+        advisor: Advisor,
+        now: float,
+        chance: Callable[[], float],
+        held: Lease,
+    ) -> None:
+        self.change, self.table, self.advisor = change, table, advisor
+        self.now, self.chance, self.held = now, chance, held
+        self.pace: Pace = campaigns.pace_of(change)
+        self.progress = dict(change.progress)
+        self.leave = frozenset(change.parameters.get("leave", ()))
+
+    def make(self) -> None:
+        """Make it."""
+        if self.table.as_of is None or self.table.stale:
+            # Blind: nobody can be seen to move, and nobody may be asked.
+            self._note("the pollers are blind: nobody is asked until they see again")
+            return
+        if (by := self.change.parameters.get("stopped_by")) is not None:
+            # A step that was under way when it was stopped may have chosen some.
+            campaigns.skip_unasked(self.change, f"stopped by {by}", self.now)
+        in_flight = list(self.change.campaign_agents.filter(state__in=[s.value for s in campaign.IN_FLIGHT]))
+        sight = Sight(self.table, {row.agent_id for row in in_flight})
+        self.progress.setdefault("stranded", sight.stranded)
+        self._settle([row for row in in_flight if row.state == AgentState.ASKED], sight)
+        if self._ended(sight):
+            return
+        waits_for = ""
+        if self.change.state == ChangeState.RUNNING:
+            waits_for = self._choose()
+            self._ask_due()
+        self._note(waits_for)
+
+    def _settle(self, rows: list[CampaignAgent], sight: Sight) -> None:
+        """See what became of those that were asked, by rounds that began after they were."""
+        done = []
+        for row in rows:
+            found = campaign.outcome(
+                frozenset(row.held), row.leaves, row.asked_at, sight.agent(row.agent_id), self.pace, self.now
+            )
+            if found is not None and (self.table.as_of or 0) > row.asked_at:
+                row.state, row.reason, row.new_proxy = found.state.value, found.reason, found.new_proxy
+                row.ended_at = self.now
+                done.append(row)
+        with lease.fenced(self.held):
+            CampaignAgent.objects.bulk_update(
+                done, ["state", "reason", "new_proxy", "ended_at"], batch_size=500
+            )
+
+    def _ended(self, sight: Sight) -> bool:
+        """End it, or pause it, if that is due."""
+        counts = campaigns.counts_of(self.change)
+        why = campaign.why_abort(
+            counts, self.pace, stranded=sight.stranded, stranded_before=self.progress["stranded"]
+        )
+        moment = _moment(self.now)
+        if why:
+            changes.move(self.change, ChangeState.FAILED, moment, detail=f"aborted: {why}")
+            campaigns.close(self.change, f"aborted: {why}", self.now)
+            return True
+        if counts.remaining == 0:
+            by = self.change.parameters.get("stopped_by")
+            state = ChangeState.CANCELLED if by else ChangeState.VERIFIED
+            said = f"stopped by {by}" if by else f"{counts.ok:,} of {counts.total:,} agents moved"
+            if self.change.state == ChangeState.PAUSED:
+                changes.move(self.change, ChangeState.RUNNING, moment)
+            changes.move(self.change, state, moment, detail=said)
+            campaigns.close(self.change, said, self.now)
+            return True
+        if self.progress.get("canaries_at") is None and self.pace.canaries:
+            if counts.failed and self.change.state == ChangeState.RUNNING:
+                changes.move(self.change, ChangeState.PAUSED, moment, detail="a canary did not move")
+                return True
+            begun = counts.total - counts.waiting - counts.skipped
+            if begun >= self.pace.canaries and campaign.canaries_settled(counts, self.pace):
+                self.progress["canaries_at"] = self.now
+        return False
+
+    def _choose(self) -> str:
+        """Choose who is next; answers what it waits for when nobody is."""
+        counts = campaigns.counts_of(self.change)
+        admission = campaign.admit(
+            counts,
+            self.pace,
+            credit=float(self.progress.get("credit", 0.0)),
+            elapsed=self.now - float(self.progress.get("stepped_at", self.now)),
+            canaries_done_at=self.progress.get("canaries_at"),
+            now=self.now,
+        )
+        self.progress["credit"] = admission.credit
+        if not admission.count:
+            return admission.waits_for
+        waiting = list(
+            self.change.campaign_agents.filter(state=AgentState.WAITING.value)[
+                : admission.count * _LOOK_AHEAD
+            ]
+        )
+        sight = Sight(self.table, {row.agent_id for row in waiting})
+        room = self._room()
+        chosen: list[CampaignAgent] = []
+        skipped: list[CampaignAgent] = []
+        for row in waiting:
+            if len(chosen) == admission.count:
+                break
+            seen = sight.agent(row.agent_id)
+            why = campaign.why_skip(seen, sight.proxies)
+            if why or seen is None:
+                row.state, row.reason, row.ended_at = AgentState.SKIPPED.value, why, self.now
+                skipped.append(row)
+                continue
+            row.leaves = campaign.tunnel_to_leave(seen, sight.proxies, self.leave)
+            if room[row.leaves] <= 0:
+                continue
+            room[row.leaves] -= 1
+            row.state, row.held = AgentState.DUE.value, sorted(seen.proxies)
+            row.due_at = self.now + self.chance() * self.pace.jitter
+            chosen.append(row)
+        with lease.fenced(self.held):
+            CampaignAgent.objects.bulk_update(
+                [*chosen, *skipped],
+                ["state", "reason", "leaves", "held", "due_at", "ended_at"],
+                batch_size=300,
+            )
+        self.progress["credit"] += admission.count - len(chosen) if len(chosen) < admission.count else 0
+        return "" if chosen or skipped else f"{self.pace.per_proxy} agents are under way at each proxy"
+
+    def _room(self) -> dict[str, int]:
+        room: dict[str, int] = defaultdict(lambda: self.pace.per_proxy)
+        states = [state.value for state in campaign.IN_FLIGHT]
+        for leaves in self.change.campaign_agents.filter(state__in=states).values_list("leaves", flat=True):
+            room[leaves] -= 1
+        return room
+
+    def _ask_due(self) -> None:
+        """Ask those whose moment has come, and those that a step before wrote down and may not have asked."""
+        due = list(self.change.campaign_agents.filter(state=AgentState.DUE.value, due_at__lte=self.now))
+        for row in due:
+            row.state, row.asked_at = AgentState.ASKED.value, self.now
+        with lease.fenced(self.held):
+            CampaignAgent.objects.bulk_update(due, ["state", "asked_at"], batch_size=500)
+        untold = self.change.campaign_agents.filter(state=AgentState.ASKED.value, told=False)
+        by_proxy: dict[str, list[CampaignAgent]] = defaultdict(list)
+        for row in untold:
+            by_proxy[row.leaves].append(row)
+        for proxy, rows in by_proxy.items():
+            self._ask(proxy, rows)
+
+    def _ask(self, proxy: str, rows: list[CampaignAgent]) -> None:
+        try:
+            advised = self.advisor.advise(
+                proxy,
+                campaigns.advisory_of(self.change),
+                f"change {self.change.pk}: {self.change.reason}"[:200],
+                [row.agent_id for row in rows],
+            )
+        except AdminError as error:
+            logger.warning("campaign %d: %s: %s", self.change.pk, proxy, error)
+            return  # they are asked again by the next step, or fail by their patience
+        staying, absent = set(advised.staying_ids), set(advised.absent_ids)
+        for row in rows:
+            row.told = True
+            if row.agent_id in staying:
+                row.state, row.ended_at = AgentState.FAILED.value, self.now
+                row.reason = "it answered that it has nowhere to go"
+            elif row.agent_id in absent and self.now - row.asked_at < 1:
+                row.state, row.ended_at = AgentState.SKIPPED.value, self.now
+                row.reason = "its tunnel had gone when it was to be asked"
+        with lease.fenced(self.held):
+            CampaignAgent.objects.bulk_update(rows, ["told", "state", "reason", "ended_at"], batch_size=500)
+
+    def _note(self, waits_for: str) -> None:
+        changes.note(self.change, progress={**self.progress, "stepped_at": self.now, "waits_for": waits_for})
+
+
+def _moment(now: float) -> datetime:
+    return datetime.fromtimestamp(now, UTC)

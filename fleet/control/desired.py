@@ -1,0 +1,308 @@
+"""What instances are to run with: desired policies by role and instance, as against what is there, and plans.
+
+docs/policies.md, "Desired and observed". Nothing here dials; rollouts are in `rollouts_run.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from django.db import transaction
+
+from fleet.control import Refused, Stale, changes
+from fleet.control.changes import By, Draft
+from fleet.domain.changes import ChangeKind
+from fleet.domain.instances import InstanceState
+from fleet.domain.node_policies import Observed
+from fleet.domain.rollout import StepState, Terms
+from fleet.domain.views import InstanceView
+from fleet.models.actions import DesiredPolicy, RolloutStep
+from fleet.models.changes import Change
+from fleet.models.clusters import Cluster
+from fleet.protocol import policies
+from fleet.protocol.policies import BY_NAME, ROLES, Policy, Source
+
+Wanted = Mapping[str, Mapping[str, str]]
+
+
+class CellState(StrEnum):
+    """How one policy of one instance compares with what is wanted."""
+
+    #: Nothing is wanted: whatever it runs with is right.
+    FREE = "free"
+    #: It runs with what is wanted.
+    SAME = "same"
+    #: It has accepted what is wanted, and runs with it after a restart.
+    RESTART = "restart"
+    #: It would not run with it even after a restart.
+    DRIFT = "drift"
+    #: It does not say.
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One policy of one instance."""
+
+    policy: Policy
+    state: CellState
+    #: What is wanted; empty: nothing.
+    desired: str
+    #: The role or the instance said so.
+    desired_of: str
+    #: What it runs with, and where that comes from; None when it does not say.
+    now: str | None
+    source: Source | None
+    #: What it would run with after a restart.
+    following: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One instance."""
+
+    id: str
+    name: str
+    role: str
+    cells: tuple[Cell, ...]
+    #: Why nothing is known of it, or why it takes nothing; empty when it does.
+    note: str
+    #: It takes policies over the network and restarts itself.
+    ours: bool
+    #: When it was asked; None: never.
+    asked_at: float | None
+
+    @property
+    def drifts(self) -> bool:
+        """Whether anything is not as wanted."""
+        return any(cell.state in (CellState.DRIFT, CellState.RESTART) for cell in self.cells)
+
+
+def wanted_of(cluster: str) -> dict[str, dict[str, str]]:
+    """All that is wanted, by target (role or instance id) and name."""
+    found: dict[str, dict[str, str]] = {}
+    for row in DesiredPolicy.objects.filter(cluster=cluster):
+        found.setdefault(row.target, {})[row.name] = row.value
+    return found
+
+
+def revision_of(wanted: Wanted) -> str:
+    """A name for exactly this, for If-Match."""
+    kept = {target: dict(values) for target, values in wanted.items() if values}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def wanted_for(wanted: Wanted, role: str, instance_id: str) -> dict[str, str]:
+    """What one instance is to run with: its role's, and its own over that."""
+    return {**wanted.get(role, {}), **wanted.get(instance_id, {})}
+
+
+def matrix(
+    views: Iterable[InstanceView], observed: Mapping[str, Observed], wanted: Wanted
+) -> tuple[Line, ...]:
+    """Every instance with its policies, auths first."""
+    here = [view for view in views if view.state is not InstanceState.GONE]
+    here.sort(key=lambda view: (view.facts.kind, view.facts.name))
+    return tuple(_line(view, observed.get(view.facts.id), wanted) for view in here)
+
+
+def check(wanted: Wanted, known: Mapping[str, str]) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    """What is to be wanted as it is kept, and problems by `target.NAME`. `known`: role by instance id."""
+    kept: dict[str, dict[str, str]] = {}
+    problems: dict[str, str] = {}
+    for target, values in wanted.items():
+        role = target if target in ROLES else known.get(target)
+        if role is None:
+            problems[target] = "is neither a role nor an instance that is known"
+            continue
+        kept[target], wrong = policies.check(role, values)
+        problems |= {f"{target}.{error.name}": error.sentence for error in wrong}
+    for identity, role in known.items():
+        if identity in kept and not problems:
+            _, wrong = policies.check(role, wanted_for(kept, role, identity))
+            problems |= {f"{identity}.{error.name}": error.sentence for error in wrong}
+    return {target: values for target, values in kept.items() if values}, problems
+
+
+def plan(
+    cluster: str,
+    wanted: Wanted,
+    *,
+    revision: str,
+    lines: Sequence[Line],
+    agents: Mapping[str, int],
+    terms: Terms,
+    roll_out: bool,
+    by: By,
+    now: datetime,
+) -> Change:
+    """Plan other desired policies, and their rollout if that is asked for. `agents`: how many are on each instance.
+
+    Raises Stale when `revision` is not that of what is wanted now, Refused with problems by `target.NAME`.
+    """
+    before = wanted_of(cluster)
+    if revision != revision_of(before):
+        raise Stale("somebody else changed the desired policies meanwhile: look at them again")
+    known = {line.id: line.role for line in lines}
+    after, problems = check(wanted, known)
+    if problems:
+        raise Refused("; ".join(f"{where}: {why}" for where, why in problems.items()), problems)
+    affected = [line for line in lines if _affected(line, wanted_for(after, line.role, line.id))]
+    restarts = [line for line in affected if line.ours] if roll_out else []
+    if before == after and not restarts:
+        raise Refused(
+            "nothing would change: every instance runs with what is wanted", {"values": "nothing changed"}
+        )
+    draft = Draft(
+        kind=ChangeKind.POLICY,
+        title=_title(before, after, len(restarts)),
+        before=before,
+        after=after,
+        plan={
+            "restarts": [
+                {"id": one.id, "name": one.name, "agents": agents.get(one.id, 0)} for one in restarts
+            ],
+            "by_hand": [{"name": one.name, "why": one.note} for one in affected if one not in restarts],
+            "at_connect": _at_connect(before, after),
+        },
+        agents=sum(agents.get(line.id, 0) for line in restarts),
+        parameters={
+            "at_once": terms.at_once,
+            "drain": terms.drain,
+            "settle": terms.settle,
+            "patience": terms.patience,
+        },
+    )
+    with transaction.atomic():
+        change = changes.create(cluster, draft, by, now)
+        if not change.rollout_steps.exists():
+            RolloutStep.objects.bulk_create(
+                RolloutStep(
+                    change=change,
+                    position=position,
+                    instance_id=line.id,
+                    name=line.name,
+                    wanted=wanted_for(after, line.role, line.id),
+                )
+                for position, line in enumerate(restarts)
+            )
+    return change
+
+
+def store(change: Change) -> None:
+    """Want what a change says. Raises Stale when something else is wanted by now than when it was planned."""
+    with transaction.atomic():
+        Cluster.objects.select_for_update().get(pk=change.cluster_id)
+        now = wanted_of(change.cluster_id)
+        if now == change.after:
+            return
+        if now != change.before:
+            raise Stale("somebody else changed the desired policies since this was planned")
+        DesiredPolicy.objects.filter(cluster=change.cluster_id).delete()
+        DesiredPolicy.objects.bulk_create(
+            DesiredPolicy(cluster_id=change.cluster_id, target=target, name=name, value=value, change=change)
+            for target, values in (change.after or {}).items()
+            for name, value in values.items()
+        )
+
+
+def terms_of(change: Change) -> Terms:
+    """How a rollout goes about it."""
+    return Terms(**change.parameters)
+
+
+def progress_of(change: Change) -> dict[str, Any]:
+    """How far a rollout is, for page and API."""
+    states = [StepState(state) for state in change.rollout_steps.values_list("state", flat=True)]
+    done = sum(state in (StepState.OK, StepState.SKIPPED) for state in states)
+    return {
+        "total": len(states),
+        "done": done,
+        "failed": sum(state is StepState.FAILED for state in states),
+        "percent": 100 * done // len(states) if states else 100,
+    }
+
+
+def _line(view: InstanceView, seen: Observed | None, wanted: Wanted) -> Line:
+    role, identity = view.facts.kind.value, view.facts.id
+    report = seen.report if seen is not None else None
+    mine, own = wanted_for(wanted, role, identity), wanted.get(identity, {})
+    cells = []
+    for policy in policies.of_role(role):
+        found = report.policies.get(policy.name) if report else None
+        desired = mine.get(policy.name, "")
+        state = CellState.UNKNOWN
+        if found is not None:
+            state = _state(policy.name, desired, found.now.text, found.following.text)
+        cells.append(
+            Cell(
+                policy,
+                state,
+                desired,
+                "instance" if policy.name in own else "role" if desired else "",
+                found.now.text if found else None,
+                found.now.source if found else None,
+                found.following.text if found else None,
+            )
+        )
+    note = "not asked yet" if seen is None else seen.error if report is None else report.why_not
+    return Line(
+        identity,
+        view.facts.name,
+        role,
+        tuple(cells),
+        note,
+        ours=report is not None and not report.why_not,
+        asked_at=seen.at if seen else None,
+    )
+
+
+def _state(name: str, desired: str, now: str, following: str) -> CellState:
+    if not desired:
+        return CellState.FREE
+    if policies.same(name, desired, now):
+        return CellState.SAME if policies.same(name, desired, following) else CellState.DRIFT
+    return CellState.RESTART if policies.same(name, desired, following) else CellState.DRIFT
+
+
+def _affected(line: Line, wanted: Mapping[str, str]) -> bool:
+    """Whether an instance would have to restart, or to be told, to run with that."""
+    for cell in line.cells:
+        text = wanted.get(cell.policy.name, "")
+        if cell.now is None:
+            if text or cell.desired:
+                return True
+        elif text and not policies.same(cell.policy.name, text, cell.now):
+            return True
+        elif not text and cell.source is Source.FILE:
+            return True  # accepted once, and wanted no more
+    return False
+
+
+def _at_connect(before: Wanted, after: Wanted) -> list[str]:
+    """Changed policies that agents read when they connect."""
+    names = {
+        name
+        for target in {*before, *after}
+        for name in {*before.get(target, {}), *after.get(target, {})}
+        if before.get(target, {}).get(name) != after.get(target, {}).get(name)
+    }
+    return sorted(name for name in names if BY_NAME[name].at_connect)
+
+
+def _title(before: Wanted, after: Wanted, restarts: int) -> str:
+    parts = []
+    for target in sorted({*before, *after}):
+        old, new = before.get(target, {}), after.get(target, {})
+        names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+        if names:
+            whose = f"{target}s" if target in ROLES else "one instance"
+            parts.append(f"{len(names)} {'policy' if len(names) == 1 else 'policies'} of {whose}")
+    said = " and ".join(parts) or "desired policies once more"
+    return f"{said}; restart {restarts} instances" if restarts else f"{said}; no restarts"

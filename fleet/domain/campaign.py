@@ -1,0 +1,294 @@
+"""A reconnect campaign as decisions: who may be asked, how many now, what became of whom, when to give up. Pure.
+
+RFD 226, "Periodic Tunnel Reconnects": agents connect elsewhere first. docs/campaigns.md. Times are seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+
+#: A step that comes late asks no more at once than this many seconds of its rate: no burst after a pause.
+_BURST = 2.0
+#: Of so many results the share of failures says something.
+_ENOUGH = 20
+
+
+class AgentState(StrEnum):
+    """How far one agent is."""
+
+    WAITING = "waiting"
+    #: Chosen, to be asked at its moment.
+    DUE = "due"
+    ASKED = "asked"
+    OK = "ok"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+#: Under way: they count against limits.
+IN_FLIGHT = (AgentState.DUE, AgentState.ASKED)
+FINAL = (AgentState.OK, AgentState.FAILED, AgentState.SKIPPED)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a campaign goes about it."""
+
+    #: Agents asked a minute, at most.
+    rate: int = 300
+    #: Agents under way at one proxy, at most.
+    per_proxy: int = 50
+    #: Asked first, and watched, before anybody else is.
+    canaries: int = 5
+    #: How long to look at canaries that moved.
+    hold: int = 10
+    #: Each agent is asked after a random part of this.
+    jitter: int = 2
+    #: An agent that has not moved after this has failed.
+    patience: int = 60
+    #: Abort above this share of failures, percent.
+    max_failed: int = 2
+    #: Abort when so many more agents are stranded than when it began.
+    max_stranded: int = 10
+    #: Minutes of the day (UTC) from and to which agents are asked; equal: always.
+    window_from: int = 0
+    window_to: int = 0
+
+
+#: Least and most of each field, its label and its unit.
+RANGES: Mapping[str, tuple[int, int, str, str]] = {
+    "rate": (1, 60_000, "Agents asked a minute", ""),
+    "per_proxy": (1, 10_000, "Agents under way at one proxy", ""),
+    "canaries": (0, 1_000, "Canaries", "asked first and watched"),
+    "hold": (0, 3_600, "Hold after the canaries", "seconds"),
+    "jitter": (0, 300, "Jitter", "seconds"),
+    "patience": (5, 3_600, "An agent has failed after", "seconds"),
+    "max_failed": (0, 100, "Abort above this share of failures", "percent"),
+    "max_stranded": (1, 1_000_000, "Abort when so many more are stranded", "agents"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSeen:
+    """An agent as the newest round has it."""
+
+    #: Instance ids of the proxies it has a live tunnel to.
+    proxies: frozenset[str]
+    #: Tunnels it wants; 0 is one to every proxy.
+    desired: int
+    retired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProxySeen:
+    """A proxy as the newest round has it."""
+
+    name: str
+    #: It is well: agents may go there.
+    usable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How far all are."""
+
+    waiting: int = 0
+    due: int = 0
+    asked: int = 0
+    ok: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    @property
+    def total(self) -> int:
+        """All agents."""
+        return self.waiting + self.due + self.asked + self.ok + self.failed + self.skipped
+
+    @property
+    def done(self) -> int:
+        """Those nothing more happens to."""
+        return self.ok + self.failed + self.skipped
+
+    @property
+    def remaining(self) -> int:
+        """Those something is still to happen to."""
+        return self.total - self.done
+
+    @property
+    def in_flight(self) -> int:
+        """Those under way."""
+        return self.due + self.asked
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of an agent that was asked."""
+
+    state: AgentState
+    reason: str = ""
+    new_proxy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """How many may be chosen now, and the part of an agent that is carried over."""
+
+    count: int
+    credit: float
+    #: Why none, when none.
+    waits_for: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A pace as somebody wrote it; `problems` by field."""
+
+    pace: Pace
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_pace(given: Mapping[str, object]) -> Read:
+    """Read a pace; fields left out have their default, unknown ones are named."""
+    values: dict[str, int] = {}
+    problems: dict[str, str] = {}
+    known = {one.name for one in fields(Pace)}
+    for name, value in given.items():
+        if name not in known:
+            problems[name] = "there is no such field"
+            continue
+        if name in ("window_from", "window_to"):
+            minutes = _minutes(str(value))
+            if minutes is None:
+                problems[name] = "write a time of the day, UTC, like 22:30"
+            else:
+                values[name] = minutes
+            continue
+        low, high, _, _ = RANGES[name]
+        text = str(value).strip()
+        if not (text.isascii() and text.isdigit()) or len(text) > 9 or not low <= int(text) <= high:
+            problems[name] = f"write a whole number from {low} to {high}"
+        else:
+            values[name] = int(text)
+    return Read(Pace() if problems else Pace(**values), problems)
+
+
+def why_skip(agent: AgentSeen | None, proxies: Mapping[str, ProxySeen]) -> str:
+    """Why an agent is not asked, as it is now; empty when it may be. Never where it would have less than before."""
+    if agent is None:
+        return "it is not in the record any more"
+    if agent.retired:
+        return "it is retired"
+    if not agent.proxies:
+        return "it has no tunnel through which to ask it"
+    if not any(proxy.usable for one, proxy in proxies.items() if one not in agent.proxies):
+        return "no other proxy to go to that is well and that it has no tunnel to"
+    if len(agent.proxies) < agent.desired:
+        return f"it has {len(agent.proxies)} of {agent.desired} tunnels: it is to get those first"
+    return ""
+
+
+def tunnel_to_leave(agent: AgentSeen, proxies: Mapping[str, ProxySeen], wanted: frozenset[str]) -> str:
+    """The proxy an agent is asked to leave: one of `wanted` if it has such a tunnel, else a sick one, else any."""
+    at = sorted(agent.proxies & wanted) or sorted(agent.proxies)
+    return min(at, key=lambda one: (proxies[one].usable if one in proxies else False, one))
+
+
+def outcome(
+    held: frozenset[str], leaves: str, asked_at: float, agent: AgentSeen | None, pace: Pace, now: float
+) -> Outcome | None:
+    """What became of an agent that was asked; None while that is not known."""
+    if agent is not None:
+        new = agent.proxies - held
+        if new and (leaves not in agent.proxies or len(agent.proxies) > len(held)):
+            return Outcome(AgentState.OK, new_proxy=min(new))
+        if leaves not in agent.proxies and len(agent.proxies) >= max(1, min(len(held), agent.desired)):
+            # It had more tunnels than it wants: one less is what it was asked for.
+            return Outcome(AgentState.OK, "it let one tunnel go that it had too many")
+    if now - asked_at < pace.patience:
+        return None
+    if agent is None or not agent.proxies:
+        return Outcome(AgentState.FAILED, "it has no tunnel any more")
+    return Outcome(AgentState.FAILED, f"it did not move within {pace.patience} s")
+
+
+def admit(
+    counts: Counts,
+    pace: Pace,
+    *,
+    credit: float,
+    elapsed: float,
+    canaries_done_at: float | None,
+    now: float,
+) -> Admission:
+    """How many agents may be chosen now. `elapsed`: since the step before."""
+    if not in_window(pace, now):
+        return Admission(
+            0, 0.0, f"outside its window, {clock_of(pace.window_from)} to {clock_of(pace.window_to)} UTC"
+        )
+    if counts.waiting == 0:
+        return Admission(0, 0.0)
+    begun = counts.total - counts.waiting - counts.skipped
+    if begun < pace.canaries:
+        return Admission(min(pace.canaries - begun, counts.waiting), 0.0)
+    if pace.canaries and canaries_done_at is None:
+        return Admission(0, 0.0, "watching the canaries")
+    if pace.canaries and canaries_done_at is not None and now - canaries_done_at < pace.hold:
+        return Admission(0, 0.0, f"the canaries moved; holding for {pace.hold} s")
+    per_second = pace.rate / 60
+    credit = min(credit + max(elapsed, 0.0) * per_second, max(1.0, per_second * _BURST))
+    count = min(int(credit), counts.waiting)
+    return Admission(count, credit - count)
+
+
+def why_abort(counts: Counts, pace: Pace, *, stranded: int, stranded_before: int) -> str:
+    """Why to give up; empty when all is well."""
+    rise = stranded - stranded_before
+    if rise >= pace.max_stranded:
+        return f"{rise} more agents are stranded than when it began ({stranded_before})"
+    judged = counts.ok + counts.failed
+    if judged >= min(_ENOUGH, counts.total) and counts.failed * 100 > pace.max_failed * judged:
+        return f"{counts.failed} of {judged} agents did not move: more than {pace.max_failed} %"
+    return ""
+
+
+def canaries_settled(counts: Counts, pace: Pace) -> bool:
+    """All canaries have a result, none of which is a failure."""
+    return (
+        counts.in_flight == 0 and counts.failed == 0 and (counts.ok >= pace.canaries or counts.waiting == 0)
+    )
+
+
+def eta(counts: Counts, pace: Pace) -> float:
+    """Seconds until all are asked and seen to have moved, at its rate."""
+    if not counts.remaining:
+        return 0.0
+    return counts.waiting * 60 / pace.rate + pace.jitter + min(pace.patience, 5)
+
+
+def in_window(pace: Pace, now: float) -> bool:
+    """Whether agents are asked at this moment."""
+    start, end = pace.window_from, pace.window_to
+    if start == end:
+        return True
+    minute = int(now // 60) % 1440
+    return start <= minute < end if start < end else minute >= start or minute < end
+
+
+def clock_of(minutes: int) -> str:
+    """A time of the day as people write it."""
+    return f"{minutes // 60:02d}:{minutes % 60:02d}"
+
+
+def _minutes(text: str) -> int | None:
+    text = text.strip() or "0:00"
+    if text.isascii() and text.isdigit() and len(text) <= 4:
+        return int(text) if int(text) < 1440 else None
+    hours, colon, minutes = text.partition(":")
+    if not (
+        colon and len(text) <= 5 and (hours + minutes).isascii() and hours.isdigit() and minutes.isdigit()
+    ):
+        return None
+    found = int(hours) * 60 + int(minutes)
+    return found if int(hours) < 24 and int(minutes) < 60 else None

@@ -1,0 +1,150 @@
+"""A rollout of policies as decisions: whose turn it is, what comes next for an instance, what holds it up. Pure.
+
+One instance at a time, or a few: drained, restarted, and well again before the next one. docs/policies.md, "Rollouts".
+Times are seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class StepState(StrEnum):
+    """How far one instance is."""
+
+    WAITING = "waiting"
+    DRAINING = "draining"
+    RESTARTING = "restarting"
+    #: It runs with what is wanted; it is to stay well for a while.
+    CHECKING = "checking"
+    OK = "ok"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+UNDER_WAY = (StepState.DRAINING, StepState.RESTARTING, StepState.CHECKING)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a rollout goes about it."""
+
+    #: Instances at a time.
+    at_once: int = 1
+    #: How long who is on an instance may take to leave, before it restarts.
+    drain: int = 2
+    #: How long it must have been well before the next one.
+    settle: int = 5
+    #: How long each state may take.
+    patience: int = 90
+
+
+RANGES: Mapping[str, tuple[int, int, str, str]] = {
+    "at_once": (1, 10, "Instances at a time", ""),
+    "drain": (0, 600, "Drain before a restart", "seconds"),
+    "settle": (0, 600, "Well for so long before the next", "seconds"),
+    "patience": (10, 3_600, "Give up on an instance after", "seconds"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Terms as somebody wrote them; `problems` by field."""
+
+    terms: Terms
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_terms(given: Mapping[str, object]) -> Read:
+    """Read terms; fields left out have their default, unknown ones are named."""
+    values: dict[str, int] = {}
+    problems: dict[str, str] = {}
+    for name, value in given.items():
+        if name not in RANGES:
+            problems[name] = "there is no such field"
+            continue
+        low, high, _, _ = RANGES[name]
+        text = str(value).strip()
+        if not (text.isascii() and text.isdigit()) or len(text) > 9 or not low <= int(text) <= high:
+            problems[name] = f"write a whole number from {low} to {high}"
+        else:
+            values[name] = int(text)
+    return Read(Terms() if problems else Terms(**values), problems)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    """An instance as it answers now."""
+
+    #: Empty when it does not answer.
+    run_id: str = ""
+    #: It runs with all that is wanted.
+    runs_wanted: bool = False
+    #: It says SERVING.
+    serving: bool = False
+    #: Why it does not answer.
+    error: str = ""
+
+
+class Move(StrEnum):
+    """What to do with an instance."""
+
+    NOTHING = "nothing"
+    RESTART = "restart"
+    CHECK = "check"
+    FINISH = "finish"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """What comes next for one instance, and the sentence that goes with it."""
+
+    move: Move
+    detail: str = ""
+
+
+def following(
+    state: StepState, *, since: float, run_id: str, seen: NodeSeen, terms: Terms, now: float
+) -> Next:
+    """What comes next for an instance under way; `run_id` is the run that was to end."""
+    waited = now - since
+    if state is StepState.DRAINING:
+        return Next(Move.RESTART) if waited >= terms.drain else Next(Move.NOTHING, "draining")
+    if state is StepState.RESTARTING:
+        if seen.run_id and seen.run_id != run_id:
+            if seen.runs_wanted:
+                return Next(Move.CHECK)
+            return Next(Move.FAIL, "it started again without what is wanted: something else decides there")
+        why = seen.error or "it still runs as before"
+        return Next(Move.NOTHING, why) if waited < terms.patience else _late(terms, "come back", why)
+    if state is StepState.CHECKING:
+        if not seen.serving:
+            why = seen.error or "it says NOT_SERVING"
+            return Next(Move.NOTHING, why) if waited < terms.patience else _late(terms, "get well", why)
+        return (
+            Next(Move.FINISH)
+            if waited >= terms.settle
+            else Next(Move.NOTHING, "well; to stay so for a while")
+        )
+    raise AssertionError(f"an instance that is {state.value} is not under way")
+
+
+def turns(
+    states: Sequence[StepState], terms: Terms, others_sick: Sequence[str]
+) -> tuple[tuple[int, ...], str]:
+    """The places in the list whose turn it is, and what they wait for when it is nobody's."""
+    under_way = sum(state in UNDER_WAY for state in states)
+    waiting = [place for place, state in enumerate(states) if state is StepState.WAITING]
+    free = terms.at_once - under_way
+    if not waiting or free <= 0:
+        return (), ""
+    if others_sick:
+        return (), f"waits until {', '.join(others_sick)} {'is' if len(others_sick) == 1 else 'are'} well"
+    return tuple(waiting[:free]), ""
+
+
+def _late(terms: Terms, what: str, why: str) -> Next:
+    return Next(Move.FAIL, f"it did not {what} within {terms.patience} s: {why}")

@@ -1,0 +1,119 @@
+"""Instances in memory that report, accept and restart, as `fleet.control.rollouts_run.Nodes` asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fleet.domain.instances import InstanceFacts, InstanceKind, InstanceState
+from fleet.domain.node_policies import NodeReport, Observed, PolicyReport
+from fleet.domain.views import InstanceView
+from fleet.protocol import policies
+from fleet.sources import SourceFailed
+from fleet.transport.admin import Conflict, Unreachable
+
+
+@dataclass
+class PolicyNode:
+    """One instance."""
+
+    name: str
+    role: str = "auth"
+    environment: dict[str, str] = field(default_factory=dict)
+    accepted: dict[str, str] = field(default_factory=dict)
+    flags: dict[str, str] = field(default_factory=dict)
+    run: int = 1
+    why_not: str = ""
+    state: InstanceState = InstanceState.OK
+    down: bool = False
+    serving: bool = True
+    #: It comes back well after a restart.
+    comes_back: bool = True
+    #: Of the run, as `policies.effective` has it.
+    running: tuple[policies.Value, ...] = ()
+    did: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
+        self.running = policies.effective(self.role, self.environment, self.accepted, self.flags)
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return f"id-{self.name}"
+
+    @property
+    def report(self) -> NodeReport:
+        """What it says."""
+        following = policies.effective(self.role, self.environment, self.accepted, self.flags)
+        return NodeReport(
+            self.id, self.role, str(self.run), 1.0, policies.revision(self.accepted), self.why_not,
+            {own.name: PolicyReport(own, then) for own, then in zip(self.running, following, strict=True)},
+        )  # fmt: skip
+
+    def restart(self) -> None:
+        """Become another run."""
+        self.run += 1
+        self.down, self.serving = not self.comes_back, self.comes_back
+        self._start()
+
+
+class PolicyNodes:
+    """Several, by id."""
+
+    def __init__(self, *nodes: PolicyNode) -> None:
+        self.nodes = {node.id: node for node in nodes}
+
+    def views(self) -> tuple[InstanceView, ...]:
+        """As the reader has them."""
+        return tuple(
+            InstanceView(
+                InstanceFacts(node.id, index, InstanceKind(node.role), node.name, "127.0.0.1:1"), node.state, "", 0, {}
+            )
+            for index, node in enumerate(self.nodes.values())
+        )  # fmt: skip
+
+    def observed(self) -> dict[str, Observed]:
+        """As the book has them."""
+        return {
+            one: Observed(1.0, None if node.down else node.report, "silent" if node.down else "")
+            for one, node in self.nodes.items()
+        }
+
+    def read(self, instance_id: str) -> tuple[NodeReport, bool]:
+        """See Nodes."""
+        node = self.nodes[instance_id]
+        if node.down:
+            raise SourceFailed("unavailable", answered=False)
+        return node.report, node.serving
+
+    def accept(self, instance_id: str, revision: str, values: Mapping[str, str]) -> None:
+        """See Nodes."""
+        node = self._reach(instance_id, "accept")
+        if revision != policies.revision(node.accepted):
+            raise Conflict("another revision")
+        node.accepted = dict(values)
+
+    def drain(self, instance_id: str, reason: str) -> None:
+        """See Nodes."""
+        self._reach(instance_id, "drain")
+
+    def undrain(self, instance_id: str) -> None:
+        """See Nodes."""
+        self._reach(instance_id, "undrain")
+
+    def restart(self, instance_id: str, run_id: str, reason: str, drain: float) -> None:
+        """See Nodes."""
+        node = self._reach(instance_id, "restart")
+        if run_id != str(node.run):
+            raise Conflict("not this run")
+        node.restart()
+
+    def _reach(self, instance_id: str, what: str) -> PolicyNode:
+        node = self.nodes[instance_id]
+        if node.down:
+            raise Unreachable(f"{node.name} does not answer")
+        node.did.append(what)
+        return node

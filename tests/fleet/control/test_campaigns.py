@@ -1,0 +1,64 @@
+"""Campaigns as far as they dial nobody; steps are in `test_campaigns_run.py`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import numpy as np
+import pytest
+from django.contrib.auth.models import User
+
+from fleet.control import Refused, campaigns
+from fleet.control.campaigns import Chosen, Sight
+from fleet.domain.campaign import Pace
+from fleet.models.actions import CampaignAgent
+from fleet.models.changes import AuditEntry, Change
+from fleet.models.clusters import Cluster
+from tests.fakes.movers import Movers
+from tests.fleet.control.conftest import NOW, by
+
+
+def _plan(cluster: Cluster, user: User, movers: Movers, later: timedelta = timedelta()) -> Change:
+    chosen = Chosen(np.arange(len(movers.agents)), "all of them")
+    table = movers.table(NOW.timestamp())
+    return campaigns.plan(
+        cluster.pk, table, chosen, Pace(), by(user), NOW + later, lambda order: order.reverse()
+    )
+
+
+def test_plan_freezes_its_agents(cluster: Cluster, alice: User) -> None:
+    """The list is what was seen; who cannot move is counted with the reason; the order is drawn."""
+    movers = Movers({"a": {0}, "b": {1}, "c": set()}, proxies=2)
+    change = _plan(cluster, alice, movers)
+    assert (change.plan["asked"], change.agents) == (2, 3)
+    assert change.plan["leaving"] == {"proxy-0": 1, "proxy-1": 1}
+    assert list(change.plan["skipped"].values()) == [1]
+    assert [row.agent_id for row in change.campaign_agents.all()] == ["c", "b", "a"]
+    assert AuditEntry.objects.filter(action="reconnect.plan", outcome="done").count() == 1
+
+
+def test_nobody_chosen_is_refused(cluster: Cluster, alice: User) -> None:
+    """With the field."""
+    with pytest.raises(Refused) as caught:
+        _plan(cluster, alice, Movers({}))
+    assert "chosen" in caught.value.problems
+
+
+def test_plans_nobody_agreed_to_are_forgotten(cluster: Cluster, alice: User) -> None:
+    """Their lists, after an hour."""
+    first = _plan(cluster, alice, Movers.of(3))
+    _plan(cluster, alice, Movers.of(3), timedelta(hours=2))
+    assert not first.campaign_agents.exists()
+    assert CampaignAgent.objects.count() == 3
+
+
+def test_sight() -> None:
+    """Tunnels, wants and the stranded of a table."""
+    movers = Movers({"a": {0, 2}, "b": {1}}, desired=2, stranded={"b"}, sick={1})
+    sight = Sight(movers.table(1.0), {"a"})
+    seen = sight.agent("a")
+    assert seen is not None
+    assert (seen.proxies, seen.desired) == (frozenset({"proxy-0", "proxy-2"}), 2)
+    assert sight.agent("b") is None
+    assert sight.stranded == 1
+    assert [proxy.usable for proxy in sight.proxies.values()] == [True, False, True]

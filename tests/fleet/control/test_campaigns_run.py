@@ -1,0 +1,262 @@
+"""Steps of reconnect campaigns, against agents that do as they are told."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pytest
+from django.contrib.auth.models import User
+
+from fleet.control import Refused, campaigns, campaigns_run, changes, lease
+from fleet.control.campaigns import Chosen
+from fleet.domain.campaign import Pace
+from fleet.domain.changes import ChangeState
+from fleet.models.actions import CampaignAgent
+from fleet.models.changes import Change
+from fleet.models.clusters import Cluster
+from tests.fakes.movers import Movers
+from tests.fleet.control.conftest import NOW, by
+
+BEGIN = NOW.timestamp()
+
+
+class Campaign:
+    """One campaign over a fleet, with a clock of its own."""
+
+    def __init__(
+        self, cluster: Cluster, user: User, movers: Movers, leave: tuple[str, ...] = (), **pace: int
+    ) -> None:
+        self.movers, self.user, self.now = movers, user, BEGIN
+        chosen = Chosen(np.arange(len(movers.agents)), "all", leave)
+        self.change: Change = campaigns.plan(
+            cluster.pk, movers.table(BEGIN), chosen, Pace(**{"hold": 0, "jitter": 0, **pace}), by(user), NOW,
+            lambda order: None,
+        )  # fmt: skip
+
+    def confirm(self) -> None:
+        self.change = changes.confirm(
+            self.change, by(self.user), reason="to try", typed=self.change.cluster_id, now=NOW
+        )
+
+    def step(self, times: int = 1, seconds: float = 1.0) -> Change:
+        for _ in range(times):
+            self.now += seconds
+            campaigns_run.step(
+                self.change,
+                lambda: self.movers.table(self.now),
+                self.movers,
+                lambda: self.now,
+                lambda: 0.5,
+                "w",
+            )
+            self.movers.move()
+        self.change.refresh_from_db()
+        return self.change
+
+    def until_over(self, most: int = 500) -> Change:
+        for _ in range(most):
+            if self.step().state not in (ChangeState.CONFIRMED, ChangeState.RUNNING):
+                return self.change
+        raise AssertionError(f"it did not end: {campaigns.counts_of(self.change)}")
+
+    @property
+    def at(self) -> datetime:
+        return datetime.fromtimestamp(self.now, UTC)
+
+
+def test_everybody_moves_once(cluster: Cluster, alice: User) -> None:
+    """Canaries first, then at its rate; each is asked once and never has less than one tunnel."""
+    one = Campaign(cluster, alice, Movers.of(200), rate=1200, canaries=3)
+    one.confirm()
+    one.step()
+    assert campaigns.counts_of(one.change).in_flight == 3
+    assert one.until_over().state == ChangeState.VERIFIED
+    counts = campaigns.counts_of(one.change)
+    assert (counts.ok, counts.total) == (200, 200)
+    assert set(one.movers.asked.values()) == {1}
+    assert one.movers.fewest == 1
+    row = CampaignAgent.objects.filter(change=one.change).first()
+    assert row is not None
+    assert row.new_proxy
+    assert row.new_proxy != row.leaves
+    assert one.change.outcome["ok"] == 200
+
+
+def test_rate_and_room_are_kept(cluster: Cluster, alice: User) -> None:
+    """No more in a second than the rate says, no more under way at one proxy than allowed."""
+    movers = Movers.of(60, stubborn={f"agent-{n}" for n in range(60)})
+    one = Campaign(cluster, alice, movers, rate=600, canaries=0, per_proxy=4, patience=3600)
+    one.confirm()
+    one.step(2)
+    assert campaigns.counts_of(one.change).in_flight == 10
+    one.step(5)
+    assert campaigns.counts_of(one.change).in_flight == 12
+    assert "under way at each proxy" in campaigns.described(one.change, one.now)["waits_for"]
+
+
+def test_pause_and_resume(cluster: Cluster, alice: User) -> None:
+    """Nobody is asked while it is paused; who was asked is seen to move; no burst afterwards."""
+    one = Campaign(cluster, alice, Movers.of(100), rate=600, canaries=0)
+    one.confirm()
+    one.step(3)
+    campaigns.pause(one.change, by(alice), one.at)
+    asked = one.movers.asked.total()
+    one.step(30)
+    assert one.movers.asked.total() == asked
+    counts = campaigns.counts_of(one.change)
+    assert (counts.ok, counts.in_flight) == (asked, 0)
+    campaigns.resume(one.change, by(alice), one.at)
+    one.step()
+    assert one.movers.asked.total() - asked <= 20
+    assert one.until_over().state == ChangeState.VERIFIED
+
+
+def test_abort_at_the_threshold(cluster: Cluster, alice: User) -> None:
+    """Too many that do not move end it; the totals add up, and nobody else is asked."""
+    movers = Movers.of(200, stubborn={f"agent-{n}" for n in range(0, 200, 4)})
+    one = Campaign(cluster, alice, movers, rate=1200, canaries=0, patience=5, max_failed=10)
+    one.confirm()
+    assert one.until_over().state == ChangeState.FAILED
+    assert "did not move" in one.change.detail
+    counts = campaigns.counts_of(one.change)
+    assert counts.remaining == 0
+    assert counts.ok + counts.failed + counts.skipped == 200
+    asked = movers.asked.total()
+    one.step(5)
+    assert movers.asked.total() == asked < 200
+
+
+def test_abort_when_more_are_stranded(cluster: Cluster, alice: User) -> None:
+    """Whatever strands them: a campaign is no help then."""
+    one = Campaign(cluster, alice, Movers.of(100), rate=60, canaries=0, max_stranded=5)
+    one.confirm()
+    one.step(3)
+    one.movers.stranded = {f"agent-{n}" for n in range(90, 95)}
+    assert one.until_over(5).state == ChangeState.FAILED
+    assert "stranded" in one.change.detail
+
+
+def test_canary_that_does_not_move_pauses(cluster: Cluster, alice: User) -> None:
+    """Before anybody else is asked."""
+    movers = Movers.of(50, stubborn={"agent-0"})
+    one = Campaign(cluster, alice, movers, canaries=3, patience=5, max_failed=100)
+    one.confirm()
+    assert one.until_over(30).state == ChangeState.PAUSED
+    assert movers.asked.total() == 3
+    assert "canary" in one.change.detail
+
+
+def test_who_would_have_less_is_skipped(cluster: Cluster, alice: User) -> None:
+    """With that reason: nowhere to go, no tunnel, too few tunnels, retired."""
+    movers = Movers({"here": {0}, "lost": set(), "old": {0}, "both": {0, 1}}, proxies=2, retired={"old"})
+    one = Campaign(cluster, alice, movers, canaries=0)
+    one.confirm()
+    one.until_over()
+    rows = {row.agent_id: row for row in one.change.campaign_agents.all()}
+    assert rows["here"].state == "ok"
+    assert "no tunnel" in rows["lost"].reason
+    assert "retired" in rows["old"].reason
+    assert "no other proxy" in rows["both"].reason
+    assert movers.asked["both"] == 0
+
+
+def test_nowhere_to_go_is_refused_before_it_begins(cluster: Cluster, alice: User) -> None:
+    """With one proxy that is well nobody can move."""
+    with pytest.raises(Refused, match="no other proxy"):
+        Campaign(cluster, alice, Movers({"a": {0}}, proxies=2, sick={1}))
+    blind = Movers.of(3)
+    blind.stale = True
+    with pytest.raises(Refused, match="blind"):
+        Campaign(cluster, alice, blind)
+
+
+def test_step_that_died_is_made_again(cluster: Cluster, alice: User, monkeypatch: Any) -> None:
+    """Rows were written, the worker died before or after its call: nobody is asked twice, or left out."""
+    one = Campaign(cluster, alice, Movers.of(30), rate=6000, canaries=0)
+    one.confirm()
+    one.step()
+    real = one.movers.advise
+
+    def dies_after(*args: Any) -> Any:
+        real(*args)
+        raise KeyboardInterrupt
+
+    def dies_before(*args: Any) -> Any:
+        raise KeyboardInterrupt
+
+    for dies in (dies_before, dies_after):
+        monkeypatch.setattr(one.movers, "advise", dies)
+        with pytest.raises(KeyboardInterrupt):
+            one.step()
+        lease.revoke(cluster.pk)
+    monkeypatch.setattr(one.movers, "advise", real)
+    assert one.until_over().state == ChangeState.VERIFIED
+    assert set(one.movers.asked.values()) == {1}
+    assert campaigns.counts_of(one.change).ok == 30
+
+
+def test_stop_watches_who_was_asked(cluster: Cluster, alice: User) -> None:
+    """Nobody new; it ends when those under way have moved."""
+    one = Campaign(cluster, alice, Movers.of(100), rate=600, canaries=0)
+    one.confirm()
+    one.step(2)
+    campaigns.stop(one.change, by(alice), one.at)
+    assert one.until_over(10).state == ChangeState.CANCELLED
+    counts = campaigns.counts_of(one.change)
+    assert counts.ok == one.movers.asked.total() == 10
+    assert counts.skipped == 90
+    with pytest.raises(Refused, match="nothing to stop"):
+        campaigns.stop(one.change, by(alice), one.at)
+
+
+def test_abort_ends_it_now(cluster: Cluster, alice: User) -> None:
+    """Also while a step is under way: what that step still writes is refused."""
+    one = Campaign(cluster, alice, Movers.of(100), rate=600, canaries=0)
+    one.confirm()
+    one.step(2)
+    held = lease.take(cluster.pk, "worker", one.at)
+    ended = campaigns.abort(one.change, by(alice), one.at)
+    assert ended.state == ChangeState.CANCELLED
+    assert campaigns.counts_of(ended).remaining == 0
+    with pytest.raises(lease.LeaseLost), lease.fenced(held):
+        raise AssertionError("the lease is not ours any more")
+
+
+def test_blind_pollers_hold_it_up(cluster: Cluster, alice: User) -> None:
+    """Nobody is asked while nobody can be seen to move."""
+    one = Campaign(cluster, alice, Movers.of(50), rate=600, canaries=0)
+    one.confirm()
+    one.step(2)
+    asked = one.movers.asked.total()
+    one.movers.stale = True
+    one.step(10)
+    assert one.movers.asked.total() == asked
+    assert "blind" in campaigns.described(one.change, one.now)["waits_for"]
+    one.movers.stale = False
+    assert one.until_over().state == ChangeState.VERIFIED
+
+
+def test_unreachable_proxy_fails_its_agents(cluster: Cluster, alice: User) -> None:
+    """They are asked again step by step, and have failed after their patience."""
+    movers = Movers.of(9, unreachable={0})
+    one = Campaign(cluster, alice, movers, rate=6000, canaries=0, patience=5, max_failed=100)
+    one.confirm()
+    one.until_over()
+    counts = campaigns.counts_of(one.change)
+    assert (counts.ok, counts.failed) == (6, 3)
+
+
+def test_one_change_at_a_time(cluster: Cluster, alice: User) -> None:
+    """The second waits and says who has the cluster."""
+    first = Campaign(cluster, alice, Movers.of(50), rate=60, canaries=0)
+    second = Campaign(cluster, alice, Movers.of(50), rate=60, canaries=0)
+    for one in (first, second):
+        one.confirm()
+        one.step()
+    assert second.change.state == ChangeState.CONFIRMED
+    assert "one change at a time" in second.change.detail
+    campaigns.abort(first.change, by(alice), first.at)
+    second.step()
+    assert second.change.state == ChangeState.RUNNING

@@ -1,0 +1,129 @@
+"""What instances are to run with, and how it compares."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import User
+
+from fleet.control import Refused, Stale, desired
+from fleet.control.desired import CellState
+from fleet.domain.rollout import Terms
+from fleet.models.changes import Change
+from fleet.models.clusters import Cluster
+from fleet.protocol.announce import AUTH_TTL_VARIABLE, PROXY_TTL_VARIABLE
+from fleet.protocol.policies import BY_NAME, HTTP_CLOSE_VARIABLE
+from fleet.protocol.service_config import RFD_VARIABLE
+from tests.fakes.policy_nodes import PolicyNode, PolicyNodes
+from tests.fleet.control.conftest import NOW, by
+
+
+def _cell(
+    nodes: PolicyNodes, wanted: dict[str, dict[str, str]], name: str = AUTH_TTL_VARIABLE
+) -> desired.Cell:
+    line = desired.matrix(nodes.views(), nodes.observed(), wanted)[0]
+    return next(cell for cell in line.cells if cell.policy.name == name)
+
+
+def test_cells() -> None:
+    """Free, same, restart needed, drift, unknown: by what it runs with and would run with."""
+    node = PolicyNode("auth-1", environment={AUTH_TTL_VARIABLE: "60s"})
+    nodes = PolicyNodes(node)
+    wanted = {"auth": {AUTH_TTL_VARIABLE: "1m"}}
+    assert _cell(nodes, {}).state is CellState.FREE
+    assert _cell(nodes, wanted).state is CellState.SAME
+    own = {**wanted, node.id: {AUTH_TTL_VARIABLE: "30s"}}
+    assert (_cell(nodes, own).state, _cell(nodes, own).desired_of) == (CellState.DRIFT, "instance")
+    node.accepted = {AUTH_TTL_VARIABLE: "30s"}
+    assert _cell(nodes, own).state is CellState.RESTART
+    assert _cell(nodes, wanted).state is CellState.DRIFT
+    node.down = True
+    cell = _cell(nodes, wanted)
+    assert (cell.state, cell.now) == (CellState.UNKNOWN, None)
+
+
+def test_lines() -> None:
+    """Auths first; why an instance takes nothing is said."""
+    nodes = PolicyNodes(PolicyNode("proxy-1", "proxy"), PolicyNode("auth-1", why_not="no folder"))
+    auth, proxy = desired.matrix(nodes.views(), nodes.observed(), {"proxy": {PROXY_TTL_VARIABLE: "1m"}})
+    assert (auth.name, auth.ours, auth.note) == ("auth-1", False, "no folder")
+    assert (proxy.ours, proxy.drifts, auth.drifts) == (True, True, False)
+    assert desired.matrix(nodes.views(), {}, {})[0].note == "not asked yet"
+
+
+def _plan(
+    cluster: Cluster, user: User, wanted: dict[str, dict[str, str]], nodes: PolicyNodes, revision: str = ""
+) -> Change:
+    return desired.plan(
+        cluster.pk,
+        wanted,
+        revision=revision or desired.revision_of(desired.wanted_of(cluster.pk)),
+        lines=desired.matrix(nodes.views(), nodes.observed(), desired.wanted_of(cluster.pk)),
+        agents={"id-auth-1": 150},
+        terms=Terms(),
+        roll_out=True,
+        by=by(user),
+        now=NOW,
+    )
+
+
+def test_plan_names_who_restarts(cluster: Cluster, alice: User) -> None:
+    """Only those that would run with something else; the others are for people to restart."""
+    nodes = PolicyNodes(
+        PolicyNode("auth-1"),
+        PolicyNode("auth-2", environment={AUTH_TTL_VARIABLE: "1m"}),
+        PolicyNode("auth-3", why_not="no data folder"),
+        PolicyNode("proxy-1", "proxy"),
+    )
+    change = _plan(cluster, alice, {"auth": {AUTH_TTL_VARIABLE: "60s"}}, nodes)
+    assert [one["name"] for one in change.plan["restarts"]] == ["auth-1"]
+    assert [one["name"] for one in change.plan["by_hand"]] == ["auth-3"]
+    assert change.agents == 150
+    assert change.rollout_steps.count() == 1
+
+
+@pytest.mark.parametrize("name", list(BY_NAME))
+def test_wrong_value_of_every_policy(cluster: Cluster, alice: User, name: str) -> None:
+    """A message at the field, nothing planned, nothing wanted; the attempt is in the log."""
+    role = BY_NAME[name].role
+    nodes = PolicyNodes(PolicyNode("auth-1"), PolicyNode("proxy-1", "proxy"))
+    for target in (role, f"id-{role}-1"):
+        with pytest.raises(Refused) as caught:
+            _plan(cluster, alice, {target: {name: "nonsense"}}, nodes)
+        assert set(caught.value.problems) == {f"{target}.{name}"}
+    assert not Change.objects.exists()
+    assert desired.wanted_of(cluster.pk) == {}
+
+
+def test_only_known_targets_and_names(cluster: Cluster, alice: User) -> None:
+    """Neither PATH nor an instance nobody knows, nor a proxy's policy for auths."""
+    nodes = PolicyNodes(PolicyNode("auth-1"))
+    for wanted, where in (
+        ({"auth": {"PATH": "/x"}}, "auth.PATH"),
+        ({"nobody": {AUTH_TTL_VARIABLE: "1m"}}, "nobody"),
+        ({"auth": {PROXY_TTL_VARIABLE: "1m"}}, f"auth.{PROXY_TTL_VARIABLE}"),
+    ):
+        with pytest.raises(Refused) as caught:
+            _plan(cluster, alice, wanted, nodes)
+        assert where in caught.value.problems
+
+
+def test_stale_revision_and_nothing_new(cluster: Cluster, alice: User) -> None:
+    """Of two who edit at once the second is told; the same again is no change."""
+    nodes = PolicyNodes(PolicyNode("auth-1"))
+    before = desired.revision_of({})
+    change = _plan(cluster, alice, {"auth": {HTTP_CLOSE_VARIABLE: "true"}}, nodes)
+    desired.store(change)
+    with pytest.raises(Stale):
+        _plan(cluster, alice, {}, nodes, before)
+    nodes.nodes["id-auth-1"].accepted = {HTTP_CLOSE_VARIABLE: "true"}
+    nodes.nodes["id-auth-1"].restart()
+    with pytest.raises(Refused, match="nothing would change"):
+        _plan(cluster, alice, {"auth": {HTTP_CLOSE_VARIABLE: "true"}}, nodes)
+
+
+def test_at_connect_is_foreseen(cluster: Cluster, alice: User) -> None:
+    """Policies that agents read when they connect are named in the plan."""
+    text = '{"grpc_client_lb_policy": {"loadBalancingConfig": [{"teleport_pick_healthy": {"mode": "pick_first"}}]}}'
+    change = _plan(cluster, alice, {"auth": {RFD_VARIABLE: text}}, PolicyNodes(PolicyNode("auth-1")))
+    assert change.plan["at_connect"] == [RFD_VARIABLE]
+    assert change.plan["restarts"] == []

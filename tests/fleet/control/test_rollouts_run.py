@@ -1,0 +1,179 @@
+"""Steps of rollouts, against instances in memory."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import User
+
+from fleet.control import changes, desired, lease, rollouts_run
+from fleet.domain.changes import ChangeState
+from fleet.domain.instances import InstanceState
+from fleet.domain.rollout import StepState, Terms
+from fleet.models.actions import RolloutStep
+from fleet.models.changes import Change
+from fleet.models.clusters import Cluster
+from fleet.protocol.announce import AUTH_TTL_VARIABLE
+from tests.fakes.policy_nodes import PolicyNode, PolicyNodes
+from tests.fleet.control.conftest import NOW, by
+
+
+class Rollout:
+    """One rollout of a TTL, with a clock of its own."""
+
+    def __init__(self, cluster: Cluster, user: User, *nodes: PolicyNode, **terms: int) -> None:
+        self.nodes, self.now, self.user = PolicyNodes(*nodes), NOW.timestamp(), user
+        self.most = 0
+        change = desired.plan(
+            cluster.pk,
+            {"auth": {AUTH_TTL_VARIABLE: "30s"}},
+            revision=desired.revision_of(desired.wanted_of(cluster.pk)),
+            lines=desired.matrix(self.nodes.views(), self.nodes.observed(), {}),
+            agents={},
+            terms=Terms(**{"drain": 2, "settle": 3, "patience": 20, **terms}),
+            roll_out=True,
+            by=by(user),
+            now=NOW,
+        )
+        self.change: Change = changes.confirm(change, by(user), reason="to try", typed="", now=NOW)
+
+    def step(self, times: int = 1) -> Change:
+        for _ in range(times):
+            self.now += 1
+            rollouts_run.step(self.change, self.nodes.views, self.nodes, lambda: self.now, "w")
+            under_way = sum(row.state in ("draining", "restarting", "checking") for row in self.rows)
+            self.most = max(self.most, under_way)
+        self.change.refresh_from_db()
+        return self.change
+
+    def until_over(self) -> Change:
+        for _ in range(200):
+            if self.step().state not in (ChangeState.CONFIRMED, ChangeState.RUNNING):
+                return self.change
+        raise AssertionError(f"it did not end: {[(row.name, row.state, row.detail) for row in self.rows]}")
+
+    @property
+    def rows(self) -> list[RolloutStep]:
+        return list(self.change.rollout_steps.all())
+
+
+def _auths(count: int = 3) -> list[PolicyNode]:
+    return [PolicyNode(f"auth-{n}") for n in range(1, count + 1)]
+
+
+def test_one_at_a_time(cluster: Cluster, alice: User) -> None:
+    """Each accepts, drains, restarts and is well before the next; what is wanted is kept."""
+    auths = _auths()
+    one = Rollout(cluster, alice, *auths, PolicyNode("proxy-1", "proxy"))
+    assert one.until_over().state == ChangeState.VERIFIED
+    assert one.most == 1
+    assert all(auth.did == ["accept", "drain", "restart"] for auth in auths)
+    assert all(auth.accepted == {AUTH_TTL_VARIABLE: "30s"} and auth.run == 2 for auth in auths)
+    assert desired.wanted_of(cluster.pk) == {"auth": {AUTH_TTL_VARIABLE: "30s"}}
+    assert one.change.outcome["done"] == 3
+    ended = [row.ended_at for row in one.rows]
+    assert ended == sorted(ended)
+
+
+def test_several_at_a_time(cluster: Cluster, alice: User) -> None:
+    """As many as it says."""
+    one = Rollout(cluster, alice, *_auths(5), at_once=2)
+    one.until_over()
+    assert one.most == 2
+
+
+def test_failure_pauses_and_it_can_be_resumed(cluster: Cluster, alice: User) -> None:
+    """The others are left alone; resumed, the one that failed has another turn."""
+    auths = _auths()
+    auths[1].comes_back = False
+    one = Rollout(cluster, alice, *auths)
+    assert one.until_over().state == ChangeState.PAUSED
+    assert "auth-2" in one.change.detail
+    assert auths[2].run == 1
+    one.step(5)
+    assert auths[2].run == 1
+    auths[1].comes_back = True
+    auths[1].down, auths[1].serving = False, True
+    rollouts_run.retry(one.change)
+    changes.move(one.change, ChangeState.RUNNING, NOW)
+    assert one.until_over().state == ChangeState.VERIFIED
+    assert [row.state for row in one.rows] == [StepState.OK, StepState.SKIPPED, StepState.OK]
+
+
+def test_sick_neighbour_holds_it_up(cluster: Cluster, alice: User) -> None:
+    """Nobody restarts beside an auth that is not well."""
+    auths = _auths()
+    one = Rollout(cluster, alice, *auths)
+    auths[2].state = InstanceState.UNHEALTHY
+    one.step(5)
+    assert [auth.run for auth in auths] == [1, 1, 1]
+    assert "waits until auth-3 is well" in one.change.progress["waits_for"]
+    auths[2].state = InstanceState.OK
+    assert one.until_over().state == ChangeState.VERIFIED
+
+
+def test_sick_instance_whose_turn_it_is_is_mended(cluster: Cluster, alice: User) -> None:
+    """The policy may be what it needs."""
+    auths = _auths(2)
+    auths[0].state = InstanceState.UNHEALTHY
+    one = Rollout(cluster, alice, *auths)
+    one.step(2)
+    assert auths[0].did == ["accept", "drain"]
+
+
+def test_command_line_that_decides_is_said(cluster: Cluster, alice: User) -> None:
+    """It would restart for nothing."""
+    auths = _auths(1)
+    auths[0].flags = {AUTH_TTL_VARIABLE: "10s"}
+    auths[0].restart()
+    one = Rollout(cluster, alice, *auths)
+    assert one.until_over().state == ChangeState.PAUSED
+    assert "command line" in one.change.detail
+
+
+def test_step_that_died_restarts_nobody_twice(
+    cluster: Cluster, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker died right after the restart was asked for: the next step sees another run."""
+    auths = _auths(2)
+    one = Rollout(cluster, alice, *auths)
+    real = one.nodes.restart
+
+    def dies(*args: object) -> None:
+        real(*args)  # type: ignore[arg-type] # handed on
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(one.nodes, "restart", dies)
+    with pytest.raises(KeyboardInterrupt):
+        one.step(10)
+    lease.revoke(cluster.pk)
+    monkeypatch.setattr(one.nodes, "restart", real)
+    assert one.until_over().state == ChangeState.VERIFIED
+    assert [auth.run for auth in auths] == [2, 2]
+
+
+def test_desired_state_that_changed_meanwhile_fails_it(cluster: Cluster, alice: User) -> None:
+    """Nothing is overwritten, nobody restarts."""
+    auths = _auths(1)
+    one = Rollout(cluster, alice, *auths)
+    other = desired.plan(
+        cluster.pk,
+        {"auth": {AUTH_TTL_VARIABLE: "1m"}},
+        revision=desired.revision_of({}),
+        lines=desired.matrix(one.nodes.views(), one.nodes.observed(), {}),
+        agents={},
+        terms=Terms(),
+        roll_out=False,
+        by=by(alice),
+        now=NOW,
+    )
+    desired.store(other)
+    assert one.until_over().state == ChangeState.FAILED
+    assert auths[0].run == 1
+
+
+def test_rest_is_skipped_when_cancelled(cluster: Cluster, alice: User) -> None:
+    """Who waits is skipped."""
+    one = Rollout(cluster, alice, *_auths(3))
+    one.step(2)
+    rollouts_run.skip_rest(one.change, "cancelled by alice", one.now)
+    assert [row.state for row in one.rows][1:] == [StepState.SKIPPED, StepState.SKIPPED]
