@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections import defaultdict
 from collections.abc import AsyncIterator
@@ -19,12 +20,22 @@ UNARY, STREAM = "/refloat.test.Backend/Unary", "/refloat.test.Backend/Stream"
 
 
 def told(
-    *, code: str = "OK", succeed_after: int = 1_000_000, hang: bool = False, pushback: str | None = None
+    *,
+    code: str = "OK",
+    succeed_after: int = 1_000_000,
+    hang: bool = False,
+    delay: float = 0.0,
+    pushback: str | None = None,
 ) -> list[tuple[str, str]]:
-    """Metadata of a call that fails so until so many tries have; `hang` never answers instead. New at each call."""
+    """Metadata of a call that fails so until so many tries have, each after `delay` seconds.
+
+    `hang` never answers instead. New at each call.
+    """
     how = [("x-call", str(uuid.uuid4())), ("x-code", code), ("x-succeed-after", str(succeed_after))]
     if hang:
         how.append(("x-hang", "yes"))
+    if delay:
+        how.append(("x-delay", str(delay)))
     return how if pushback is None else [*how, ("x-pushback", pushback)]
 
 
@@ -34,6 +45,8 @@ class FailingBackend(grpc.GenericRpcHandler):
     def __init__(self) -> None:
         #: What each try of a call said of tries before it, by the call's id.
         self.tries: defaultdict[str, list[str | None]] = defaultdict(list)
+        #: When each try of a call came, by the call's id; seconds of a clock that never jumps.
+        self.times: defaultdict[str, list[float]] = defaultdict(list)
         #: Ids of calls with a try that was given up while it hung.
         self.given_up: list[str] = []
         self.port = 0
@@ -82,6 +95,7 @@ class FailingBackend(grpc.GenericRpcHandler):
         how = {key: value for key, value in context.invocation_metadata()}  # noqa: C416 - gRPC's pairs are no tuples
         tries = self.tries[how.get("x-call", "")]
         tries.append(how.get(PREVIOUS_ATTEMPTS))
+        self.times[how.get("x-call", "")].append(time.monotonic())
         if len(tries) > int(how.get("x-succeed-after", "0")):
             return
         if "x-hang" in how:
@@ -89,6 +103,7 @@ class FailingBackend(grpc.GenericRpcHandler):
                 await asyncio.Event().wait()
             finally:
                 self.given_up.append(how["x-call"])
+        await asyncio.sleep(float(how.get("x-delay", "0")))
         if "x-pushback" in how:
             context.set_trailing_metadata(((PUSHBACK, how["x-pushback"]),))
         if how["x-code"] != "OK":

@@ -1,0 +1,41 @@
+"""GEP-3440's conformance, by its names, of the gateway and both interceptors; docs/conformance.md says the same."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.flow import conformance
+from tests.flow.conformance import CASES, GROUPS, SUBJECTS, Seen
+from tests.meta.house import ROOT
+
+Results = dict[tuple[str, str, str], Seen]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """All cases, side by side: most of them wait."""
+    folder: Path = tmp_path_factory.mktemp("conformance")
+    return asyncio.run(conformance.run_all(folder))
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+@pytest.mark.parametrize("group", GROUPS)
+def test_conformance(group: str, subject: str, results: Results) -> None:
+    """Status and tries are as the case wants; waits are never shorter."""
+    wrong = {
+        case.title: conformance.complaint(case, results[group, case.title, subject])
+        for case in CASES
+        if case.group == group
+    }
+
+    assert {title: complaint for title, complaint in wrong.items() if complaint} == {}
+
+
+def test_report_says_what_was_seen(results: Results) -> None:
+    """Else: `python -m tests.flow.conformance` writes it anew."""
+    written = (ROOT / "docs" / "conformance.md").read_text(encoding="utf-8")
+
+    assert conformance.report(results) in written
