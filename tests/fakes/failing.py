@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 import uuid
 from collections import defaultdict
@@ -103,7 +104,10 @@ class FailingBackend(grpc.GenericRpcHandler):
                 await asyncio.Event().wait()
             finally:
                 self.given_up.append(how["x-call"])
-        await asyncio.sleep(float(how.get("x-delay", "0")))
+        if "x-delay" in how:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(float(how["x-delay"])):
+                    await asyncio.Event().wait()
         if "x-pushback" in how:
             context.set_trailing_metadata(((PUSHBACK, how["x-pushback"]),))
         if how["x-code"] != "OK":
