@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Find or make the programs we are tested and measured against: those of openconfig/grpctunnel (Go), OpenSSH and
-# Alertmanager. What cannot be had is said loudly; the tests that want it are skipped then, and in CI that fails.
+# Alertmanager, HAProxy and nginx. What cannot be had is said loudly; the tests that want it are skipped then, and in CI that fails.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -57,6 +57,20 @@ if ! have_alertmanager && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; t
     || echo "prometheus-alertmanager could not be installed by apt-get" >&2
 fi
 have_alertmanager || miss "There is no prometheus-alertmanager: the test of alerts against it will be SKIPPED. As root: apt-get install prometheus-alertmanager"
+
+have_proxies() { command -v haproxy >/dev/null && { command -v nginx >/dev/null || [ -x /usr/sbin/nginx ]; }; }
+if ! have_proxies && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+  echo "installing haproxy and nginx for the bench of the gateway (they are not started)"
+  policy=/usr/sbin/policy-rc.d
+  if [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod 755 "$policy"
+    trap 'rm -f "$policy"; rm -rf "${fresh:-}"' EXIT
+  fi
+  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+    haproxy nginx && { systemctl disable --quiet haproxy nginx || true; }; } >/dev/null 2>&1 \
+    || echo "haproxy and nginx could not be installed by apt-get" >&2
+fi
+have_proxies || miss "haproxy or nginx is missing: the bench of the gateway does without. As root: apt-get install haproxy nginx"
 
 if [ "$failed" = 1 ] && [ -n "${CI:-}" ]; then
   echo "in CI that is a failure" >&2

@@ -1,0 +1,217 @@
+"""What the gateway adds to a unary call: latency, calls a second and CPU, next to nginx, HAProxy and bare grpc.aio.
+
+Every variant runs in processes of its own, all of them at once, and takes its turn in each run; figures are medians.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from tests.bench.measure import BenchError, Figure, Outcome, Target
+from tests.fakes.programs import Peer, PeerError, running
+
+_RPC = (sys.executable, "-m", "tests.bench._rpc")
+_READY = r'"grpc": ?"([^"]+)"'
+
+_ROUTES = """
+apiVersion: gateway.networking.k8s.io/v1
+kind: GRPCRoute
+metadata: {name: bench}
+spec:
+  rules:
+  - retry: {reasons: [unavailable], attempts: 2, backoff: 25ms}
+    timeouts: {request: 30s}
+    backendRefs: [{name: echo, port: 1}]
+"""
+_HAPROXY = """
+global
+  nbthread 1
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 60s
+  timeout server 60s
+frontend calls
+  bind 127.0.0.1:%(port)d proto h2
+  default_backend echo
+backend echo
+  server one %(to)s proto h2
+"""
+_NGINX = """
+daemon off; master_process off; pid %(folder)s/pid; error_log stderr;
+events { worker_connections 1024; }
+http {
+  access_log off; keepalive_requests 100000000; client_max_body_size 0;
+  client_body_temp_path %(folder)s/b; proxy_temp_path %(folder)s/p; fastcgi_temp_path %(folder)s/f;
+  uwsgi_temp_path %(folder)s/u; scgi_temp_path %(folder)s/s;
+  upstream echo { server %(to)s; keepalive 64; keepalive_requests 100000000; }
+  server { listen 127.0.0.1:%(port)d http2; location / { grpc_pass grpc://echo; } }
+}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A way to the server."""
+
+    address: str
+    process: Peer | None = None
+
+    def cpu(self) -> float:
+        """Seconds of CPU, user and system, of what stands between."""
+        if self.process is None:
+            return 0.0
+        taken = psutil.Process(self.process.pid).cpu_times()
+        return taken.user + taken.system
+
+
+@dataclass(frozen=True, slots=True)
+class _Ground:
+    """What every variant stands on."""
+
+    stack: ExitStack
+    folder: Path
+    server: str
+
+    def ready(self, name: str, *command: str) -> _Running:
+        """Start a program of ours and wait for its ready line."""
+        peer = self.stack.enter_context(running(name, command, self.folder))
+        return _Running(peer.await_words(_READY)[1], peer)
+
+    def config(self, name: str, text: str) -> tuple[Path, int]:
+        """Write the configuration of a peer, with a free port."""
+        with socket.socket() as held:
+            held.bind(("127.0.0.1", 0))
+            port: int = held.getsockname()[1]
+        path = self.folder / f"{name}.conf"
+        path.write_text(text % {"port": port, "to": self.server, "folder": self.folder})
+        return path, port
+
+    def listening(self, name: str, port: int, *command: str) -> _Running:
+        """Start somebody else's program and wait for its port."""
+        peer = self.stack.enter_context(running(name, command, self.folder))
+        peer.await_met(lambda: _listens(port), "to listen")
+        return _Running(f"127.0.0.1:{port}", peer)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _gateway(ground: _Ground) -> _Running:
+    routes = ground.folder / "routes.yaml"
+    routes.write_text(_ROUTES)
+    command = (sys.executable, "-m", "fleet.nodes", "gateway", "--routes", str(routes))
+    return ground.ready("gateway", *command, "--backend", f"echo:1={ground.server}")
+
+
+def _floor(ground: _Ground) -> _Running:
+    return ground.ready("pass", *_RPC, "pass", "--to", ground.server)
+
+
+def _haproxy(ground: _Ground) -> _Running:
+    config, port = ground.config("haproxy", _HAPROXY)
+    return ground.listening("haproxy", port, _found("haproxy"), "-db", "-f", str(config))
+
+
+def _nginx(ground: _Ground) -> _Running:
+    config, port = ground.config("nginx", _NGINX)
+    return ground.listening("nginx", port, _found("nginx"), "-c", str(config), "-p", str(ground.folder))
+
+
+def _found(name: str) -> str:
+    path = shutil.which(name) or shutil.which(name, path="/usr/sbin")
+    if path is None:
+        raise PeerError(f"{name} is not here: apt-get install {name}, or make peers")
+    return path
+
+
+_VARIANTS: dict[str, Callable[[_Ground], _Running]] = {
+    "direct": lambda ground: _Running(ground.server),
+    "gateway": _gateway,
+    "floor": _floor,
+    "haproxy": _haproxy,
+    "nginx": _nginx,
+}
+_OURS = {"direct", "gateway", "floor"}
+
+
+def run(*, quick: bool) -> Outcome:
+    """Measure. Raises BenchError when what is ours does not start."""
+    runs, calls, seconds = (1, 200, 1.0) if quick else (5, 1000, 3.0)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        variants, missing = _start(stack, folder)
+        seen: dict[str, list[dict[str, float]]] = {name: [] for name in variants}
+        for _ in range(runs):
+            for name, variant in variants.items():
+                seen[name].append(_measure(variant, calls, seconds))
+                time.sleep(0.2)  # the last calls' ends are no part of the next variant
+    medians = {
+        name: {figure: statistics.median(one[figure] for one in rows) for figure in rows[0]}
+        for name, rows in seen.items()
+    }
+    return _outcome(medians, missing)
+
+
+def _start(stack: ExitStack, folder: Path) -> tuple[dict[str, _Running], dict[str, str]]:
+    try:
+        server = stack.enter_context(running("server", [*_RPC, "serve"], folder)).await_words(_READY)[1]
+    except PeerError as error:
+        raise BenchError(str(error)) from error
+    ground = _Ground(stack, folder, server)
+    variants, missing = {}, {}
+    for name, start in _VARIANTS.items():
+        try:
+            variants[name] = start(ground)
+        except PeerError as error:
+            if name in _OURS:
+                raise BenchError(str(error)) from error
+            missing[name] = str(error)
+            print(f"without {name}: {error}", file=sys.stderr)
+    return variants, missing
+
+
+def _measure(variant: _Running, calls: int, seconds: float) -> dict[str, float]:
+    before = variant.cpu()
+    command = [*_RPC, "drive", "--to", variant.address, "--calls", str(calls), "--seconds", str(seconds)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
+    if done.returncode:
+        raise BenchError(f"the calls failed: {done.stderr[-1000:]}")
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    made = found.pop("calls")
+    return {**found, "cpu_us_per_rpc": (variant.cpu() - before) * 1e6 / made}
+
+
+def _outcome(medians: dict[str, dict[str, float]], missing: dict[str, str]) -> Outcome:
+    direct, ours, floor = medians["direct"], medians["gateway"], medians["floor"]
+    figures: dict[str, Figure] = {f"gateway_{name}": value for name, value in ours.items()}
+    for share in ("p50_us", "p99_us"):
+        figures[f"gateway_adds_{share}"] = ours[share] - direct[share]
+    figures["gateway_cpu_of_floor"] = ours["cpu_us_per_rpc"] / floor["cpu_us_per_rpc"]
+    figures["gateway_rpc_per_s_of_floor"] = ours["rpc_per_s"] / floor["rpc_per_s"]
+    peers: dict[str, Figure] = {f"{name}_missing": sentence for name, sentence in missing.items()}
+    for name, row in medians.items():
+        if name != "gateway":
+            peers |= {f"{name}_{figure}": value for figure, value in row.items()}
+        if name not in {"gateway", "direct"}:
+            peers |= {f"{name}_adds_{share}": row[share] - direct[share] for share in ("p50_us", "p99_us")}
+    targets = [
+        Target("gateway_cpu_of_floor", at_most=0.6),
+        Target("gateway_rpc_per_s_of_floor", at_least=1.0),
+    ]
+    return Outcome(figures, targets, peers)
