@@ -45,6 +45,8 @@ class ApiAccess(HttpBearer):
             return None
         if not found.allows(self._permission):
             raise HttpError(403, f"The token {found} has not the scope {self._permission.value}.")
+        # What changes something is logged as done by this token.
+        request.refloat_token = found  # type: ignore[attr-defined] # read back by api.changing
         return self._admit(request, found.user)
 
     def _admit(self, request: HttpRequest, user: User) -> User:

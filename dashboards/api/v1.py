@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
+from allauth.core.exceptions import ReauthenticationRequired
 from csp.constants import UNSAFE_INLINE
 from csp.decorators import csp_update
 from django.contrib.auth.models import User
@@ -18,9 +19,11 @@ from pydantic import Field
 
 from dashboards import agent_query, reading
 from dashboards.agent_query import MAX_LIMIT, PAGE_SIZE, QueryError
-from dashboards.api import answers, schemas
+from dashboards.api import answers, changes, networking, schemas
 from dashboards.api.access import ApiAccess
 from dashboards.permissions import is_known, known_clusters, public
+from fleet.control import Refused
+from fleet.control.networking import Conflict
 from fleet.models.access import Permission, sees_cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.state import StateError
@@ -38,6 +41,9 @@ api = NinjaAPI(
     urls_namespace="api-1",
     docs_decorator=_document,
 )
+
+api.add_router("", networking.router)
+api.add_router("", changes.router)
 
 _VIEW = ApiAccess(Permission.VIEW_FLEET)
 _SHORT = ["default cluster"]
@@ -212,6 +218,20 @@ def _unavailable(request: HttpRequest, error: Any) -> HttpResponse:
     answer = _problem(request, 503, f"The record cannot be read now: {error}.")
     answer["Retry-After"] = "5"
     return answer
+
+
+@api.exception_handler(Refused)
+def _refused(request: HttpRequest, error: Any) -> HttpResponse:
+    said = {"detail": f"{str(error)[:1].upper()}{str(error)[1:]}.", "problems": error.problems}
+    status = 400 if error.problems else 409
+    if isinstance(error, Conflict):
+        status, said["revision"] = 412, error.theirs.revision
+    return api.create_response(request, said, status=status)
+
+
+@api.exception_handler(ReauthenticationRequired)
+def _prove_again(request: HttpRequest, error: Any) -> HttpResponse:
+    return _problem(request, 403, "Prove again who you are, on the page of the change, or send a token.")
 
 
 def _problem(request: HttpRequest, status: int, sentence: str) -> HttpResponse:

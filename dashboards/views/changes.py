@@ -15,18 +15,12 @@ from dashboards import acting, change_rows
 from dashboards.permissions import requires
 from dashboards.views.pages import prefix_of, signed_in
 from fleet.control import Refused, changes
-from fleet.domain.changes import OCCUPYING, ChangeKind, ChangeState
+from fleet.domain.changes import OCCUPYING, PERMISSION_OF, ChangeKind, ChangeState
 from fleet.models.access import Permission, may
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import DEFAULT_CLUSTER
 
 _PAGE = 50
-#: Who may confirm what.
-PERMISSIONS = {
-    ChangeKind.NETWORKING_CONFIG: Permission.CHANGE_CONFIG,
-    ChangeKind.POLICY: Permission.CHANGE_CONFIG,
-    ChangeKind.RECONNECT: Permission.ACT_ON_FLEET,
-}
 
 
 @requires(Permission.VIEW_FLEET)
@@ -51,7 +45,7 @@ def change(request: HttpRequest, change_id: int, cluster: str = DEFAULT_CLUSTER)
     row = get_object_or_404(Change.objects.select_related("cluster", "undoes"), cluster=cluster, pk=change_id)
     if request.method != "POST":
         return _show(request, row)
-    permission = PERMISSIONS[ChangeKind(row.kind)]
+    permission = Permission(PERMISSION_OF[ChangeKind(row.kind)])
     if not may(signed_in(request), permission, cluster):
         raise PermissionDenied(f"This needs the permission: {permission.label}.")
     what = request.POST.get("do", "")
@@ -98,7 +92,7 @@ def _cancel(request: HttpRequest, row: Change) -> HttpResponseBase:
 
 def _show(request: HttpRequest, row: Change, error: Refused | None = None) -> HttpResponseBase:
     user = signed_in(request)
-    can = may(user, PERMISSIONS[ChangeKind(row.kind)], row.cluster_id)
+    can = may(user, Permission(PERMISSION_OF[ChangeKind(row.kind)]), row.cluster_id)
     networking = row.kind == ChangeKind.NETWORKING_CONFIG
     problems = dict(error.problems) if error else {}
     context = {

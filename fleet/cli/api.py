@@ -16,6 +16,8 @@ from fleet.cli.answers import Failure
 _TIMEOUT = 15.0
 #: Agents in one page; the console allows no more than this in one answer.
 _PAGE = 500
+#: Answers that mean: understood, and not done.
+_REFUSED = {409, 412, 428}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +29,31 @@ class Console:
 
     def get(self, path: str, query: Mapping[str, Any] | None = None, *, cluster: str = "default") -> Any:
         """Ask for `/api/v1/...` of a cluster. Raises Failure."""
+        asked = {name: value for name, value in (query or {}).items() if value not in (None, "", ())}
+        url = self._url(path, cluster)
+        if asked:
+            url += f"?{urllib.parse.urlencode(asked, doseq=True)}"
+        return self._ask(url)
+
+    def post(
+        self, path: str, body: Any, *, cluster: str = "default", headers: Mapping[str, str] | None = None
+    ) -> Any:
+        """Send JSON to `/api/v1/...` of a cluster. Raises Failure."""
+        data = json.dumps(body).encode()
+        return self._ask(
+            self._url(path, cluster), data, {"Content-Type": "application/json", **(headers or {})}
+        )
+
+    def _url(self, path: str, cluster: str) -> str:
         prefix = (
             "/api/v1" if cluster == "default" else f"/api/v1/clusters/{urllib.parse.quote(cluster, safe='')}"
         )
-        asked = {name: value for name, value in (query or {}).items() if value not in (None, "", ())}
-        url = f"{self.url.rstrip('/')}{prefix}{path}"
-        if asked:
-            url += f"?{urllib.parse.urlencode(asked, doseq=True)}"
-        headers = {"Accept": "application/json", "Authorization": f"Bearer {self.token}"}
+        return f"{self.url.rstrip('/')}{prefix}{path}"
+
+    def _ask(self, url: str, data: bytes | None = None, more: Mapping[str, str] | None = None) -> Any:
+        headers = {"Accept": "application/json", "Authorization": f"Bearer {self.token}", **(more or {})}
         try:
-            request = urllib.request.Request(url, headers=headers)  # noqa: S310 - `find` lets only http(s) in
+            request = urllib.request.Request(url, data, headers)  # noqa: S310 - `find` lets only http(s) in
             with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:  # noqa: S310
                 return json.load(response)
         except urllib.error.HTTPError as error:
@@ -62,7 +79,11 @@ class Console:
                 return
 
     def _refusal(self, error: urllib.error.HTTPError) -> str:
-        detail = _detail(error)
+        detail, problems = _detail(error)
+        if error.code in _REFUSED or problems:
+            return "\n  ".join(
+                [f"nothing was changed: {detail}", *(f"{key}: {said}" for key, said in problems.items())]
+            )
         if error.code == 401:
             return f"the console at {self.url} does not know this token: make one on its page *Tokens*"
         if error.code == 403:
@@ -99,10 +120,12 @@ def _demo(home: Path) -> dict[str, str]:
     return said
 
 
-def _detail(error: urllib.error.HTTPError) -> str:
+def _detail(error: urllib.error.HTTPError) -> tuple[str, dict[str, str]]:
+    """What a console says of an error, and of each field."""
     try:
         said = json.loads(error.read())
     except (OSError, ValueError):
-        return str(error.reason)
+        return str(error.reason), {}
     detail = said.get("detail", "") if isinstance(said, dict) else ""
-    return detail if isinstance(detail, str) and detail else str(error.reason)
+    problems = said.get("problems") if isinstance(said, dict) else None
+    return detail if isinstance(detail, str) and detail else str(error.reason), problems or {}

@@ -17,6 +17,7 @@ from fleet.cli.lazy import LazyGroup
         "agent": "fleet.cli.console:agent",
         "instances": "fleet.cli.console:instances",
         "watch": "fleet.cli.watch:watch",
+        "config": "fleet.cli.config:config",
         "tunnel": "fleet.cli.tunnel:tunnel",
         "connect": "fleet.cli.connect:connect",
         "gateway": "fleet.cli.gateway:gateway",

@@ -30,6 +30,14 @@ class ChangeKind(StrEnum):
         ]
 
 
+#: Who may confirm what: values of `fleet.models.access.Permission`.
+PERMISSION_OF: Mapping[ChangeKind, str] = {
+    ChangeKind.NETWORKING_CONFIG: "change_config",
+    ChangeKind.POLICY: "change_config",
+    ChangeKind.RECONNECT: "act_on_fleet",
+}
+
+
 class ChangeState(StrEnum):
     """How far a change is."""
 

@@ -22,6 +22,8 @@ class FakeConsole:
     url: str = ""
     answers: dict[str, tuple[int, Any]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+    #: What was posted: path, body, headers.
+    sent: list[tuple[str, Any, dict[str, str]]] = field(default_factory=list)
 
 
 @contextmanager
@@ -41,6 +43,12 @@ def answering() -> Iterator[FakeConsole]:
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
             self.wfile.write(text)
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            headers = {name.title(): value for name, value in self.headers.items()}
+            console.sent.append((self.path, json.loads(body), headers))
+            self.do_GET()
 
         @override
         def log_message(self, format: str, *args: Any) -> None:

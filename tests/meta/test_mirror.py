@@ -10,6 +10,8 @@ from tests.meta.house import ROOT, tracked
 EXEMPT = {
     "dashboards/api/access.py": "tests/dashboards/api/test_v1.py asks with good, bad and no tokens",
     "dashboards/api/answers.py": "tests/dashboards/api/test_v1.py reads every answer",
+    "dashboards/api/changes.py": "tests/dashboards/api/test_networking.py goes the whole way of a change",
+    "dashboards/api/changing.py": "tests/dashboards/api/test_networking.py goes the whole way of a change",
     "dashboards/api/schemas.py": "types only; tests/dashboards/api/test_v1.py reads every answer",
     "dashboards/audit_query.py": "tests/dashboards/views/test_audit.py asks with every filter",
     "dashboards/change_rows.py": "tests/dashboards/views/test_changes.py and tests/dashboards/views/test_networking.py",
