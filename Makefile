@@ -54,7 +54,7 @@ check: $(DEV) stubs-fresh  ## Look at everything a machine can judge; change not
 fix: $(DEV)  ## Repair what a machine can repair
 	@$(BIN)/ruff check --fix-only --quiet . && $(BIN)/ruff format --quiet . && echo "formatted; now: make check"
 
-bench: $(DEV) $(if $(filter tunnel gateway,$(NAME)),peers)  ## Measure (NAME=detect, classify, …; without NAME: the list)
+bench: $(DEV) $(if $(filter tunnel gateway probe,$(NAME)),peers)  ## Measure (NAME=detect, classify, …; without NAME: the list)
 	@$(PY) -m tests.bench $(NAME) $(ARGS)
 
 proto: $(DEV)  ## Write the stubs in fleet/wire anew from proto/

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import grpc.aio
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
 
 from fleet.domain.instances import ServingStatus
 from fleet.protocol import standing
 from fleet.protocol.standing import Said
 from fleet.sources import SourceFailed, asking
+
+#: A stub made for each check would ask gRPC for three methods; the request is always the same.
+_checks: WeakKeyDictionary[grpc.aio.Channel, Callable[..., Any]] = WeakKeyDictionary()
+_WHOLE_SERVER = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +30,9 @@ class HealthAnswer:
 
 async def ask_health(channel: grpc.aio.Channel, *, timeout: float) -> HealthAnswer:  # noqa: ASYNC109 - it is gRPC's
     """Ask within `timeout` seconds. A server without the health service is SERVICE_UNKNOWN. Raises SourceFailed."""
-    stub = health_pb2_grpc.HealthStub(channel)
     try:
         with asking():
-            call = stub.Check(health_pb2.HealthCheckRequest(), timeout=timeout)
+            call = _check(channel)(_WHOLE_SERVER, timeout=timeout)
             answer = await call
             metadata = await call.trailing_metadata()
     except SourceFailed as error:
@@ -34,3 +40,14 @@ async def ask_health(channel: grpc.aio.Channel, *, timeout: float) -> HealthAnsw
             return HealthAnswer(ServingStatus.SERVICE_UNKNOWN)
         raise
     return HealthAnswer(ServingStatus(int(answer.status)), standing.read(metadata))
+
+
+def _check(channel: grpc.aio.Channel) -> Callable[..., Any]:
+    found = _checks.get(channel)
+    if found is None:
+        found = _checks[channel] = channel.unary_unary(
+            "/grpc.health.v1.Health/Check",
+            request_serializer=bytes,
+            response_deserializer=health_pb2.HealthCheckResponse.FromString,
+        )
+    return found

@@ -1,0 +1,132 @@
+"""The ends of the probe bench, each a process: endpoints that answer, our prober, and the driver of another's.
+
+python -m tests.bench._probe_ends endpoints --count 500
+python -m tests.bench._probe_ends ours          (then orders on standard input: {"kind", "checks", "addresses"})
+python -m tests.bench._probe_ends drive         (the same orders, with "exporter": host:port)
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import cycle, islice
+from typing import Any
+
+import aiohttp
+import grpc
+import grpc.aio
+import uvloop
+from grpc_health.v1 import health_pb2
+
+from fleet.domain.instances import ServingStatus
+from fleet.sources.channels import Connections
+from fleet.sources.health import ask_health
+
+#: Checks under way at once: a shard of the console's, and as many for everybody.
+_AT_ONCE = 250
+_TIMEOUT = 10.0
+
+Check = Callable[[str], Awaitable[None]]
+
+
+def _announce(**facts: Any) -> None:
+    print(json.dumps(facts), flush=True)
+
+
+async def _endpoints(count: int) -> None:
+    """One server on many ports: to a prober they are as many destinations."""
+    answer = health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING).SerializeToString()
+
+    async def check(request: bytes, context: Any) -> bytes:
+        return answer
+
+    handlers = {"Check": grpc.unary_unary_rpc_method_handler(check)}
+    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("grpc.health.v1.Health", handlers),)
+    )
+    ports = [server.add_insecure_port("127.0.0.1:0") for _ in range(count)]
+    await server.start()
+    _announce(ready=True, addresses=[f"127.0.0.1:{port}" for port in ports])
+    await server.wait_for_termination()
+
+
+async def _spread(addresses: Sequence[str], checks: int, check: Check) -> None:
+    """Make so many checks, in turn at each address."""
+    todo = islice(cycle(addresses), checks)
+
+    async def some() -> None:
+        for address in todo:
+            await check(address)
+
+    await asyncio.gather(*(some() for _ in range(_AT_ONCE)))
+
+
+async def _ours() -> None:
+    """Probe as the console's pollers do, over channels that are kept or made anew for each check."""
+    kept = Connections()
+
+    async def reused(address: str) -> None:
+        answer = await ask_health(kept.channel(address), timeout=_TIMEOUT)
+        assert answer.serving is ServingStatus.SERVING, f"{address} answers {answer}"
+
+    async def new(address: str) -> None:
+        fresh = Connections()
+        answer = await ask_health(fresh.channel(address), timeout=_TIMEOUT)
+        await fresh.close()
+        assert answer.serving is ServingStatus.SERVING, f"{address} answers {answer}"
+
+    await _orders({"reused": reused, "new": new})
+    await kept.close()
+
+
+async def _drive() -> None:
+    """Have a blackbox exporter probe; the CPU that counts is the exporter's, and its answers must be good."""
+    connector = aiohttp.TCPConnector(limit=_AT_ONCE)
+    async with aiohttp.ClientSession(connector=connector) as session:
+        exporter = ""
+
+        async def check(address: str) -> None:
+            query = {"target": address, "module": "grpc"}
+            async with session.get(f"http://{exporter}/probe", params=query) as answer:
+                text = await answer.text()
+            assert "probe_success 1\n" in text, f"{address}: {text}"
+
+        def take(order: dict[str, Any]) -> None:
+            nonlocal exporter
+            exporter = order["exporter"]
+
+        await _orders({"blackbox": check}, take)
+
+
+async def _orders(kinds: dict[str, Check], take: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
+    """Do what standard input says, an order a line, and say what it took."""
+    loop = asyncio.get_running_loop()
+    _announce(ready=True)
+    while line := await loop.run_in_executor(None, sys.stdin.readline):
+        order = json.loads(line)
+        take(order)
+        cpu, clock = time.process_time(), time.perf_counter()
+        await _spread(order["addresses"], order["checks"], kinds[order["kind"]])
+        _announce(cpu=time.process_time() - cpu, seconds=time.perf_counter() - clock)
+
+
+def main() -> None:
+    """Run one of them."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("role", choices=["endpoints", "ours", "drive"])
+    parser.add_argument("--count", type=int, default=1)
+    options = parser.parse_args()
+    if options.role == "endpoints":
+        uvloop.run(_endpoints(options.count))
+    else:
+        # As a Celery worker does: asyncio's own loop.
+        asyncio.run(_ours() if options.role == "ours" else _drive())
+
+
+if __name__ == "__main__":
+    main()
