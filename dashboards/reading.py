@@ -7,6 +7,7 @@ import time
 
 from django.conf import settings
 
+from fleet.state.policy_book import PolicyBook, open_book
 from fleet.state.reader import Reader, open_reader
 
 
@@ -14,6 +15,12 @@ from fleet.state.reader import Reader, open_reader
 def reader() -> Reader:
     """The process's reader; safe in threads."""
     return open_reader(settings.REDIS_URL, settings.REFLOAT_PREFIX)
+
+
+@functools.cache
+def policy_book() -> PolicyBook:
+    """What instances said of their policies; safe in threads."""
+    return open_book(settings.REDIS_URL, settings.REFLOAT_PREFIX)
 
 
 def current_time() -> float:

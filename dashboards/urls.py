@@ -14,6 +14,8 @@ from dashboards.views import (
     fleet_now,
     metrics,
     networking,
+    policies,
+    reconnect,
     system,
     tokens,
 )
@@ -34,6 +36,9 @@ def _pages(suffix: str) -> list[URLPattern | URLResolver]:
         path("agents.csv", agents.agents_csv, name=f"agents-csv{suffix}"),
         path("agents/<str:agent_id>/", agents.agent, name=f"agent{suffix}"),
         path("networking/", networking.networking_config, name=f"networking{suffix}"),
+        path("policies/", policies.matrix, name=f"policies{suffix}"),
+        path("policies/<str:target>/", policies.target, name=f"policy-target{suffix}"),
+        path("reconnect/", reconnect.reconnect, name=f"reconnect{suffix}"),
         path("changes/", changes.change_list, name=f"changes{suffix}"),
         path("changes/<int:change_id>/", changes.change, name=f"change{suffix}"),
         path("audit/", audit.audit, name=f"audit{suffix}"),

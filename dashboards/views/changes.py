@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from dashboards import acting, change_rows
+from dashboards import acting, change_rows, doing, policy_rows
 from dashboards.permissions import requires
 from dashboards.views.pages import prefix_of, signed_in
 from fleet.control import Refused, changes
@@ -37,10 +37,10 @@ def change_list(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRes
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 def change(request: HttpRequest, change_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show one change; confirm, approve or cancel it (POST with `do`).
+    """Show one change; confirm, approve, cancel, pause, resume, stop or abort it (POST with `do`).
 
     Template `dashboards/change.html`: `page`, `change`, `question`, `diff`, `closing`, `outcome`, `asks`, `entries`,
-    `busy`, `can_act`, `can_approve`, `problems`, `reason`, `typed`.
+    `busy`, `can_act`, `can_approve`, `problems`, `reason`, `typed`, and `policy_rows.action`'s.
     """
     row = get_object_or_404(Change.objects.select_related("cluster", "undoes"), cluster=cluster, pk=change_id)
     if request.method != "POST":
@@ -49,6 +49,8 @@ def change(request: HttpRequest, change_id: int, cluster: str = DEFAULT_CLUSTER)
     if not may(signed_in(request), permission, cluster):
         raise PermissionDenied(f"This needs the permission: {permission.label}.")
     what = request.POST.get("do", "")
+    if what in doing.DOINGS:
+        return _do(request, row, what)
     if what == "cancel":
         return _cancel(request, row)
     agreed: HttpResponseBase = _agree(request, row, what)
@@ -90,6 +92,16 @@ def _cancel(request: HttpRequest, row: Change) -> HttpResponseBase:
     return redirect(f"{prefix_of(row.cluster_id)}/changes/{row.pk}/")
 
 
+def _do(request: HttpRequest, row: Change, what: str) -> HttpResponseBase:
+    """Pause, resume, stop or abort what runs: nothing of it needs to be asked twice."""
+    try:
+        doing.do(row, what, acting.by(request, signed_in(request)), timezone.now())
+    except Refused as error:
+        row.refresh_from_db()
+        return _show(request, row, error)
+    return redirect(f"{prefix_of(row.cluster_id)}/changes/{row.pk}/")
+
+
 def _show(request: HttpRequest, row: Change, error: Refused | None = None) -> HttpResponseBase:
     user = signed_in(request)
     can = may(user, Permission(PERMISSION_OF[ChangeKind(row.kind)]), row.cluster_id)
@@ -113,5 +125,6 @@ def _show(request: HttpRequest, row: Change, error: Refused | None = None) -> Ht
         "reason": request.POST.get("reason", ""),
         "typed": request.POST.get("typed", ""),
         "live": row.state in {"confirmed", "running", "paused", "verifying"},
+        **policy_rows.action(row, request.GET.get("state", "")),
     }  # fmt: skip
     return render(request, "dashboards/change.html", context)

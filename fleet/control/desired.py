@@ -26,7 +26,7 @@ from fleet.models.actions import DesiredPolicy, RolloutStep
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
 from fleet.protocol import policies
-from fleet.protocol.policies import BY_NAME, ROLES, Policy, Source
+from fleet.protocol.policies import BY_NAME, PLURALS, ROLES, Policy, Source
 
 Wanted = Mapping[str, Mapping[str, str]]
 
@@ -302,7 +302,7 @@ def _title(before: Wanted, after: Wanted, restarts: int) -> str:
         old, new = before.get(target, {}), after.get(target, {})
         names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
         if names:
-            whose = f"{target}s" if target in ROLES else "one instance"
+            whose = PLURALS.get(target, "one instance")
             parts.append(f"{len(names)} {'policy' if len(names) == 1 else 'policies'} of {whose}")
     said = " and ".join(parts) or "desired policies once more"
     return f"{said}; restart {restarts} instances" if restarts else f"{said}; no restarts"

@@ -99,6 +99,8 @@ POLICIES: tuple[Policy, ...] = (
 )  # fmt: skip
 BY_NAME: Mapping[str, Policy] = {policy.name: policy for policy in POLICIES}
 ROLES = ("auth", "proxy")
+#: As people say it.
+PLURALS = {"auth": "auths", "proxy": "proxies"}
 
 
 @dataclass(frozen=True, slots=True)

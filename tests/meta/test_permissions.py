@@ -17,6 +17,7 @@ from dashboards.permissions import declared
 from dashboards.routing import websocket_urlpatterns
 from dashboards.sockets import refusal
 from fleet.models.access import ROLES, give_role
+from tests.fakes.policy_nodes import FakePolicyBook
 from tests.fakes.reader import FakeReader
 
 #: Values for the parameters of paths.
@@ -25,6 +26,7 @@ _VALUES = {
     "agent_id": "id-1",
     "instance_id": "proxy-id-1",
     "change_id": "1",
+    "target": "auth",
     "provider_id": "oidc",
     "uidb36": "1",
     "key": "x",
@@ -55,6 +57,7 @@ def fleet_in_memory(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None
     """Something to show, and nothing that asks for a password hash."""
     fake = FakeReader(as_of=time.time())
     monkeypatch.setattr(reading, "reader", lambda: fake)
+    monkeypatch.setattr(reading, "policy_book", FakePolicyBook)
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 

@@ -3,7 +3,7 @@
 
 import { adoptAge, adoptTimes, fetchPage } from "./page.js";
 
-const EVERY_MS = 5_000;
+const EVERY_MS = Number(document.querySelector("[data-refresh-ms]")?.dataset.refreshMs) || 5_000;
 
 const pause = document.getElementById("pause");
 let paused = false;

@@ -1,0 +1,76 @@
+"""Whom a reconnect campaign is about: by filter, by proxy, or by a list, as somebody wrote it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from dashboards import agent_query
+from dashboards.agent_query import QueryError
+from fleet.control import Refused
+from fleet.control.campaigns import Chosen
+from fleet.domain.instances import InstanceKind
+from fleet.domain.views import FleetTable
+
+#: Names or ids in a list, at most.
+_MOST = 100_000
+
+
+def chosen(table: FleetTable, given: Mapping[str, str]) -> Chosen:
+    """Read `q` (the filter of *Agents*), `proxy` (a name or id), `agents` (names or ids): at least one of them.
+
+    Raises Refused with problems by field.
+    """
+    query, proxy, listed = (given.get(name, "").strip() for name in ("q", "proxy", "agents"))
+    if not (query or proxy or listed):
+        raise Refused("say whom: a filter, a proxy or a list", {"q": "say whom: a filter, a proxy or a list"})
+    mask = np.ones(len(table.ids), np.bool_)
+    words: list[str] = []
+    leave: tuple[str, ...] = ()
+    if query:
+        try:
+            found = agent_query.select(table, agent_query.parse(query))
+        except QueryError as error:
+            raise Refused(str(error), {"q": str(error)}) from None
+        mask &= np.isin(np.arange(len(table.ids)), found)
+        words.append(query)
+    if proxy:
+        index, identity, name = _proxy(table, proxy)
+        here = np.zeros(len(table.ids), np.bool_)
+        here[table.tunnel_agents[table.tunnel_proxies == index]] = True
+        mask &= here
+        leave = (identity,)
+        words.append(f"off {name}")
+    if listed:
+        mask &= _listed(table, listed)
+        words.append("a list")
+    return Chosen(np.flatnonzero(mask), ", ".join(words)[:150], leave)
+
+
+def _proxy(table: FleetTable, text: str) -> tuple[int, str, str]:
+    for index, view in table.instances.items():
+        facts = view.facts
+        if facts.kind is InstanceKind.PROXY and text in (facts.id, facts.name):
+            return index, facts.id, facts.name
+    raise Refused(f"there is no proxy {text!r}", {"proxy": f"there is no proxy {text!r}"})
+
+
+def _listed(table: FleetTable, text: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    wanted = set(re.split(r"[\s,;]+", text)) - {""}
+    if len(wanted) > _MOST:
+        raise Refused("the list is too long", {"agents": f"at most {_MOST:,} names or ids"})
+    mask = np.zeros(len(table.ids), np.bool_)
+    missing = set(wanted)
+    for index, pair in enumerate(zip(table.ids, table.names, strict=True)):
+        met = wanted.intersection(pair)
+        if met:
+            mask[index] = True
+            missing -= met
+    if missing:
+        few = ", ".join(sorted(missing)[:5])
+        raise Refused(
+            "unknown agents", {"agents": f"unknown: {few}{' and more' if len(missing) > 5 else ''}"}
+        )
+    return mask

@@ -1,0 +1,198 @@
+"""Env-driven policies: what instances run with beside what they are to run with, and the way to a plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from dashboards import acting, policy_rows, reading
+from dashboards.permissions import requires
+from dashboards.views.pages import needs_record, prefix_of, signed_in
+from fleet.control import Refused, changes, desired
+from fleet.control.desired import Line
+from fleet.domain import rollout
+from fleet.domain.instances import InstanceState
+from fleet.models.access import Permission, may
+from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.protocol import policies, policy_json, policy_snippets, service_config
+from fleet.protocol.policies import PLURALS, ROLES, Kind
+from fleet.protocol.service_config import ServiceConfigError
+
+
+@requires(Permission.VIEW_FLEET)
+@require_http_methods(["GET", "HEAD"])
+@never_cache
+@needs_record
+def matrix(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Show every instance with its policies; `?drift=1`: only those that differ.
+
+    Template `dashboards/policies.html`: `page`, `tables`, `drifting` (how many), `only_drift`, `can_change`.
+    """
+    wanted = desired.wanted_of(cluster)
+    lines = lines_of(cluster, wanted)
+    only_drift = request.GET.get("drift") == "1"
+    here = tuple(line for line in lines if line.drifts or not only_drift)
+    context = {
+        "page": "policies",
+        "tables": policy_rows.tables(here, wanted, reading.current_time()),
+        "drifting": sum(line.drifts for line in lines),
+        "only_drift": only_drift,
+        "can_change": may(request.user, Permission.CHANGE_CONFIG, cluster),
+        "busy": changes.busy_sentence(cluster),
+    }
+    return render(request, "dashboards/policies.html", context)
+
+
+@requires(Permission.VIEW_FLEET)
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@needs_record
+def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Show what a role or an instance is to run with; or (POST) preview or plan other values of it.
+
+    Template `dashboards/policy_target.html`: `page`, `target`, `title`, `plural`, `fields`, `terms`, `revision`,
+    `snippets`, `previews`, `sentence`, `can_change`, `roll_out`, `restartable`.
+    """
+    wanted = desired.wanted_of(cluster)
+    lines = lines_of(cluster, wanted)
+    line = next((one for one in lines if one.id == target), None)
+    if target not in ROLES and line is None:
+        raise Http404(f"There is no instance {target} in the cluster {cluster}.")
+    role = line.role if line else target
+    values = dict(wanted.get(target, {}))
+    problems: dict[str, str] = {}
+    sentence = ""
+    if request.method == "POST":
+        if not may(signed_in(request), Permission.CHANGE_CONFIG, cluster):
+            raise PermissionDenied(f"This needs the permission: {Permission.CHANGE_CONFIG.label}.")
+        values = {
+            one.name: request.POST.get(one.name, "").strip()
+            for one in policies.of_role(role)
+            if request.POST.get(one.name, "").strip()
+        }
+        if "preview" in request.POST:
+            _, wrong = policies.check(role, values)
+            problems = {error.name: error.sentence for error in wrong}
+        else:
+            try:
+                change = _plan(request, cluster, {**wanted, target: values}, lines)
+            except Refused as error:
+                problems = {name.removeprefix(f"{target}."): why for name, why in error.problems.items()}
+                known = {one.name for one in policies.of_role(role)} | set(rollout.RANGES)
+                sentence = "" if set(problems) & known else f"{str(error)[:1].upper()}{str(error)[1:]}."
+            else:
+                return redirect(f"{prefix_of(cluster)}/changes/{change}/")
+    mine = {**wanted.get(role, {}), **values} if target not in ROLES else values
+    context = {
+        "page": "policies",
+        "target": target,
+        "title": line.name if line else f"all {PLURALS[role]}",
+        "is_role": line is None,
+        "role": role,
+        "plural": PLURALS[role],
+        "fields": _fields(role, values, problems, wanted.get(role, {}) if line else {}, line),
+        "terms": _terms(request, problems),
+        "revision": request.POST.get("revision") or desired.revision_of(wanted),
+        "snippets": policy_snippets.all_of(role, {n: t for n, t in mine.items() if n not in problems}),
+        "previews": _previews(mine) if role == "auth" else [],
+        "sentence": sentence,
+        "can_change": may(request.user, Permission.CHANGE_CONFIG, cluster),
+        "roll_out": request.method != "POST" or "roll_out" in request.POST,
+        "restartable": [
+            one.name for one in lines if one.role == role and one.ours and target in (one.id, role)
+        ],
+    }
+    return render(
+        request, "dashboards/policy_target.html", context, status=400 if problems or sentence else 200
+    )
+
+
+def lines_of(cluster: str, wanted: desired.Wanted) -> tuple[Line, ...]:
+    """Every instance with its policies. Raises StateError."""
+    views = reading.reader().instances(cluster, reading.current_time())
+    living = [view for view in views if view.state is not InstanceState.EXPIRED or view.facts.attempts]
+    return desired.matrix(living, reading.policy_book().read(cluster), wanted)
+
+
+def agents_on(cluster: str) -> dict[str, int]:
+    """How many agents hang on each instance. Raises StateError."""
+    views = reading.reader().instances(cluster, reading.current_time())
+    return {view.facts.id: view.agents for view in views}
+
+
+def _plan(request: HttpRequest, cluster: str, wanted: desired.Wanted, lines: tuple[Line, ...]) -> int:
+    given = {name: request.POST[name] for name in rollout.RANGES if name in request.POST}
+    read = rollout.read_terms(given)
+    who = acting.by(request, signed_in(request))
+    try:
+        if read.problems:
+            raise Refused("; ".join(f"{n}: {w}" for n, w in read.problems.items()), dict(read.problems))
+        change = desired.plan(
+            cluster,
+            wanted,
+            revision=request.POST.get("revision", ""),
+            lines=lines,
+            agents=agents_on(cluster),
+            terms=read.terms,
+            roll_out="roll_out" in request.POST,
+            by=who,
+            now=timezone.now(),
+        )
+    except Refused as error:
+        changes.refuse(who, "policy.plan", cluster, str(error), timezone.now())
+        raise
+    return int(change.pk)
+
+
+def _fields(
+    role: str, values: dict[str, str], problems: dict[str, str], of_role: dict[str, str], line: Line | None
+) -> list[dict[str, Any]]:
+    cells = {cell.policy.name: cell for cell in line.cells} if line else {}
+    return [
+        {
+            "policy": policy,
+            "json": policy.kind is Kind.JSON,
+            "switch": policy.kind is Kind.SWITCH,
+            "value": _laid_out(policy.name, values.get(policy.name, ""), policy.kind is Kind.JSON),
+            "problem": problems.get(policy.name, ""),
+            "default": policy_rows.shown(policy, policy.default),
+            "inherits": policy_rows.shown(policy, of_role[policy.name]) if policy.name in of_role else "",
+            "now": policy_rows.cell(cells[policy.name]) if policy.name in cells else None,
+            "sample": policy_json.document(
+                service_config.ServiceConfig(service_config.Mode.RECONNECT, ""), policy.name
+            )
+            if policy.kind is Kind.JSON
+            else "",
+        }
+        for policy in policies.of_role(role)
+    ]
+
+
+def _laid_out(name: str, text: str, is_json: bool) -> str:
+    """JSON over several lines, if it is any; what somebody wrote wrong stays as it is."""
+    if not is_json or not text or policy_json.problems(name, text):
+        return text
+    return policy_json.document(service_config.from_environment({name: text}), name)
+
+
+def _previews(values: dict[str, str]) -> list[policy_json.Told]:
+    try:
+        config = service_config.from_environment(values)
+    except ServiceConfigError:
+        return []
+    return list(policy_json.preview(config))
+
+
+def _terms(request: HttpRequest, problems: dict[str, str]) -> list[dict[str, Any]]:
+    default = rollout.Terms()
+    return [
+        {"name": name, "label": label, "unit": unit, "low": low, "high": high,
+         "value": request.POST.get(name, getattr(default, name)), "problem": problems.get(name, "")}
+        for name, (low, high, label, unit) in rollout.RANGES.items()
+    ]  # fmt: skip

@@ -1,0 +1,81 @@
+"""Plan a reconnect campaign: whom, and how fast. What follows is on the page of the change. docs/campaigns.md"""
+
+from __future__ import annotations
+
+import random
+
+from django.http import HttpRequest, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from dashboards import acting, reading
+from dashboards.choosing import chosen
+from dashboards.permissions import requires
+from dashboards.views.pages import needs_record, prefix_of, signed_in
+from fleet.control import Refused, campaigns, changes
+from fleet.domain import campaign
+from fleet.domain.campaign import Pace
+from fleet.domain.instances import InstanceKind
+from fleet.models.access import Permission
+from fleet.models.clusters import DEFAULT_CLUSTER
+
+_WINDOW = ("window_from", "window_to")
+
+
+@requires(Permission.ACT_ON_FLEET)
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@needs_record
+def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Show the form, or (POST) plan.
+
+    Template `dashboards/reconnect.html`: `page`, `given`, `fields` (name, label, unit, value, low, high, problem),
+    `window`, `proxies`, `problems`, `sentence`, `busy`.
+    """
+    given = request.POST if request.method == "POST" else request.GET
+    problems: dict[str, str] = {}
+    sentence = ""
+    table = reading.reader().table(cluster, reading.current_time())
+    if request.method == "POST":
+        read = campaign.read_pace(
+            {name: given[name] for name in (*campaign.RANGES, *_WINDOW) if name in given}
+        )
+        who = acting.by(request, signed_in(request))
+        try:
+            if read.problems:
+                raise Refused(
+                    "; ".join(f"{name}: {why}" for name, why in read.problems.items()), dict(read.problems)
+                )
+            change = campaigns.plan(
+                cluster, table, chosen(table, given.dict()), read.pace, who, timezone.now(), random.shuffle
+            )
+        except Refused as error:
+            changes.refuse(who, "reconnect.plan", cluster, str(error), timezone.now())
+            problems = error.problems
+            sentence = "" if set(problems) - {"chosen"} else f"{str(error)[:1].upper()}{str(error)[1:]}."
+        else:
+            return redirect(f"{prefix_of(cluster)}/changes/{change.pk}/")
+    default = Pace()
+    context = {
+        "page": "changes",
+        "given": given,
+        "fields": [
+            {
+                "name": name, "label": label, "unit": unit, "low": low, "high": high,
+                "value": given.get(name, getattr(default, name)), "problem": problems.get(name, ""),
+            }
+            for name, (low, high, label, unit) in campaign.RANGES.items()
+        ],
+        "window": [
+            {"name": name, "value": given.get(name, "00:00"), "problem": problems.get(name, ""),
+             "label": "Not before (UTC)" if name == "window_from" else "Not after (UTC)"}
+            for name in _WINDOW
+        ],
+        "proxies": [view.facts for view in table.instances.values() if view.facts.kind is InstanceKind.PROXY],
+        "problems": problems,
+        "sentence": sentence,
+        "busy": changes.busy_sentence(cluster),
+    }  # fmt: skip
+    return render(request, "dashboards/reconnect.html", context, status=400 if problems or sentence else 200)

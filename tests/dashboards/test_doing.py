@@ -1,0 +1,45 @@
+"""What people do to rollouts and campaigns; campaigns: tests/fleet/control/test_campaigns_run.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from dashboards import doing
+from fleet.control import Refused
+from fleet.control.changes import By
+from fleet.domain.changes import Actor, ActorKind
+from fleet.models.actions import RolloutStep
+from fleet.models.changes import AuditEntry, Change
+from fleet.models.clusters import Cluster
+from tests.fleet.control.conftest import NOW
+
+pytestmark = pytest.mark.django_db
+WHO = By(Actor(ActorKind.PERSON, "alice"))
+
+
+def _change(kind: str) -> Change:
+    cluster = Cluster.objects.create(id="default", name="Default")
+    return Change.objects.create(
+        cluster=cluster, kind=kind, title="x", who="a", actor_kind="person", state="running"
+    )
+
+
+def test_rollout_is_paused_resumed_and_cancelled() -> None:
+    """Who failed has another turn; who waits is skipped."""
+    change = _change("policy")
+    for position, state in enumerate(("ok", "failed", "waiting")):
+        RolloutStep.objects.create(
+            change=change, position=position, instance_id=str(position), name="x", state=state
+        )
+    assert doing.do(change, "pause", WHO, NOW).state == "paused"
+    assert doing.do(change, "resume", WHO, NOW).state == "running"
+    assert [row.state for row in change.rollout_steps.all()] == ["ok", "waiting", "waiting"]
+    assert doing.do(change, "abort", WHO, NOW).state == "cancelled"
+    assert [row.state for row in change.rollout_steps.all()] == ["ok", "skipped", "skipped"]
+
+
+def test_what_cannot_be_done_is_refused() -> None:
+    """A write of the networking config ends by itself; the attempt is in the log."""
+    with pytest.raises(Refused):
+        doing.do(_change("networking-config"), "pause", WHO, NOW)
+    assert AuditEntry.objects.get().outcome == "refused"

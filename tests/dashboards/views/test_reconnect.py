@@ -1,0 +1,92 @@
+"""The page that plans a reconnect campaign, and what is done to one on the page of its change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from fleet.domain import campaign
+from fleet.domain.verdicts import State
+from fleet.models.actions import CampaignAgent
+from fleet.models.changes import AuditEntry, Change
+from fleet.models.clusters import ensure_default_cluster
+from tests.dashboards.conftest import MakeUser
+from tests.fakes.reader import FakeReader
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def page(client: Client, person: MakeUser, fake_reader: FakeReader) -> Client:
+    """A browser of an operator; four agents on two proxies."""
+    ensure_default_cluster()
+    fake_reader.states = [State.HEALTHY] * 4
+    client.force_login(person("operator"))
+    return client
+
+
+def test_from_filter_to_result(page: Client) -> None:
+    """Chosen by proxy, planned with its number, confirmed with a reason, paused, resumed, aborted; all in the log."""
+    page.post("/accounts/reauthenticate/", {"password": "correct horse"})
+    assert "Plan this campaign" in page.get("/reconnect/").content.decode()
+    answer = page.post("/reconnect/", {"proxy": "proxy-1", "rate": "60"})
+    change = Change.objects.get()
+    where = answer.headers["Location"]
+    assert where == f"/changes/{change.pk}/"
+    assert change.agents == 2
+    assert change.parameters["leave"] == ["proxy-id-1"]
+    assert "Reconnect 2 agents<" in page.get(where).content.decode()
+    wrong = page.post(where, {"do": "confirm", "reason": ""}).content.decode()
+    assert 'id="reason-error"' in wrong
+    page.post(where, {"do": "confirm", "reason": "proxy-1 is full"})
+    change.refresh_from_db()
+    assert change.state == "confirmed"
+    Change.objects.filter(pk=change.pk).update(state="running")
+    for doing, state in (("pause", "paused"), ("resume", "running"), ("abort", "cancelled")):
+        assert f'value="{doing}"' in page.get(where).content.decode()
+        page.post(where, {"do": doing})
+        change.refresh_from_db()
+        assert change.state == state
+    shown = page.get(f"{where}?state=skipped").content.decode()
+    assert "aborted by operator" in shown
+    assert "<b>2</b> of 2 done" in shown
+    assert CampaignAgent.objects.filter(state="skipped").count() == 2
+    assert {"reconnect.plan", "reconnect.confirm", "reconnect.paused", "reconnect.cancelled"} <= set(
+        AuditEntry.objects.values_list("action", flat=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("sent", "field"),
+    [
+        ({}, "q"),
+        ({"q": "colour:red"}, "q"),
+        ({"proxy": "proxy-9"}, "proxy"),
+        ({"agents": "nobody"}, "agents"),
+        *(({"proxy": "proxy-1", name: "x"}, name) for name in (*campaign.RANGES, "window_from", "window_to")),
+    ],
+)
+def test_wrong_field_is_shown_there(page: Client, sent: dict[str, Any], field: str) -> None:
+    """A message at the field, nothing saved, a row in the log."""
+    answer = page.post("/reconnect/", sent)
+    assert answer.status_code == 400
+    assert f'id="{field}-error"' in answer.content.decode()
+    assert not Change.objects.exists()
+    assert AuditEntry.objects.get().outcome == "refused"
+
+
+def test_nobody_to_ask_is_said(page: Client, fake_reader: FakeReader) -> None:
+    """A filter that finds nobody."""
+    answer = page.post("/reconnect/", {"q": "state:stranded"})
+    assert "No agent matches" in answer.content.decode()
+
+
+def test_viewers_do_not(page: Client, person: MakeUser) -> None:
+    """Neither plan nor pause."""
+    page.post("/reconnect/", {"q": "-state:stranded"})
+    change = Change.objects.get()
+    page.force_login(person("viewer"))
+    assert page.get("/reconnect/").status_code == 403
+    assert page.post(f"/changes/{change.pk}/", {"do": "abort"}).status_code == 403
