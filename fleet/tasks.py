@@ -9,7 +9,7 @@ import random
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -47,6 +47,7 @@ from fleet.state.reader import Reader
 from fleet.state.rounds import Rounds
 from fleet.state.writer import Writer
 from fleet.transport.channels import TLSFiles
+from fleet.transport.retrying.reads import DEFAULT
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +73,9 @@ def process() -> Process:
         deadline=settings.REFLOAT_ROUND_DEADLINE,
         fresh_rounds=settings.REFLOAT_FRESH_CHANNEL_ROUNDS,
         tls=_tls(),
+        retries=replace(
+            DEFAULT, attempts=settings.REFLOAT_READ_RETRIES, backoff=settings.REFLOAT_READ_RETRY_BACKOFF
+        ),
     )
     return Process(writer, Rounds(redis, settings.REFLOAT_PREFIX), Worker(writer, polling), timing)
 

@@ -26,6 +26,9 @@ REFLOAT_AUTHS = env.items("REFLOAT_AUTHS")
 #: Seconds between rounds, and what one poll may take.
 REFLOAT_ROUND_INTERVAL = env.seconds("REFLOAT_ROUND_INTERVAL", 5.0)
 REFLOAT_ROUND_DEADLINE = env.seconds("REFLOAT_ROUND_DEADLINE", 2.0)
+#: Of a poller's reads of the lists, within a round's deadline: how often again, and not before how many seconds.
+REFLOAT_READ_RETRIES = env.integer("REFLOAT_READ_RETRIES", 1)
+REFLOAT_READ_RETRY_BACKOFF = env.seconds("REFLOAT_READ_RETRY_BACKOFF", 0.05)
 #: An instance is polled over a fresh channel every n-th round: reuse hides a dead listener behind a live connection.
 REFLOAT_FRESH_CHANNEL_ROUNDS = env.integer("REFLOAT_FRESH_CHANNEL_ROUNDS", 10)
 #: Instances in one shard, that is in one Celery task.

@@ -22,6 +22,8 @@ from fleet.protocol.networking_config import NetworkingConfig, NetworkingConfigE
 from fleet.transport import channels
 from fleet.transport.admin import AdminError, Conflict, NetworkingConfigAdmin, Stored, Unreachable
 from fleet.transport.channels import TLSError, TLSFiles
+from fleet.transport.retrying.aio import Retrying
+from fleet.transport.retrying.reads import reads
 
 Work = Callable[[NetworkingConfigAdmin], Awaitable[Stored]]
 
@@ -40,7 +42,8 @@ class Auths:
     async def _do(self, work: Work) -> Stored:
         for number, address in enumerate(self.addresses, 1):
             try:
-                async with channels.open_channel(channels.target_of([address]), self.tls) as channel:
+                target, retrying = channels.target_of([address]), Retrying(reads())
+                async with channels.open_channel(target, self.tls, interceptors=[retrying]) as channel:
                     return await work(NetworkingConfigAdmin(channel))
             except TLSError as error:
                 raise Failure(str(error)) from error

@@ -47,7 +47,7 @@ class Auths:
         try:
             for address in self._addresses:
                 try:
-                    return await work(NetworkingConfigAdmin(connections.channel(address)))
+                    return await work(NetworkingConfigAdmin(connections.reader(address)))
                 except (TLSError, ValueError) as error:
                     raise AdminError(f"{address}: {error}") from error
                 except Unreachable as error:

@@ -24,6 +24,7 @@ from fleet.nodes.agent_metrics import AgentMetrics, AuthPlaces, Place, TunnelPla
 from fleet.nodes.agent_networking import AgentNetworking
 from fleet.nodes.agent_services import AgentServices, Services
 from fleet.nodes.agent_tunnels import AgentTunnels
+from fleet.nodes.proxy_choice import ProxyChoice
 from fleet.protocol import announce, pick_healthy, tunnel_settings
 from fleet.protocol.agent_pool import AgentPool, LinearBackoff
 from fleet.protocol.tracker import Snapshot, Tracker
@@ -101,6 +102,7 @@ class Agent:
         self.heartbeats = Heartbeats(
             self.identity, self._channel, flags.announce_ttl, self.snapshot, self._answered
         )
+        self._choice = ProxyChoice(flags.proxy, time.monotonic())
         self.tunnels = AgentTunnels(
             self.identity,
             AgentPool(self._tracker, LinearBackoff(flags.redial_step, 8 * flags.redial_step)),
@@ -111,6 +113,7 @@ class Agent:
             self.heartbeats.news,
             self.networking.news,
             flags.drain,
+            lambda answered: self._choice.dialled(time.monotonic(), answered=answered),
         )
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -194,8 +197,8 @@ class Agent:
         self.heartbeats.news()
 
     def _open_tunnel_channel(self) -> grpc.aio.Channel:
-        # One address a dial, at random: the balancer decides on the proxy, and each dial is its own connection.
-        target = channels.target_of((random.choice(self._flags.proxy),))
+        # One address a dial: the balancer decides on the proxy, and each dial is its own connection.
+        target = channels.target_of((self._choice.pick(time.monotonic(), random.random()),))
         return channels.open_channel(target, self._flags.tls)
 
 

@@ -51,11 +51,13 @@ class AgentTunnels:
         changed: Callable[[], None],
         news: Callable[[str, float], None],
         drain: float | None = None,
+        dialled: Callable[[bool], None] = lambda _: None,
     ) -> None:
         """Begin with none.
 
         `changed` hears that there are others, `news` what proxies say of the networking config. Sessions on a tunnel
-        that was let go may last `drain` seconds; without it, to their own end.
+        that was let go may last `drain` seconds; without it, to their own end. `dialled` hears of each dial whether
+        somebody answered it.
         """
         self._identity = identity
         self._pool = pool
@@ -67,6 +69,7 @@ class AgentTunnels:
         self._changed = changed
         self._news = news
         self._drain = drain
+        self._dialled = dialled
         self._event = asyncio.Event()
         self._tunnels: dict[Tunnel, asyncio.Task[None]] = {}
         self._leases: dict[Tunnel, Lease] = {}
@@ -167,6 +170,7 @@ class AgentTunnels:
             await tunnel.register()
             lease.claim(tunnel.proxy_id)
         except (DialError, ClaimError) as error:
+            self._dialled(isinstance(error, ClaimError) or error.refused)
             # Through a balancer an agent lands on proxies it has already: that is how it finds the others.
             self._metrics.dials.labels(_outcome(error)).inc()
             known = str(error) in self._refused or not (isinstance(error, DialError) and error.refused)
@@ -180,6 +184,7 @@ class AgentTunnels:
             lease.release()
             await tunnel.close()
             raise
+        self._dialled(True)
         self._metrics.dials.labels("made").inc()
         log.info("tunnel.opened: %s: proxy %s", self._identity.name, tunnel.proxy_id)
         self._leases[tunnel] = lease

@@ -222,7 +222,7 @@ async def _ask_auth(
     loop = asyncio.get_running_loop()
     until = loop.time() + timeout
     try:
-        channel = connections.channel(address)
+        channel = connections.reader(address)
     except (ValueError, TLSError) as error:
         failed = _cannot_dial(address, error)
         return Lists(clock(), index, failed, failed)

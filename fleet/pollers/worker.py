@@ -15,12 +15,14 @@ from fleet.pollers.listing import record_lists
 from fleet.pollers.plan import is_asked, lists_from
 from fleet.pollers.polling import Errand, Seen, Target, poll
 from fleet.pollers.recording import Place, record_sightings
+from fleet.protocol.retry import Policy
 from fleet.sources.channels import Connections
 from fleet.state import RecordLost
 from fleet.state.codec import unpack_feed
 from fleet.state.record import PRESENCE
 from fleet.state.writer import Writer
 from fleet.transport.channels import TLSFiles
+from fleet.transport.retrying.reads import DEFAULT
 
 T = TypeVar("T")
 
@@ -36,6 +38,8 @@ class Polling:
     #: 0 never does.
     fresh_rounds: int = 10
     tls: TLSFiles | None = None
+    #: Of reading the lists, within the deadline.
+    retries: Policy = DEFAULT
 
 
 class Worker:
@@ -135,7 +139,9 @@ class Worker:
         # Made here, in the loop that uses them.
         connections = self._connections.get(place.cluster)
         if connections is None:
-            connections = self._connections[place.cluster] = Connections(self.polling.tls)
+            connections = self._connections[place.cluster] = Connections(
+                self.polling.tls, self.polling.retries
+            )
         seen = await poll(connections, errand)
         if errand.lists_from is not None:
             # Instances that are asked no more leave nothing behind.

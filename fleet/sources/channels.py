@@ -8,7 +8,11 @@ from __future__ import annotations
 import aiohttp
 import grpc.aio
 
+from fleet.protocol.retry import Policy
 from fleet.transport.channels import TLSFiles, open_channel, target_of
+from fleet.transport.retrying.aio import Retrying
+from fleet.transport.retrying.calling import SharedBudget
+from fleet.transport.retrying.reads import DEFAULT, reads
 
 #: A list of agents in a mesh names every tunnel of each: 4 MB, gRPC's default, is 500 agents with 200 proxies.
 LARGEST_ANSWER = 64 * 1024 * 1024
@@ -17,18 +21,28 @@ LARGEST_ANSWER = 64 * 1024 * 1024
 class Connections:
     """Channels by address, and the HTTP session."""
 
-    def __init__(self, tls: TLSFiles | None = None) -> None:
+    def __init__(self, tls: TLSFiles | None = None, retries: Policy = DEFAULT) -> None:
+        """Know none yet; reads over a `reader` are retried by `retries`."""
         self._tls = tls
         self._channels: dict[str, grpc.aio.Channel] = {}
+        #: Of their own: an interceptor costs every call, and a probe must be made once.
+        self._readers: dict[str, grpc.aio.Channel] = {}
+        self._retrying = Retrying(reads(retries), budget=SharedBudget())
         self._session: aiohttp.ClientSession | None = None
 
     def channel(self, address: str) -> grpc.aio.Channel:
         """The channel to host:port. Raises ValueError for an address that is none, TLSError."""
         found = self._channels.get(address)
         if found is None:
-            host, _, port = address.rpartition(":")
-            found = self._channels[address] = open_channel(
-                target_of([(host.strip("[]"), int(port))]), self._tls
+            found = self._channels[address] = open_channel(_target(address), self._tls)
+        return found
+
+    def reader(self, address: str) -> grpc.aio.Channel:
+        """The channel to host:port over which lists are read, again if need be. Raises ValueError, TLSError."""
+        found = self._readers.get(address)
+        if found is None:
+            found = self._readers[address] = open_channel(
+                _target(address), self._tls, interceptors=[self._retrying]
             )
         return found
 
@@ -42,14 +56,15 @@ class Connections:
         return self._session
 
     async def discard(self, address: str) -> None:
-        """Close the channel to an address: the next one is made anew, without waiting out gRPC's back-off."""
-        channel = self._channels.pop(address, None)
-        if channel is not None:
-            await channel.close()
+        """Close the channels to an address: the next ones are made anew, without waiting out gRPC's back-off."""
+        for channels in (self._channels, self._readers):
+            channel = channels.pop(address, None)
+            if channel is not None:
+                await channel.close()
 
     async def keep_only(self, addresses: set[str]) -> None:
         """Close the channels to everybody else."""
-        for address in set(self._channels) - addresses:
+        for address in {*self._channels, *self._readers} - addresses:
             await self.discard(address)
 
     async def close(self) -> None:
@@ -57,3 +72,8 @@ class Connections:
         await self.keep_only(set())
         if self._session is not None:
             await self._session.close()
+
+
+def _target(address: str) -> str:
+    host, _, port = address.rpartition(":")
+    return target_of([(host.strip("[]"), int(port))])

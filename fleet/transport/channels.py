@@ -103,14 +103,17 @@ def open_channel(
     *,
     own_connection: bool = True,
     more: Sequence[tuple[str, int | str]] = (),
+    interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
 ) -> grpc.aio.Channel:
     """Open a channel, with TLS when files are given and with `more` options. Raises TLSError."""
     options = [*channel_options(dead_peer, own_connection=own_connection), *more]
     if tls is None or not tls.enabled:
-        return grpc.aio.insecure_channel(target, options=options)
+        return grpc.aio.insecure_channel(target, options=options, interceptors=interceptors)
     if tls.server_name:
         options.append(("grpc.ssl_target_name_override", tls.server_name))
-    return grpc.aio.secure_channel(target, channel_credentials(tls), options=options)
+    return grpc.aio.secure_channel(
+        target, channel_credentials(tls), options=options, interceptors=interceptors
+    )
 
 
 def add_port(server: grpc.aio.Server, address: str, tls: TLSFiles | None = None) -> int:

@@ -1,0 +1,24 @@
+"""Retries for programs that ask: reads are made again, writes are left alone. docs/retries.md, "In this project"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from fleet.protocol.retry import NO_RETRY, Policy, Reason
+
+#: Reads that may be asked twice: they change nothing, and who asks them has no other way to the answer.
+READS = frozenset(
+    {
+        "/fleet.v1.AgentFeed/ListAgents",
+        "/teleport.presence.v1.PresenceService/ListAuthServers",
+        "/teleport.presence.v1.PresenceService/ListProxyServers",
+        "/teleport.clusterconfig.v1.ClusterConfigService/GetClusterNetworkingConfig",
+    }
+)
+#: A connection that was lost, once; each call's own deadline bounds it all. Seconds.
+DEFAULT = Policy(frozenset({Reason.UNAVAILABLE}), attempts=1, backoff=0.05)
+
+
+def reads(policy: Policy = DEFAULT, methods: Collection[str] = READS) -> Callable[[str], Policy]:
+    """What an interceptor is given: the policy for these methods, no retry for any other."""
+    return lambda method: policy if method in methods else NO_RETRY
