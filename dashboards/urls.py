@@ -7,15 +7,19 @@ from django.urls import URLPattern, URLResolver, include, path
 from dashboards.api.v1 import api
 from dashboards.views import (
     agents,
+    alert_rules,
     audit,
     changes,
+    channels,
     drain,
     fleet_map,
     fleet_now,
+    incidents,
     metrics,
     networking,
     policies,
     reconnect,
+    silences,
     system,
     tokens,
 )
@@ -44,6 +48,17 @@ def _pages(suffix: str) -> list[URLPattern | URLResolver]:
         path("audit/", audit.audit, name=f"audit{suffix}"),
         path("audit.csv", audit.audit_csv, name=f"audit-csv{suffix}"),
         path("audit.jsonl", audit.audit_json, name=f"audit-json{suffix}"),
+        path("incidents/", incidents.incidents, name=f"incidents{suffix}"),
+        path("incidents/badge.json", incidents.badge, name=f"incident-badge{suffix}"),
+        path("incidents/<int:incident_id>/", incidents.incident, name=f"incident{suffix}"),
+        path("silences/", silences.silences, name=f"silences{suffix}"),
+        path("silences/preview", silences.preview, name=f"silence-preview{suffix}"),
+        path("alerts/rules/", alert_rules.rules, name=f"alert-rules{suffix}"),
+        path("alerts/rules.yaml", alert_rules.rules_file, name=f"alert-rules-file{suffix}"),
+        path("alerts/rules/<int:rule_id>/", alert_rules.rule, name=f"alert-rule{suffix}"),
+        path("alerts/channels/", channels.channels, name=f"channels{suffix}"),
+        path("alerts/channels/<int:channel_id>/", channels.channel, name=f"channel{suffix}"),
+        path("alerts/routes/<int:route_id>/", channels.route, name=f"route{suffix}"),
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from django.db.models import Count
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.views.decorators.http import require_safe
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -14,8 +15,11 @@ from typing_extensions import override
 from dashboards import hub, reading
 from dashboards.bearer import allow_token
 from dashboards.permissions import known_clusters, requires
+from fleet.alerts.values import Severity
 from fleet.domain.views import StreamHeader
 from fleet.models.access import Permission
+from fleet.models.alerting import AlertClock, Delivery
+from fleet.models.incidents import Incident
 from fleet.state import StateUnavailable
 
 
@@ -61,9 +65,40 @@ class FleetCollector(Collector):
         for cluster, count in hub.sockets().items():
             sockets.add_metric((cluster,), count)
         yield from (agents, age, stale, reachable, sockets)
+        yield from _alerting(self._clusters)
 
     def _header(self, cluster: str) -> StreamHeader | None:
         try:
             return reading.reader().header(cluster, self._now)
         except StateUnavailable:
             return None
+
+
+def _alerting(clusters: Iterable[str]) -> Iterator[Metric]:
+    """What the process that looks for incidents left in the database: the watchdog, incidents, messages."""
+    watchdog = GaugeMetricFamily(
+        "refloat_watchdog_timestamp_seconds", "When incidents were last looked for.", labels=("cluster",)
+    )
+    took = GaugeMetricFamily("refloat_alert_look_seconds", "What the last look took.", labels=("cluster",))
+    incidents = GaugeMetricFamily("refloat_incidents", "Open incidents.", labels=("cluster", "severity"))
+    messages = GaugeMetricFamily(
+        "refloat_messages", "Messages of alerts that are not sent.", labels=("state",)
+    )
+    known = set(clusters)
+    for clock in AlertClock.objects.exclude(looked_at=None):
+        watchdog.add_metric((clock.cluster_id,), clock.looked_at or 0.0)
+        took.add_metric((clock.cluster_id,), clock.took_ms / 1000)
+    rows = Incident.objects.filter(state__in=("firing", "recovering"), inhibited_by="", silenced_by="")
+    open_ones = {
+        (cluster, severity): count
+        for cluster, severity, count in rows.order_by()
+        .values_list("cluster", "severity")
+        .annotate(Count("pk"))
+    }
+    for cluster in sorted(known):
+        for severity in Severity:
+            incidents.add_metric((cluster, severity.slug), open_ones.get((cluster, int(severity)), 0))
+    unsent = Delivery.objects.filter(sent_at=None)
+    messages.add_metric(("waiting",), unsent.filter(failed_at=None).count())
+    messages.add_metric(("failed",), unsent.exclude(failed_at=None).count())
+    yield from (watchdog, took, incidents, messages)

@@ -112,12 +112,15 @@ class Window:
         return found
 
     def _zone(self) -> ZoneInfo:
-        try:
-            return ZoneInfo(self.zone)
-        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-            raise WindowError(
-                f"there is no time zone {self.zone!r}: use a name like Europe/Berlin"
-            ) from error
+        return zone_of(self.zone)
+
+
+def zone_of(name: str) -> ZoneInfo:
+    """The IANA zone of that name. Raises WindowError."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise WindowError(f"there is no time zone {name!r}: use a name like Europe/Berlin") from error
 
 
 def _instant(wall: datetime, zone: ZoneInfo) -> float:

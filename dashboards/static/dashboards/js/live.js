@@ -124,6 +124,7 @@ export class Live extends EventTarget {
         this.resync();
         break;
       case "instances": this.emit("instances"); break;
+      case "incidents": window.dispatchEvent(new CustomEvent("refloat-incidents", { detail: message })); break;
       default: // A newer server says more than we understand.
     }
   }

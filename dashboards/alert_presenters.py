@@ -1,0 +1,199 @@
+"""What the pages of alerts are given: incidents, silences, windows and messages in words, dates and ages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from dashboards.presenters import age_ms, moment
+from fleet.alerts import store
+from fleet.alerts.lifecycle import Look, plan
+from fleet.alerts.messages import agents_path, clock, duration_words, headline, recovery_words
+from fleet.alerts.routes import escalates_at, leaves, receivers
+from fleet.alerts.rules import Rule
+from fleet.alerts.values import IncidentState, NoticeKind, Severity
+from fleet.domain.columns import NO_INSTANCE, REASON_BITS
+from fleet.domain.verdicts import Reason
+from fleet.domain.views import FleetTable
+from fleet.models.alerting import Channel, Delivery
+from fleet.models.incidents import Incident
+
+#: The box of a trend: width and height.
+_WIDTH, _HEIGHT = 120.0, 28.0
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentRow:
+    """One incident in a list, or at the head of its page."""
+
+    id: int
+    key: str
+    severity: str
+    state: str
+    headline: str
+    kind: str
+    cause: str
+    affected: int
+    peak: int
+    opened: datetime | None
+    opened_ms: int | None
+    resolved: datetime | None
+    resolved_ms: int | None
+    lasted: str
+    acked_by: str
+    flapping: bool
+    silenced_by: str
+    inhibited_by: str
+    #: Whether it heals by itself, in words; empty when nothing is harmed.
+    heals: str
+    #: Points of the trend's line, and of the area below it.
+    trend: str
+    agents_url: str
+
+
+def incident_row(row: Incident, now: float, prefix: str = "") -> IncidentRow:
+    """Present one incident."""
+    value = store.value_of(row)
+    return IncidentRow(
+        id=row.pk,
+        key=row.key,
+        severity=value.severity.slug,
+        state=value.state.value,
+        headline=headline(value),
+        kind=value.cause.kind.value,
+        cause=value.cause.name,
+        affected=value.affected,
+        peak=value.peak,
+        opened=moment(row.opened_at),
+        opened_ms=age_ms(row.opened_at, now),
+        resolved=moment(row.resolved_at),
+        resolved_ms=age_ms(row.resolved_at, now),
+        lasted=duration_words(value.duration(now)),
+        acked_by=row.acked_by,
+        flapping=row.flapping_since is not None,
+        silenced_by=row.silenced_by,
+        inhibited_by=row.inhibited_by,
+        heals=recovery_words(value) if value.affected else "",
+        trend=trend_points(
+            value.trend, now if value.state is not IncidentState.RESOLVED else value.resolved_at or now
+        ),
+        agents_url=f"{prefix}{agents_path(value.cause)}",
+    )
+
+
+def trend_points(trend: Sequence[tuple[float, int]], until: float) -> str:
+    """A stepped line through the counts, for an SVG polyline; empty when there is nothing to draw."""
+    if not trend:
+        return ""
+    began = trend[0][0]
+    span = max(until - began, 1.0)
+    most = max((count for _, count in trend), default=1) or 1
+    points, last = [], None
+    for at, count in trend:
+        x = (at - began) / span * _WIDTH
+        y = _HEIGHT - 1 - count / most * (_HEIGHT - 3)
+        if last is not None:
+            points.append(f"{x:.1f},{last:.1f}")
+        points.append(f"{x:.1f},{y:.1f}")
+        last = y
+    return " ".join([*points, f"{_WIDTH:.1f},{last:.1f}"])
+
+
+def next_message(row: Incident, rules: Iterable[Rule], now: float) -> dict[str, Any]:
+    """`at` and `because` of the next message, and `to`: names of the channels it goes to."""
+    value = store.value_of(row)
+    planned = plan(value, Look(now, 0.0, {rule.name: rule for rule in rules}))
+    if value.state is IncidentState.RESOLVED:
+        return {"at": None, "because": "it is over", "to": [], "path": []}
+    found = leaves(store.routes(), value)
+    at, because = planned.at, planned.because
+    second = escalates_at(found, value)
+    kind = planned.kind or NoticeKind.FIRING
+    if second is not None and (at is None or second < at):
+        at, because, kind = second, "nobody has acknowledged it by then", NoticeKind.ESCALATED
+    told = receivers(found, value, kind, at or now)
+    held = [(when, why) for when, why in told.values() if why]
+    if at is not None and told and len(held) == len(told):
+        at, why = min(held)
+        because = f"{because}, but not before the end of the {why}"
+    names = list(Channel.objects.filter(pk__in=told).values_list("name", flat=True)) if at is not None else []
+    return {
+        "at": moment(at),
+        "ms": age_ms(at, now),
+        "because": because,
+        "to": names,
+        "path": [" / ".join(leaf.path) for leaf in found],
+    }
+
+
+def in_common(table: FleetTable, indices: np.ndarray[Any, Any]) -> list[dict[str, Any]]:
+    """What the agents of an incident have in common: by reason, home proxy and auth, most first."""
+    if not len(indices):
+        return []
+    total = len(indices)
+
+    def name(index: int) -> str:
+        view = table.instances.get(index)
+        return "none" if index == NO_INSTANCE or view is None else view.facts.name
+
+    reasons = (table.verdicts["packed"][indices] & REASON_BITS).tolist()
+    counted: dict[str, Counter[str]] = {
+        "Reason": Counter(Reason(reason).slug for reason in reasons),
+        "Home proxy": Counter(name(index) for index in table.memory["home"][indices].tolist()),
+        "Auth": Counter(name(index) for index in table.memory["last_auth"][indices].tolist()),
+        "Reconnect mode": Counter(
+            {0: "unknown", 1: "pick_first", 2: "reconnect"}.get(mode, "unknown")
+            for mode in table.heartbeats["mode"][indices].tolist()
+        ),
+    }
+    return [
+        {
+            "title": title,
+            "parts": [
+                {"name": value, "count": count, "share": round(100 * count / total)}
+                for value, count in counts.most_common(5)
+            ],
+            "more": max(0, len(counts) - 5),
+        }
+        for title, counts in counted.items()
+    ]
+
+
+def delivery_row(row: Delivery, now: float) -> dict[str, Any]:
+    """One message in the log: what, where, how it stands, and what comes next."""
+    if row.sent_at is not None:
+        state, at = "sent", row.sent_at
+    elif row.failed_at is not None:
+        state, at = "failed", row.failed_at
+    elif row.leased_until > now:
+        state, at = "sending", row.next_attempt_at
+    else:
+        state, at = "waiting", row.next_attempt_at
+    return {
+        "id": row.pk,
+        "kind": row.kind,
+        "subject": row.payload.get("subject", ""),
+        "channel": row.channel.name,
+        "state": state,
+        "at": moment(at),
+        "at_ms": age_ms(at, now),
+        "attempts": row.attempts,
+        "error": row.last_error,
+        "why": row.waits_for,
+        "key": row.key,
+    }
+
+
+def span_words(starts_at: float, ends_at: float) -> str:
+    """When something is, in UTC."""
+    return f"{clock(starts_at)[:16]} to {clock(ends_at)[:16]} UTC"
+
+
+def severities() -> list[tuple[int, str]]:
+    """Choices of a form."""
+    return [(int(severity), severity.slug) for severity in Severity]

@@ -1,0 +1,284 @@
+"""The forms of alerts: rules, labels, silences, windows, channels, routes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+
+from fleet.alerts.matching import EVERYTHING, MatchError, is_everything, parse
+from fleet.alerts.outbox import SENDERS
+from fleet.alerts.rules import RuleKind
+from fleet.alerts.senders import SendError
+from fleet.alerts.senders.apprise import open_address
+from fleet.alerts.senders.email import addresses
+from fleet.alerts.senders.http import check_url
+from fleet.alerts.silences import WindowError, zone_of
+from fleet.alerts.store import window_of
+from fleet.alerts.values import Severity
+from fleet.models.alerting import AgentLabel, AlertRule, Channel, MaintenanceWindow, Route
+from fleet.models.sealed import seal, unseal
+
+_SEVERITIES = [(int(severity), severity.slug) for severity in sorted(Severity, reverse=True)]
+_MATCHERS_HELP = (
+    "cause=proxy-1 severity=critical, or agent=web-* label=lab; * stands for anything, != for all but."
+)
+
+
+def _matchers(text: str) -> str:
+    try:
+        parse(text)
+    except MatchError as error:
+        raise ValidationError(f"{error}.".capitalize()) from error
+    return text.strip()
+
+
+class RuleForm(forms.ModelForm):  # type: ignore[type-arg] # django-stubs makes it generic, Django does not
+    """One rule."""
+
+    severity = forms.TypedChoiceField(choices=_SEVERITIES, coerce=int)
+    kind = forms.ChoiceField(choices=[(kind.value, kind.label) for kind in RuleKind], label="Looks at")
+    runbook = forms.URLField(required=False, assume_scheme="https")
+    share_percent = forms.FloatField(
+        min_value=0, max_value=100, required=False, initial=0, label="Share of the cluster, %",
+        help_text="It holds from this share or that number on, whichever is more agents.",
+    )  # fmt: skip
+
+    class Meta:
+        model = AlertRule
+        fields = (
+            "name", "kind", "severity", "enabled", "min_count", "label", "cluster", "pending_rounds",
+            "pending_seconds", "recover_seconds", "group_wait", "group_interval", "repeat_seconds", "runbook",
+        )  # fmt: skip
+        labels = {
+            "min_count": "Agents, at least", "label": "Only agents with the label", "cluster": "Only in the cluster",
+            "pending_rounds": "Rounds in a row", "pending_seconds": "And for seconds",
+            "recover_seconds": "Over after quiet seconds", "group_wait": "First message after seconds",
+            "group_interval": "Further ones after seconds", "repeat_seconds": "Said again after seconds",
+        }  # fmt: skip
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["share_percent"].initial = round(self.instance.min_share * 100, 4)
+        if self.instance.builtin:
+            # What it is called and looks at is how it is found again.
+            self.fields["name"].disabled = self.fields["kind"].disabled = True
+
+    def save(self, commit: bool = True) -> AlertRule:
+        """Keep it, the share as a fraction."""
+        self.instance.min_share = (self.cleaned_data.get("share_percent") or 0) / 100
+        saved: AlertRule = super().save(commit)
+        return saved
+
+
+class LabelForm(forms.ModelForm):  # type: ignore[type-arg] # as above
+    """Agents that have a label."""
+
+    class Meta:
+        model = AgentLabel
+        fields = ("pattern", "label")
+        labels = {"pattern": "Agents named"}
+        help_texts = {"pattern": "A name, or a pattern: web-*", "label": "critical pages for a single agent"}
+
+
+class SilenceForm(forms.Form):
+    """A silence: for how long, of what, and why."""
+
+    hours = forms.FloatField(min_value=0.05, max_value=720, initial=1, label="For hours")
+    matchers = forms.CharField(required=False, max_length=500, label="What", help_text=_MATCHERS_HELP)
+    reason = forms.CharField(max_length=500, help_text="Somebody will read it at three in the morning.")
+    typed = forms.CharField(
+        required=False,
+        label=f"Type “{EVERYTHING}” to silence everything",
+        help_text="Only needed when nothing is left out.",
+    )
+
+    def clean_matchers(self) -> str:
+        """Read them as they will be read."""
+        return _matchers(str(self.cleaned_data["matchers"]))
+
+
+class WindowForm(forms.ModelForm):  # type: ignore[type-arg] # as above
+    """Quiet that recurs."""
+
+    hours = forms.FloatField(min_value=0.05, max_value=36, initial=2, label="For hours")
+    typed = forms.CharField(required=False, label=f"Type “{EVERYTHING}” if it matches everything")
+
+    class Meta:
+        model = MaintenanceWindow
+        fields = ("name", "matchers", "rule", "first_day", "starts", "zone", "reason")
+        labels = {"rule": "On which days", "starts": "At", "zone": "Time zone", "matchers": "What"}
+        help_texts = {
+            "rule": "RFC 5545: FREQ=WEEKLY;BYDAY=SU or FREQ=DAILY", "matchers": _MATCHERS_HELP,
+            "zone": "IANA: Europe/Berlin. By the clock on the wall, also when clocks change.",
+        }  # fmt: skip
+        widgets = {
+            "starts": forms.TimeInput(attrs={"type": "time"}),
+            "first_day": forms.DateInput(attrs={"type": "date"}),
+        }
+
+    def clean_matchers(self) -> str:
+        """Read them as they will be read."""
+        return _matchers(str(self.cleaned_data["matchers"]))
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse a window that cannot be, and one of everything that is not meant."""
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        if self.errors:
+            return cleaned
+        if (
+            is_everything(parse(cleaned["matchers"]))
+            and cleaned.get("typed", "").strip().lower() != EVERYTHING
+        ):
+            raise ValidationError(
+                f"This keeps everything quiet: type the word {EVERYTHING} if that is meant."
+            )
+        self.instance.length = timedelta(hours=cleaned["hours"])
+        for name in ("name", "matchers", "rule", "first_day", "starts", "zone"):
+            setattr(self.instance, name, cleaned[name])
+        try:
+            window_of(self.instance).check()
+        except WindowError as error:
+            raise ValidationError(f"{error}.".capitalize()) from error
+        return cleaned
+
+
+class ChannelForm(forms.ModelForm):  # type: ignore[type-arg] # as above
+    """A channel. A secret that is left empty stays as it is."""
+
+    kind = forms.ChoiceField(choices=[(kind, kind) for kind in SENDERS])
+    to = forms.CharField(required=False, label="E-mail to", help_text="Addresses, separated by commas.")
+    url = forms.CharField(
+        required=False,
+        label="Address",
+        help_text="Of the webhook or the Alertmanager; PagerDuty has its own unless given.",
+    )
+    secret = forms.CharField(
+        required=False,
+        label="Secret",
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+        help_text="A webhook's signing key, Alertmanager's token, PagerDuty's routing key, Apprise's whole address.",
+    )
+
+    class Meta:
+        model = Channel
+        fields = ("name", "kind", "enabled", "send_resolved", "per_minute", "allow_private")
+        labels = {
+            "allow_private": "May lie in a private network",
+            "send_resolved": "Say when it is over",
+            "per_minute": "Messages in a minute",
+        }
+        help_texts = {
+            "allow_private": "Needs the right to manage access: messages could reach services inside."
+        }
+
+    _SECRETS = {
+        "webhook": "signing_key",
+        "alertmanager": "token",
+        "pagerduty": "routing_key",
+        "apprise": "url",
+    }
+
+    def __init__(self, *args: Any, may_allow_private: bool, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["to"].initial = self.instance.config.get("to", "")
+        self.fields["url"].initial = self.instance.config.get("url", "")
+        self.fields["allow_private"].disabled = not may_allow_private
+        if self.instance.secrets:
+            self.fields["secret"].widget.attrs["placeholder"] = "kept; type to replace"
+
+    def clean(self) -> dict[str, Any]:
+        """Want what each kind needs, and read it as it will be read."""
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        kind, url, secret = cleaned.get("kind"), cleaned.get("url", ""), cleaned.get("secret", "")
+        kept = bool(self.instance.secrets) and self.instance.kind == kind
+        if kind == "email" and not addresses(cleaned.get("to", "")):
+            self.add_error("to", "Give at least one address.")
+        if kind in ("webhook", "alertmanager") and not url:
+            self.add_error("url", "Give its address.")
+        if kind in ("pagerduty", "apprise") and not secret and not kept:
+            self.add_error("secret", "It is needed.")
+        try:
+            if url:
+                check_url(url)
+            if kind == "apprise" and secret:
+                open_address(secret)
+        except SendError as error:
+            self.add_error("secret" if kind == "apprise" else "url", f"{error}.".capitalize())
+        return cleaned
+
+    def save(self, commit: bool = True) -> Channel:
+        """Keep it, its secret sealed."""
+        given, kind = self.cleaned_data, self.cleaned_data["kind"]
+        self.instance.config = {name: given[name].strip() for name in ("to", "url") if given.get(name)}
+        if given.get("secret") and kind in self._SECRETS:
+            self.instance.secrets = seal({self._SECRETS[kind]: given["secret"].strip()})
+        elif self.instance.secrets and self._SECRETS.get(kind) not in unseal(self.instance.secrets):
+            self.instance.secrets = ""
+        saved: Channel = super().save(commit)
+        return saved
+
+
+class RouteForm(forms.ModelForm):  # type: ignore[type-arg] # as above
+    """A node of the tree."""
+
+    least = forms.TypedChoiceField(choices=_SEVERITIES, coerce=int, initial=1, label="From severity")
+    escalate_minutes = forms.FloatField(
+        required=False, min_value=1, label="Call in others after minutes without acknowledgement"
+    )
+
+    class Meta:
+        model = Route
+        fields = (
+            "name", "parent", "position", "cluster", "matchers", "least", "channels", "goes_on",
+            "escalate_to", "quiet_from", "quiet_until", "quiet_zone",
+        )  # fmt: skip
+        labels = {
+            "matchers": "Only incidents with",
+            "goes_on": "Those after it hear, too",
+            "escalate_to": "And call in",
+            "cluster": "Only of the cluster",
+        }
+        help_texts = {
+            "matchers": "kind=proxy cause=proxy-1*; empty: all",
+            "channels": "None: those of the parent.",
+        }
+        widgets = {
+            "channels": forms.CheckboxSelectMultiple, "escalate_to": forms.CheckboxSelectMultiple,
+            "quiet_from": forms.TimeInput(attrs={"type": "time"}),
+            "quiet_until": forms.TimeInput(attrs={"type": "time"}),
+        }  # fmt: skip
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.instance.escalate_after:
+            self.fields["escalate_minutes"].initial = self.instance.escalate_after / 60
+
+    def clean_matchers(self) -> str:
+        """Read them as they will be read."""
+        return _matchers(str(self.cleaned_data["matchers"]))
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse half of quiet hours, zones that are none, and a tree that bites its tail."""
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        if (cleaned.get("quiet_from") is None) != (cleaned.get("quiet_until") is None):
+            raise ValidationError("Quiet hours have a beginning and an end.")
+        try:
+            zone_of(cleaned.get("quiet_zone") or "UTC")
+        except WindowError as error:
+            self.add_error("quiet_zone", f"{error}.".capitalize())
+        above = cleaned.get("parent")
+        while above is not None:
+            if above.pk == self.instance.pk:
+                raise ValidationError("A route cannot stand below itself.")
+            above = above.parent
+        return cleaned
+
+    def save(self, commit: bool = True) -> Route:
+        """Keep it, times in seconds."""
+        minutes = self.cleaned_data.get("escalate_minutes")
+        self.instance.escalate_after = None if minutes is None else minutes * 60
+        saved: Route = super().save(commit)
+        return saved

@@ -1,0 +1,32 @@
+/* Keys of an incident's page: a acknowledges, s silences, r leads to its agents, j and k walk its rows. */
+
+const acts = document.getElementById("acts");
+
+function typing(target) {
+  return target.closest("input, textarea, select, [contenteditable]") !== null;
+}
+
+function walk(step) {
+  const rows = [...document.querySelectorAll("#agents tbody tr")];
+  if (rows.length === 0) return;
+  const at = rows.indexOf(document.activeElement.closest("tr"));
+  const row = rows[Math.min(rows.length - 1, Math.max(0, at + step))];
+  row.tabIndex = -1;
+  row.focus();
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
+  if (event.key === "j" || event.key === "k") walk(event.key === "j" ? 1 : -1);
+  else if (event.key === "Enter" && event.target.matches("tr")) event.target.querySelector("a")?.click();
+  else if (event.key === "s" && acts !== null) {
+    const reason = document.getElementById("silence-reason");
+    reason.focus();
+    event.preventDefault();
+  } else acts?.querySelector(`[data-key="${CSS.escape(event.key)}"]`)?.click();
+});
+
+document.getElementById("copy-link")?.addEventListener("click", async (event) => {
+  await navigator.clipboard.writeText(location.href);
+  event.target.textContent = "Copied";
+});

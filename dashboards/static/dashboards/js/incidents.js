@@ -1,0 +1,91 @@
+/* Incidents on every page: the badge in the navigation, and a line when one begins or ends. Pages with a live link
+   hear of them at once ("refloat-incidents" on the window); the others ask now and then. */
+
+import { interrupt } from "./page.js";
+
+const EVERY_MS = 15_000;
+const STAYS_MS = 15_000;
+
+const prefix = document.body.dataset.prefix;
+const badge = document.getElementById("incident-badge");
+const toasts = document.getElementById("toasts");
+
+/** What this browser wants besides a line: kept here, for it is about this machine's loudspeaker and screen. */
+const choice = {
+  sound: () => localStorage.getItem("refloat-sound") === "on",
+  desktop: () => localStorage.getItem("refloat-desktop") === "on",
+};
+
+function showBadge(open) {
+  if (badge === null || open === undefined || Object.keys(open).length === 0) return;
+  const [critical, warning] = [open.critical ?? 0, open.warning ?? 0];
+  badge.hidden = critical + warning === 0;
+  badge.dataset.severity = critical > 0 ? "critical" : "warning";
+  badge.firstElementChild.textContent = String(critical + warning);
+}
+
+function showToast({ text, severity, number }) {
+  const toast = document.createElement("div");
+  toast.className = `toast toast-${severity}`;
+  const link = document.createElement("a");
+  link.textContent = text;
+  link.href = number === null ? `${prefix}/incidents/` : `${prefix}/incidents/${number}/`;
+  const close = document.createElement("button");
+  close.type = "button";
+  close.textContent = "×";
+  close.setAttribute("aria-label", "Close");
+  close.addEventListener("click", () => toast.remove());
+  toast.append(link, close);
+  toasts.append(toast);
+  setTimeout(() => toast.matches(":hover, :focus-within") || toast.remove(), STAYS_MS);
+  if (severity === "critical") interrupt(text);
+  if (choice.sound()) beep(severity === "critical" ? 880 : 520);
+  if (choice.desktop() && document.hidden && Notification.permission === "granted") {
+    new Notification("Refloat", { body: text, tag: `incident-${number}` });
+  }
+}
+
+function beep(pitch) {
+  const audio = new AudioContext();
+  const [tone, volume] = [audio.createOscillator(), audio.createGain()];
+  tone.frequency.value = pitch;
+  volume.gain.setValueAtTime(0.15, audio.currentTime);
+  volume.gain.exponentialRampToValueAtTime(0.001, audio.currentTime + 0.6);
+  tone.connect(volume).connect(audio.destination);
+  tone.start();
+  tone.stop(audio.currentTime + 0.6);
+  tone.onended = () => audio.close();
+}
+
+async function ask() {
+  if (document.hidden) return;
+  try {
+    const answer = await fetch(`${prefix}/incidents/badge.json`, { headers: { Accept: "application/json" } });
+    if (answer.ok && !answer.redirected) showBadge((await answer.json()).open);
+  } catch {
+    // Unreachable: other parts of the page say so.
+  }
+}
+
+function offerChoice(id, name) {
+  const box = document.getElementById(id);
+  if (box === null) return;
+  box.checked = choice[name]();
+  box.addEventListener("change", async () => {
+    if (box.checked && name === "desktop" && (await Notification.requestPermission()) !== "granted") box.checked = false;
+    localStorage.setItem(`refloat-${name}`, box.checked ? "on" : "off");
+    if (box.checked && name === "sound") beep(520);
+  });
+}
+
+window.addEventListener("refloat-incidents", (event) => {
+  showBadge(event.detail.open);
+  if (event.detail.text) showToast(event.detail);
+});
+offerChoice("toast-sound", "sound");
+offerChoice("toast-desktop", "desktop");
+if (badge !== null) {
+  ask();
+  setInterval(ask, EVERY_MS);
+  document.addEventListener("visibilitychange", ask);
+}

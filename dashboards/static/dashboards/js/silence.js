@@ -1,0 +1,28 @@
+/* What a silence would match, while it is written. */
+
+import { adoptTimes } from "./page.js";
+
+const form = document.getElementById("silence-form");
+const preview = document.getElementById("preview");
+let timer = null;
+let asked = 0;
+
+async function show() {
+  const number = (asked += 1);
+  const query = new URLSearchParams({ matchers: form.elements.matchers.value });
+  try {
+    const answer = await fetch(`${form.dataset.preview}?${query}`);
+    const text = await answer.text();
+    if (!answer.ok || answer.redirected || number !== asked) return;
+    const page = new DOMParser().parseFromString(text, "text/html");
+    preview.replaceChildren(...[...page.body.childNodes].map((node) => document.importNode(node, true)));
+  } catch {
+    preview.textContent = "What it matches cannot be asked now.";
+  }
+}
+
+form?.elements.matchers.addEventListener("input", () => {
+  clearTimeout(timer);
+  timer = setTimeout(show, 250);
+});
+adoptTimes(document);

@@ -1,0 +1,28 @@
+"""What pages of alerts write into the log of all that anybody did."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.http import HttpRequest
+from django.utils import timezone
+
+from fleet.control.audit import Attempt, record
+from fleet.domain.changes import Actor, ActorKind
+
+
+def signed_in(request: HttpRequest) -> User:
+    """Who is signed in; the view requires a permission, so somebody is."""
+    assert isinstance(request.user, User), "the view requires a permission, so somebody is signed in"
+    return request.user
+
+
+def logged(
+    request: HttpRequest, user: User, cluster: str, action: str, subject: str,
+    *, reason: str = "", before: Any = None, after: Any = None,
+) -> None:  # fmt: skip
+    """Write one row about something that was done."""
+    actor = Actor(ActorKind.PERSON, user.get_username(), user.pk)
+    attempt = Attempt(actor, action, cluster, subject, reason, before, after)
+    record(attempt, "done", timezone.now())

@@ -1,0 +1,209 @@
+"""Rules of alerts with their back-test, labels of agents, and rules as YAML. docs/alerts.md, "Rules"."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_safe
+
+from dashboards import reading
+from dashboards.forms.alerts import LabelForm, RuleForm
+from dashboards.permissions import requires
+from dashboards.views.alert_audit import logged, signed_in
+from dashboards.views.pages import prefix_of
+from fleet.alerts import backtest, rules_yaml, store
+from fleet.alerts.facts import match_names
+from fleet.alerts.rules import Rule
+from fleet.models.access import Permission, may
+from fleet.models.alerting import AgentLabel, AlertRule
+from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.models.remembered import Agent
+from fleet.models.transitions import Transition
+
+#: The back-test plays so many days, and so many changes at most.
+_DAYS = 7
+_CHANGES = 200_000
+#: A document of rules, bytes at most.
+_LONGEST = 200_000
+
+
+@requires(Permission.VIEW_FLEET)
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+def rules(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """List rules and labels; POST with `do`: label, unlabel, import.
+
+    Template `dashboards/rules.html`: `rules` (AlertRule), `labels`, `label_form`, `may_change`.
+    """
+    form = LabelForm()
+    if request.method == "POST":
+        user = _may_change(request, cluster)
+        form = LabelForm(request.POST)
+        done = _do(request, user, cluster, form)
+        if done is not None:
+            return done
+    context = {
+        "page": "incidents",
+        "tab": "rules",
+        "rules": AlertRule.objects.all(),
+        "labels": AgentLabel.objects.filter(cluster=cluster),
+        "label_form": form,
+        "may_change": may(request.user, Permission.CHANGE_CONFIG, cluster),
+    }
+    return render(request, "dashboards/rules.html", context)
+
+
+@requires(Permission.VIEW_FLEET)
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+def rule(request: HttpRequest, rule_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Show one rule (0: a new one) with its back-test; change it, try numbers out (`do=try`) or delete it.
+
+    Template `dashboards/rule.html`: `form`, `rule`, `verdict` (a sentence), `spells`, `may_change`.
+    """
+    row = get_object_or_404(AlertRule, pk=rule_id) if rule_id else AlertRule()
+    may_change = may(request.user, Permission.CHANGE_CONFIG, cluster)
+    before = asdict(store.rule_of(row)) if rule_id else None
+    form = RuleForm(request.POST if request.method == "POST" else None, instance=row)
+    if request.method == "POST" and request.POST.get("do") != "try":
+        user = _may_change(request, cluster)
+        if request.POST.get("do") == "delete" and not row.builtin and rule_id:
+            logged(request, user, cluster, "alert-rule.delete", row.name, before=_plain(before))
+            row.delete()
+            return redirect(f"{prefix_of(cluster)}/alerts/rules/")
+        if form.is_valid():
+            saved = form.save()
+            logged(
+                request, user, cluster, "alert-rule.change" if rule_id else "alert-rule.create", saved.name,
+                before=_plain(before), after=_plain(asdict(store.rule_of(saved))),
+            )  # fmt: skip
+            messages.success(request, f"The rule {saved.name} is kept.")
+            return redirect(f"{prefix_of(cluster)}/alerts/rules/")
+    tried = _tried(form, row)
+    verdict, spells = _played(tried, cluster) if tried is not None else ("", [])
+    context = {
+        "page": "incidents",
+        "tab": "rules",
+        "form": form,
+        "rule": row,
+        "verdict": verdict,
+        "spells": spells,
+        "may_change": may_change,
+    }
+    return render(request, "dashboards/rule.html", context)
+
+
+@requires(Permission.VIEW_FLEET)
+@require_safe
+def rules_file(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Send all rules as YAML."""
+    answer = HttpResponse(rules_yaml.dump(store.rules()), content_type="application/yaml; charset=utf-8")
+    answer["Content-Disposition"] = 'attachment; filename="refloat-rules.yaml"'
+    return answer
+
+
+def _do(request: HttpRequest, user: User, cluster: str, form: LabelForm) -> HttpResponseBase | None:
+    do, here = request.POST.get("do"), f"{prefix_of(cluster)}/alerts/rules/"
+    if do == "unlabel":
+        row = get_object_or_404(AgentLabel, cluster=cluster, pk=_number(request.POST.get("label_id", "")))
+        logged(request, user, cluster, "agent-label.delete", str(row))
+        row.delete()
+        return redirect(here)
+    if do == "label" and form.is_valid():
+        given = form.cleaned_data
+        made, _ = AgentLabel.objects.get_or_create(
+            cluster_id=cluster, pattern=given["pattern"], label=given["label"]
+        )
+        logged(request, user, cluster, "agent-label.create", str(made))
+        return redirect(here)
+    if do == "import":
+        try:
+            found = rules_yaml.load(request.POST.get("document", "")[:_LONGEST])
+        except rules_yaml.RulesError as error:
+            messages.error(request, f"Nothing was taken: {error}.")
+            return redirect(here)
+        _take(found)
+        logged(
+            request,
+            user,
+            cluster,
+            "alert-rules.import",
+            f"{len(found)} rules",
+            after=[rule.name for rule in found],
+        )
+        messages.success(request, f"{len(found)} rules are taken; those of other names stay as they are.")
+        return redirect(here)
+    return None
+
+
+def _take(found: list[Rule]) -> None:
+    for one in found:
+        columns = asdict(one) | {"kind": one.kind.value, "severity": int(one.severity)}
+        AlertRule.objects.update_or_create(name=one.name, defaults=columns)
+
+
+def _tried(form: RuleForm, row: AlertRule) -> Rule | None:
+    """The rule as the form has it, if it can be read."""
+    if not form.is_bound:
+        return store.rule_of(row) if row.pk else None
+    if not form.is_valid():
+        return None
+    tried = form.save(commit=False)
+    return store.rule_of(tried)
+
+
+def _played(rule: Rule, cluster: str) -> tuple[str, list[dict[str, Any]]]:
+    if rule.kind not in backtest.PLAYABLE:
+        return "The history holds agents and no instances: this rule cannot be played over it.", []
+    now = reading.current_time()
+    since = datetime.fromtimestamp(now, UTC) - timedelta(days=_DAYS)
+    rows = (
+        Transition.objects.filter(cluster=cluster, at__gte=since)
+        .order_by("at", "pk")
+        .values_list("at", "agent", "old", "new", "cause")[:_CHANGES]
+    )
+    changes = (backtest.Change(at.timestamp(), agent, old, new, cause) for at, agent, old, new, cause in rows)
+    agents = Agent.objects.filter(cluster=cluster, retired=False).count()
+    spells = backtest.play(rule, changes, agents, now, _labelled(rule, cluster))
+    shown = [
+        {
+            "at": datetime.fromtimestamp(one.began_at, UTC),
+            "seconds": one.seconds,
+            "peak": one.peak,
+            "cause": one.cause,
+        }
+        for one in reversed(spells)
+    ]
+    return backtest.sentence(spells, _DAYS), shown[:20]
+
+
+def _labelled(rule: Rule, cluster: str) -> set[str] | None:
+    if not rule.label:
+        return None
+    patterns = store.labels(cluster).get(rule.label, ())
+    known = list(Agent.objects.filter(cluster=cluster).values_list("agent_id", "name"))
+    mask = match_names([name for _, name in known], patterns)
+    return {identity for (identity, _), has in zip(known, mask.tolist(), strict=True) if has}
+
+
+def _may_change(request: HttpRequest, cluster: str) -> User:
+    user = signed_in(request)
+    if not may(user, Permission.CHANGE_CONFIG, cluster):
+        raise PermissionDenied(f"This needs the permission: {Permission.CHANGE_CONFIG.label}.")
+    return user
+
+
+def _plain(rule: dict[str, Any] | None) -> dict[str, Any] | None:
+    return None if rule is None else rule | {"kind": str(rule["kind"]), "severity": int(rule["severity"])}
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) < 18 else 0

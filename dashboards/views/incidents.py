@@ -1,0 +1,169 @@
+"""Incidents: the list, and the page a message leads to at three in the morning. docs/alerts.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.db.models import Case, IntegerField, Value, When
+from django.http import Http404, HttpRequest, HttpResponseBase, JsonResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_safe
+
+from dashboards import alert_presenters, presenters, reading
+from dashboards.permissions import requires
+from dashboards.views.pages import prefix_of
+from fleet.alerts import acting, store
+from fleet.alerts.acting import ActError
+from fleet.alerts.evaluating import count_open
+from fleet.alerts.facts import agents_of
+from fleet.alerts.matching import MatchError
+from fleet.alerts.values import IncidentState
+from fleet.models.access import Permission, may
+from fleet.models.alerting import AlertClock, AlertRule
+from fleet.models.changes import AuditEntry
+from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.models.incidents import Incident, IncidentEvent
+from fleet.state import StateError
+
+_PAST = 50
+_AGENTS = 50
+#: What changed in so many seconds before an incident may be its cause.
+_BEFORE = 1800.0
+
+
+@requires(Permission.VIEW_FLEET)
+@require_safe
+def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """List open incidents, worst first, and those that are over.
+
+    Template `dashboards/incidents.html`: `open`, `pending`, `past` (IncidentRow), `looked`, `looked_ms`: when
+    somebody last looked.
+    """
+    now = reading.current_time()
+    prefix = prefix_of(cluster)
+    rows = Incident.objects.filter(cluster=cluster)
+    unresolved = rows.exclude(state=IncidentState.RESOLVED.value).annotate(
+        explained=Case(When(inhibited_by="", then=Value(0)), default=Value(1), output_field=IntegerField())
+    )
+    current = [
+        alert_presenters.incident_row(row, now, prefix)
+        for row in unresolved.order_by("explained", "-severity", "-affected", "-opened_at")[:500]
+    ]
+    over = rows.filter(state=IncidentState.RESOLVED.value).order_by("-resolved_at")[:_PAST]
+    clock = AlertClock.objects.filter(cluster=cluster).first()
+    context = {
+        "page": "incidents",
+        "tab": "incidents",
+        "open": [row for row in current if row.state != IncidentState.PENDING.value],
+        "pending": [row for row in current if row.state == IncidentState.PENDING.value],
+        "past": [alert_presenters.incident_row(row, now, prefix) for row in over],
+        "looked": presenters.moment(clock.looked_at if clock else None),
+        "looked_ms": presenters.age_ms(clock.looked_at if clock else None, now),
+    }
+    return render(request, "dashboards/incidents.html", context)
+
+
+@requires(Permission.VIEW_FLEET)
+@require_safe
+@never_cache
+def badge(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """How many incidents are open, for pages without a live link."""
+    rows = Incident.objects.filter(cluster=cluster, state__in=("firing", "recovering"))
+    return JsonResponse({"open": count_open(store.value_of(row) for row in rows)})
+
+
+@requires(Permission.VIEW_FLEET)
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Show one incident, or act on it (POST with `do`: acknowledge, let-go, silence, note).
+
+    Template `dashboards/incident.html`: `incident` (IncidentRow), `next`, `cause` (InstanceCard or None), `before`
+    (AuditEntry), `common`, `agents` (AgentRow), `more`, `events`, `deliveries`, `runbook`, `marks`.
+    """
+    row = Incident.objects.filter(cluster=cluster, pk=incident_id).first()
+    if row is None:
+        raise Http404(f"There is no incident {incident_id} in the cluster {cluster}.")
+    if request.method == "POST":
+        return _act(request, row, cluster)
+    now = reading.current_time()
+    rules = store.rules()
+    strongest = (
+        AlertRule.objects.filter(name__in=list(row.marks)).exclude(runbook="").order_by("-severity").first()
+    )
+    context: dict[str, Any] = {
+        "page": "incidents",
+        "incident": alert_presenters.incident_row(row, now, prefix_of(cluster)),
+        "acked": presenters.moment(row.acked_at),
+        "next": alert_presenters.next_message(row, rules, now),
+        "events": [_event(one, now) for one in row.events.order_by("-at", "-pk")[:100]],
+        "deliveries": [
+            alert_presenters.delivery_row(one, now)
+            for one in row.deliveries.select_related("channel").order_by("-pk")[:50]
+        ],
+        "before": AuditEntry.objects.filter(
+            cluster__in=("", cluster), outcome="done",
+            at__gte=presenters.moment(row.opened_at - _BEFORE), at__lte=presenters.moment(row.opened_at),
+        )[:20],
+        "marks": sorted(row.marks),
+        "runbook": strongest.runbook if strongest else "",
+        "may_act": may(request.user, Permission.ACT_ON_FLEET, cluster),
+        "names": row.names,
+    } | _live(row, cluster, now)  # fmt: skip
+    return render(request, "dashboards/incident.html", context)
+
+
+def _event(one: IncidentEvent, now: float) -> dict[str, Any]:
+    at = {"at": presenters.moment(one.at), "ms": presenters.age_ms(one.at, now)}
+    return at | {"kind": one.kind, "who": one.who, "text": one.text}
+
+
+def _live(row: Incident, cluster: str, now: float) -> dict[str, Any]:
+    """What the record says of it now; nothing when it cannot be read."""
+    reader = reading.reader()
+    try:
+        table = reader.table(cluster, now)
+        summary = reader.summary(cluster, now)
+    except StateError:
+        return {"agents": [], "common": [], "cause": None, "more": 0}
+    known = {view.facts.id: view for view in table.instances.values()}
+    over = row.state == IncidentState.RESOLVED.value
+    indices = agents_of(table, row.key)[:0] if over else agents_of(table, row.key)
+    view = known.get(row.cause_id)
+    return presenters.frame(summary, now, "incidents") | {
+        "agents": [
+            presenters.agent_row(reader.agent(table, int(index)), known, now) for index in indices[:_AGENTS]
+        ],
+        "more": max(0, len(indices) - _AGENTS),
+        "common": alert_presenters.in_common(table, indices),
+        "cause": None if view is None else presenters.instance_card(view, now),
+    }
+
+
+def _act(request: HttpRequest, row: Incident, cluster: str) -> HttpResponseBase:
+    user = request.user
+    if not isinstance(user, User) or not may(user, Permission.ACT_ON_FLEET, cluster):
+        return render(
+            request, "403.html", {"exception": "This needs the right to act on the fleet."}, status=403
+        )
+    now, who = reading.current_time(), user.get_username()
+    do = request.POST.get("do", "")
+    try:
+        if do == "acknowledge":
+            acting.acknowledge(row, who, now, settings.REFLOAT_PUBLIC_URL)
+        elif do == "let-go":
+            acting.let_go(row, who, now)
+        elif do == "note":
+            acting.note(row, who, request.POST.get("text", ""), now)
+        elif do == "silence":
+            reason = request.POST.get("reason", "").strip() or f"incident {row.pk}"
+            made = acting.silence(f"cause={row.key}", reason, who, now, now + 3600, cluster=cluster)
+            acting.tell(row, "silenced", who, f"{who} silenced it for an hour: {made.reason}", now)
+            messages.success(request, "It is silenced for an hour.")
+    except (ActError, MatchError) as error:
+        messages.error(request, f"{error}.")
+    return redirect(f"{prefix_of(cluster)}/incidents/{row.pk}/")

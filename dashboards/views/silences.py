@@ -1,0 +1,179 @@
+"""Silences and maintenance windows, with what they match before they are made. docs/alerts.md, "Silences"."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_safe
+
+from dashboards import alert_presenters, presenters, reading
+from dashboards.forms.alerts import SilenceForm, WindowForm
+from dashboards.permissions import requires
+from dashboards.views.alert_audit import logged, signed_in
+from dashboards.views.pages import prefix_of
+from fleet.alerts import acting, store
+from fleet.alerts.acting import ActError
+from fleet.alerts.evaluating import agents_matching
+from fleet.alerts.facts import agents_of, match_names
+from fleet.alerts.matching import MatchError, is_everything, is_of_agents, matches, parse
+from fleet.alerts.silences import WARN_BEFORE
+from fleet.alerts.values import IncidentState
+from fleet.models.access import Permission, may
+from fleet.models.alerting import MaintenanceWindow, Silence
+from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.models.incidents import Incident
+from fleet.state import StateError
+
+
+@requires(Permission.VIEW_FLEET)
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+def silences(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """List silences and windows; POST with `do`: silence, extend, end, window, remove.
+
+    Template `dashboards/silences.html`: `active`, `pending`, `expired`, `windows`, `form`, `window_form`, `preview`.
+    """
+    form = SilenceForm(initial={"matchers": request.GET.get("matchers", "")})
+    window_form = WindowForm(initial={"zone": "UTC", "rule": "FREQ=WEEKLY;BYDAY=SU"})
+    if request.method == "POST":
+        if not may(request.user, Permission.ACT_ON_FLEET, cluster):
+            raise PermissionDenied(f"This needs the permission: {Permission.ACT_ON_FLEET.label}.")
+        do = request.POST.get("do")
+        if do == "silence":
+            form = SilenceForm(request.POST)
+        elif do == "window":
+            window_form = WindowForm(request.POST, instance=MaintenanceWindow(cluster=cluster))
+        if _do(request, do or "", cluster, form, window_form):
+            return redirect(f"{prefix_of(cluster)}/silences/")
+    now = reading.current_time()
+    mine = Silence.objects.filter(cluster__in=("", cluster))
+    context = {
+        "page": "incidents",
+        "tab": "silences",
+        "active": [_row(row, now, cluster) for row in mine.filter(starts_at__lte=now, ends_at__gt=now)],
+        "pending": [_row(row, now, cluster) for row in mine.filter(starts_at__gt=now)],
+        "expired": [_row(row, now, cluster) for row in mine.filter(ends_at__lte=now)[:20]],
+        "windows": [_window(row, now) for row in MaintenanceWindow.objects.filter(cluster__in=("", cluster))],
+        "form": form,
+        "window_form": window_form,
+        "preview": preview_of(str(form["matchers"].value() or ""), cluster, now),
+        "may_act": may(request.user, Permission.ACT_ON_FLEET, cluster),
+    }
+    return render(request, "dashboards/silences.html", context)
+
+
+@requires(Permission.VIEW_FLEET)
+@require_safe
+@never_cache
+def preview(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Say what `?matchers=` would keep quiet now. Template `dashboards/_silence_preview.html`: `preview`."""
+    found = preview_of(request.GET.get("matchers", "")[:500], cluster, reading.current_time())
+    return render(request, "dashboards/_silence_preview.html", {"preview": found})
+
+
+def preview_of(text: str, cluster: str, now: float) -> dict[str, Any]:
+    """What matchers mean now: `agents`, `incidents` (names), `everything`, `error` (a sentence, or empty)."""
+    found: dict[str, Any] = {"agents": 0, "incidents": [], "everything": False, "error": ""}
+    try:
+        parsed = parse(text)
+    except MatchError as error:
+        return found | {"error": f"{error}.".capitalize()}
+    found["everything"] = is_everything(parsed)
+    try:
+        table = reading.reader().table(cluster, now)
+    except StateError as error:
+        return found | {"error": f"The record cannot be read now: {error}."}
+    rows = Incident.objects.filter(cluster=cluster).exclude(state=IncidentState.RESOLVED.value)
+    if is_of_agents(parsed):
+        labels = {name: match_names(table.names, some) for name, some in store.labels(cluster).items()}
+        mask = agents_matching(table, parsed, labels)
+        hit = [row for row in rows if mask[agents_of(table, row.key)].any()]
+        return found | {"agents": int(np.count_nonzero(mask)), "incidents": [row.cause_name for row in hit]}
+    hit = [row for row in rows if matches(parsed, store.value_of(row))]
+    return found | {
+        "agents": sum(row.affected for row in hit),
+        "incidents": [row.cause_name or row.key for row in hit],
+    }
+
+
+def _do(request: HttpRequest, do: str, cluster: str, form: SilenceForm, window_form: WindowForm) -> bool:
+    """Act; whether it is done and nothing is left to show."""
+    user, now = signed_in(request), reading.current_time()
+    who = user.get_username()
+    number = request.POST.get("id", "")
+    pk = int(number) if number.isdecimal() and len(number) < 18 else 0
+    if do in ("extend", "end"):
+        row = get_object_or_404(Silence, pk=pk, cluster__in=("", cluster))
+        try:
+            acting.end(row, now) if do == "end" else acting.extend(row, 3600.0, now)
+        except ActError as error:
+            messages.error(request, f"{error}.")
+        logged(request, user, cluster, f"silence.{do}", str(row))
+        return True
+    if do in ("remove", "switch"):
+        window = get_object_or_404(MaintenanceWindow, pk=pk, cluster__in=("", cluster))
+        logged(request, user, cluster, f"window.{do}", window.name)
+        if do == "remove":
+            window.delete()
+        else:
+            MaintenanceWindow.objects.filter(pk=pk).update(enabled=not window.enabled)
+        return True
+    if do == "silence" and form.is_valid():
+        given = form.cleaned_data
+        until = now + given["hours"] * 3600
+        try:
+            made = acting.silence(
+                given["matchers"], given["reason"], who, now, until, cluster=cluster, typed=given["typed"]
+            )
+        except (ActError, MatchError) as error:
+            form.add_error(None, f"{error}.".capitalize())
+            return False
+        logged(request, user, cluster, "silence.create", made.matchers or "everything", reason=made.reason)
+        return True
+    if do == "window" and window_form.is_valid():
+        window_form.instance.creator = who[:200]
+        window = window_form.save()
+        logged(request, user, cluster, "window.create", window.name, reason=window.reason)
+        return True
+    return False
+
+
+def _row(row: Silence, now: float, cluster: str) -> dict[str, Any]:
+    shown = row.starts_at <= now < row.ends_at
+    return {
+        "id": row.pk,
+        "what": row.matchers or "everything",
+        "reason": row.reason,
+        "creator": row.creator,
+        "cluster": row.cluster,
+        "starts": presenters.moment(row.starts_at),
+        "starts_ms": presenters.age_ms(row.starts_at, now),
+        "ends": presenters.moment(row.ends_at),
+        "ends_ms": presenters.age_ms(row.ends_at, now),
+        "soon": shown and row.ends_at - now <= WARN_BEFORE,
+        "preview": preview_of(row.matchers, cluster, now) if shown else None,
+    }
+
+
+def _window(row: MaintenanceWindow, now: float) -> dict[str, Any]:
+    window = store.window_of(row)
+    current = window.current(now) if row.enabled else None
+    coming = window.upcoming(now, 3)
+    return {
+        "id": row.pk,
+        "name": row.name,
+        "what": row.matchers or "everything",
+        "when": f"{row.rule}, {row.starts:%H:%M} for {row.length.total_seconds() / 3600:g} h, {row.zone}",
+        "reason": row.reason,
+        "creator": row.creator,
+        "enabled": row.enabled,
+        "now": current is not None,
+        "coming": [alert_presenters.span_words(one.starts_at, one.ends_at) for one in coming],
+        "changes": len({round(one.ends_at - one.starts_at) for one in coming}) > 1,
+    }

@@ -1,0 +1,123 @@
+"""What people do about incidents: acknowledge, note, silence, try a channel out. Pages and API call these alike."""
+
+from __future__ import annotations
+
+from fleet.alerts import messages, outbox, store
+from fleet.alerts.matching import EVERYTHING, is_everything, parse
+from fleet.alerts.messages import Links
+from fleet.alerts.routes import leaves, receivers
+from fleet.alerts.values import IncidentState, Notice, NoticeKind
+from fleet.models.alerting import Channel, Delivery, Silence
+from fleet.models.incidents import Incident, IncidentEvent
+
+#: Kinds of channels that have a notion of acknowledging.
+_TAKES_ACKS = ("pagerduty", "webhook")
+#: Silences are no way to switch alerts off.
+LONGEST_SILENCE = 30 * 86400.0
+
+
+class ActError(ValueError):
+    """It cannot be done; the sentence says why."""
+
+
+def acknowledge(row: Incident, who: str, now: float, console_url: str = "") -> bool:
+    """Say that somebody looks after it; whether nobody had said so before."""
+    open_ones = Incident.objects.filter(pk=row.pk, acked_at=None).exclude(state=IncidentState.RESOLVED.value)
+    if not open_ones.update(acked_at=now, acked_by=who[:200]):
+        return False
+    row.refresh_from_db()
+    tell(row, "acknowledged", who, f"{who} looks after it.", now)
+    incident = store.value_of(row)
+    notice = Notice(NoticeKind.ACKNOWLEDGED, incident, now, incident.notices)
+    told = set(
+        Delivery.objects.filter(incident=row, channel__kind__in=_TAKES_ACKS).values_list("channel", flat=True)
+    )
+    who_hears = receivers(leaves(store.routes(), incident), incident, notice.kind, now)
+    payload = messages.payload(notice, Links(console_url, "", row.pk))
+    chosen = {channel: when for channel, when in who_hears.items() if channel in told}
+    store.enqueue(row, notice.kind, f"{incident.id}/acknowledged-{int(now)}", payload, chosen, now)
+    return True
+
+
+def let_go(row: Incident, who: str, now: float) -> None:
+    """Take an acknowledgement back: it is repeated and escalates again."""
+    if Incident.objects.filter(pk=row.pk).exclude(acked_at=None).update(acked_at=None, acked_by=""):
+        tell(row, "let go", who, f"{who} does not look after it any more.", now)
+
+
+def note(row: Incident, who: str, text: str, now: float) -> None:
+    """Add a note to the timeline. Raises ActError."""
+    text = text.replace("\0", "").strip()
+    if not text:
+        raise ActError("a note needs words")
+    tell(row, "note", who, text[:5000], now)
+
+
+def tell(row: Incident, kind: str, who: str, text: str, now: float) -> None:
+    """Add a line to the timeline."""
+    IncidentEvent.objects.create(incident=row, at=now, kind=kind, who=who[:200], text=text)
+
+
+def silence(
+    matchers: str,
+    reason: str,
+    who: str,
+    starts_at: float,
+    ends_at: float,
+    *,
+    cluster: str = "",
+    typed: str = "",
+) -> Silence:
+    """Make a silence. Raises ActError, MatchError.
+
+    What matches everything wants the word typed; who made it is who is signed in, whatever was sent.
+    """
+    parsed = parse(matchers)
+    if not reason.strip():
+        raise ActError("say why: somebody will read it at three in the morning")
+    if not 0 < ends_at - starts_at <= LONGEST_SILENCE:
+        raise ActError("a silence lasts thirty days at most, and ends after it begins")
+    if is_everything(parsed) and typed.strip().lower() != EVERYTHING:
+        raise ActError(f"this silences everything: type the word {EVERYTHING} if that is meant")
+    return Silence.objects.create(
+        cluster=cluster,
+        matchers=matchers.strip(),
+        reason=reason.strip()[:500],
+        creator=who[:200],
+        starts_at=starts_at,
+        ends_at=ends_at,
+    )
+
+
+def extend(row: Silence, seconds: float, now: float) -> None:
+    """Let a silence last longer, from its end or from now. Raises ActError."""
+    ends_at = max(row.ends_at, now) + seconds
+    if ends_at - now > LONGEST_SILENCE:
+        raise ActError("a silence ends within thirty days")
+    Silence.objects.filter(pk=row.pk).update(ends_at=ends_at, warned=False)
+
+
+def end(row: Silence, now: float) -> None:
+    """End a silence now; it stays in the list of those that were."""
+    Silence.objects.filter(pk=row.pk, ends_at__gt=now).update(ends_at=now)
+
+
+def try_out(channel: Channel, now: float) -> Delivery:
+    """Put a test message into the outbox, before all that waits for the channel."""
+    notice = messages.trial(channel.name, now)
+    return Delivery.objects.create(
+        channel=channel,
+        key=notice.key,
+        kind=notice.kind.value,
+        payload=messages.payload(notice, Links()),
+        created_at=now,
+        next_attempt_at=now,
+    )
+
+
+def send_again(row: Delivery, now: float) -> None:
+    """Try a message again that was given up, or waits."""
+    outbox.open_deliveries().filter(pk=row.pk).update(next_attempt_at=now, waits_for="")
+    Delivery.objects.filter(pk=row.pk).exclude(failed_at=None).update(
+        failed_at=None, attempts=0, created_at=now, next_attempt_at=now, waits_for=""
+    )

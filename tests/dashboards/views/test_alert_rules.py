@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from fleet.models.alerting import AgentLabel, AlertRule
+from fleet.models.changes import AuditEntry
+from fleet.models.clusters import ensure_default_cluster
+from fleet.models.remembered import Agent
+from fleet.models.transitions import Transition
+from tests.dashboards.conftest import MakeUser
+from tests.fakes.reader import FakeReader
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def keeper(client: Client, person: MakeUser, fake_reader: FakeReader) -> Client:
+    """A browser in which a config admin is signed in."""
+    ensure_default_cluster()
+    client.force_login(person("config admin"))
+    return client
+
+
+def _form(rule: AlertRule, **changed: object) -> dict[str, object]:
+    names = (
+        "name", "kind", "severity", "min_count", "label", "cluster", "pending_rounds", "pending_seconds",
+        "recover_seconds", "group_wait", "group_interval", "repeat_seconds", "runbook",
+    )  # fmt: skip
+    return {name: getattr(rule, name) for name in names} | {"enabled": "on", "share_percent": "0"} | changed
+
+
+def test_rule_is_played_over_the_history(keeper: Client) -> None:
+    """Two outages last week: with these numbers it would have fired twice, with others once."""
+    cluster, now = ensure_default_cluster(), timezone.now()
+    for n in range(6):
+        Agent.objects.create(cluster=cluster, agent_id=f"a{n}", name=f"agent-{n}", position=n)
+        for day, seconds in ((2, 720), (1, 30)):
+            if day == 1 and n > 4:
+                continue
+            at = now - timedelta(days=day)
+            for number, (old, new) in enumerate((("healthy", "stranded"), ("stranded", "healthy"))):
+                Transition.objects.create(
+                    cluster=cluster, agent=f"a{n}", old=old, new=new, reason="no-tunnel", recovery="unclear",
+                    cause="p1", at=at + timedelta(seconds=seconds * number), round=day * 1000 + number,
+                )  # fmt: skip
+    rule = AlertRule.objects.get(name="Agents stranded")
+    url = f"/alerts/rules/{rule.pk}/"
+    assert "Would have fired 2 times in 7 days, longest 12 min." in keeper.get(url).content.decode()
+    tried = keeper.post(url, _form(rule, min_count=6, do="try")).content.decode()
+    assert "Would have fired once in 7 days" in tried
+    rule.refresh_from_db()
+    assert rule.min_count == 5
+
+
+def test_rule_is_changed_and_logged_and_built_in_names_stay(keeper: Client) -> None:
+    """The number changes, the name does not, and the log has both."""
+    rule = AlertRule.objects.get(name="Agents stranded")
+    keeper.post(f"/alerts/rules/{rule.pk}/", _form(rule, name="other", min_count=9, share_percent="2"))
+    rule.refresh_from_db()
+    assert (rule.name, rule.min_count, rule.min_share) == ("Agents stranded", 9, 0.02)
+    entry = AuditEntry.objects.get()
+    assert (entry.before["min_count"], entry.after["min_count"]) == (5, 9)
+    keeper.post(f"/alerts/rules/{rule.pk}/", {"do": "delete"})
+    assert AlertRule.objects.filter(pk=rule.pk).exists()
+
+
+def test_rules_are_exported_imported_and_labels_kept(keeper: Client) -> None:
+    """Out as YAML and in again; nonsense changes nothing."""
+    document = keeper.get("/alerts/rules.yaml").content.decode()
+    AlertRule.objects.update(min_count=77)
+    keeper.post("/alerts/rules/", {"do": "import", "document": "rules: [{name: x}]"})
+    assert AlertRule.objects.filter(min_count=77).exists()
+    keeper.post("/alerts/rules/", {"do": "import", "document": document})
+    assert not AlertRule.objects.filter(min_count=77).exists()
+    keeper.post("/alerts/rules/", {"do": "label", "pattern": "web-*", "label": "critical"})
+    label = AgentLabel.objects.get()
+    assert "web-*" in keeper.get("/alerts/rules/").content.decode()
+    keeper.post("/alerts/rules/", {"do": "unlabel", "label_id": label.pk})
+    assert not AgentLabel.objects.exists()
+
+
+def test_operator_sees_rules_and_may_not_change_them(
+    client: Client, person: MakeUser, fake_reader: FakeReader
+) -> None:
+    """Trying numbers out is reading."""
+    client.force_login(person("operator"))
+    rule = AlertRule.objects.get(name="Agents stranded")
+    assert client.get("/alerts/rules/").status_code == 200
+    assert client.post(f"/alerts/rules/{rule.pk}/", _form(rule, do="try")).status_code == 200
+    assert client.post(f"/alerts/rules/{rule.pk}/", _form(rule)).status_code == 403
+    assert client.post("/alerts/rules/", {"do": "label", "pattern": "x", "label": "y"}).status_code == 403

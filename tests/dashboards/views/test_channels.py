@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+
+from fleet.models.alerting import Channel, Delivery, Route
+from fleet.models.changes import AuditEntry
+from fleet.models.sealed import unseal
+from tests.dashboards.conftest import MakeUser
+from tests.fakes.reader import FakeReader
+
+pytestmark = pytest.mark.django_db
+
+_HOOK = {
+    "name": "ops", "kind": "webhook", "enabled": "on", "send_resolved": "on", "per_minute": "10",
+    "url": "https://hooks.example.com/x", "secret": "s3cret-key", "do": "save",
+}  # fmt: skip
+
+
+@pytest.fixture
+def keeper(client: Client, person: MakeUser, fake_reader: FakeReader) -> Client:
+    """A browser in which a config admin is signed in."""
+    client.force_login(person("config admin"))
+    return client
+
+
+def test_channel_is_made_with_its_secret_sealed_and_never_shown(keeper: Client) -> None:
+    """Not in the database as it is, not on a page, not in the log; and the first one hears of everything."""
+    keeper.post("/alerts/channels/0/", _HOOK)
+    channel = Channel.objects.get()
+    assert "s3cret" not in channel.secrets
+    assert unseal(channel.secrets) == {"signing_key": "s3cret-key"}
+    for url in ("/alerts/channels/", f"/alerts/channels/{channel.pk}/"):
+        assert "s3cret" not in keeper.get(url).content.decode()
+    assert "s3cret" not in str(list(AuditEntry.objects.values()))
+    assert list(Route.objects.get().channels.all()) == [channel]
+    keeper.post(f"/alerts/channels/{channel.pk}/", _HOOK | {"secret": "", "name": "ops2"})
+    channel.refresh_from_db()
+    assert (channel.name, unseal(channel.secrets)) == ("ops2", {"signing_key": "s3cret-key"})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"url": ""}, {"url": "file:///etc/passwd"}, {"kind": "email", "to": "nobody"},
+        {"kind": "pagerduty", "secret": ""},
+        {"kind": "apprise", "secret": "syslog://"}, {"kind": "apprise", "secret": "nonsense"},
+    ],
+)  # fmt: skip
+def test_channel_that_cannot_work_is_refused(keeper: Client, wrong: dict[str, str]) -> None:
+    """With a sentence at the field."""
+    page = keeper.post("/alerts/channels/0/", _HOOK | wrong)
+    assert page.status_code == 200
+    assert 'class="error"' in page.content.decode()
+    assert not Channel.objects.exists()
+
+
+def test_only_who_manages_access_may_allow_private_targets(
+    keeper: Client, client: Client, person: MakeUser
+) -> None:
+    """The box is there, and does nothing for others."""
+    keeper.post("/alerts/channels/0/", _HOOK | {"allow_private": "on"})
+    assert not Channel.objects.get().allow_private
+    client.force_login(person("admin"))
+    client.post(f"/alerts/channels/{Channel.objects.get().pk}/", _HOOK | {"allow_private": "on"})
+    assert Channel.objects.get().allow_private
+
+
+def test_test_goes_through_the_outbox_and_failed_ones_are_sent_again(keeper: Client) -> None:
+    """The log shows both."""
+    channel = Channel.objects.create(name="ops", kind="webhook", config={"url": "https://example.com"})
+    keeper.post(f"/alerts/channels/{channel.pk}/", {"do": "test"})
+    delivery = Delivery.objects.get()
+    Delivery.objects.update(failed_at=1.0, last_error="it answered 404")
+    page = keeper.get("/alerts/channels/").content.decode()
+    assert "it answered 404" in page
+    keeper.post("/alerts/channels/", {"do": "again", "id": delivery.pk})
+    delivery.refresh_from_db()
+    assert delivery.failed_at is None
+
+
+def test_routes_are_a_tree_that_bites_no_tail(keeper: Client) -> None:
+    """A route below another, with escalation and quiet hours, in words; not below itself."""
+    channel = Channel.objects.create(name="chief", kind="webhook", config={"url": "https://example.com"})
+    root = Route.objects.get()
+    form = {
+        "name": "proxies", "parent": root.pk, "position": 0, "matchers": "kind=proxy", "least": 2,
+        "escalate_minutes": "15", "escalate_to": channel.pk, "quiet_from": "22:00", "quiet_until": "07:00",
+        "quiet_zone": "Europe/Berlin",
+    }  # fmt: skip
+    for wrong in ({"quiet_zone": "Mars"}, {"quiet_until": ""}, {"matchers": "nonsense"}):
+        keeper.post("/alerts/routes/0/", form | wrong)
+    assert Route.objects.count() == 1
+    keeper.post("/alerts/routes/0/", form)
+    page = keeper.get("/alerts/channels/").content.decode()
+    assert "after 15 min without acknowledgement also chief" in page
+    assert "quiet 22:00 to 07:00 Europe/Berlin" in page
+    below = Route.objects.get(name="proxies")
+    keeper.post(
+        f"/alerts/routes/{root.pk}/", {"name": "Everything", "parent": below.pk, "position": 0, "least": 1}
+    )
+    root.refresh_from_db()
+    assert root.parent is None
+
+
+def test_operator_may_read_and_not_change(client: Client, person: MakeUser, fake_reader: FakeReader) -> None:
+    """Addresses and errors help at night; changing is for others."""
+    client.force_login(person("operator"))
+    assert client.get("/alerts/channels/").status_code == 200
+    assert client.get("/alerts/channels/0/").status_code == 403
+    assert client.post("/alerts/channels/", {"do": "again", "id": "1"}).status_code == 403

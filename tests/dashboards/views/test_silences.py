@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+
+from fleet.models.alerting import MaintenanceWindow, Silence
+from fleet.models.changes import AuditEntry
+from tests.dashboards.conftest import MakeUser
+from tests.fakes.reader import FakeReader
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def operator(client: Client, person: MakeUser, fake_reader: FakeReader) -> Client:
+    """A browser in which an operator is signed in."""
+    client.force_login(person("operator"))
+    return client
+
+
+def test_preview_says_what_it_matches(operator: Client) -> None:
+    """Agents by name; everything; and what cannot be read."""
+    said = [
+        operator.get("/silences/preview", {"matchers": text}).content.decode()
+        for text in ("agent=agent-*", "", "colour=red")
+    ]
+    assert "<b>4</b> agents" in said[0]
+    assert "everything" in said[1]
+    assert "no field colour" in said[2].lower()
+
+
+def test_silence_is_made_extended_and_ended_by_who_is_signed_in(operator: Client) -> None:
+    """Its creator cannot be forged; each step is in the log."""
+    operator.post(
+        "/silences/",
+        {"do": "silence", "hours": "2", "matchers": "kind=proxy", "reason": "upgrade", "creator": "mallory"},
+    )
+    row = Silence.objects.get()
+    assert (row.creator, row.cluster, round(row.ends_at - row.starts_at)) == ("operator", "default", 7200)
+    for do in ("extend", "end"):
+        operator.post("/silences/", {"do": do, "id": row.pk})
+    actions = list(AuditEntry.objects.order_by("pk").values_list("action", "who"))
+    assert actions == [
+        ("silence.create", "operator"),
+        ("silence.extend", "operator"),
+        ("silence.end", "operator"),
+    ]
+    assert "upgrade" in operator.get("/silences/").content.decode()
+
+
+def test_silencing_everything_wants_the_typed_word(operator: Client) -> None:
+    """Refused with a sentence, then taken."""
+    form = {"do": "silence", "hours": "1", "matchers": "", "reason": "x"}
+    assert "type the word everything" in operator.post("/silences/", form).content.decode()
+    assert not Silence.objects.exists()
+    operator.post("/silences/", form | {"typed": "everything"})
+    assert Silence.objects.count() == 1
+
+
+def test_window_is_planned_with_its_next_times(operator: Client) -> None:
+    """A rule, a zone, wall-clock time; nonsense is refused."""
+    form = {
+        "do": "window", "name": "night", "matchers": "kind=proxy", "rule": "FREQ=DAILY", "first_day": "2026-01-01",
+        "starts": "22:00", "zone": "Europe/Berlin", "reason": "backups", "hours": "8",
+    }  # fmt: skip
+    for wrong in ({"zone": "Mars/Base"}, {"rule": "FREQ=NEVER"}, {"hours": "90"}, {"matchers": ""}):
+        operator.post("/silences/", form | wrong)
+        assert not MaintenanceWindow.objects.exists()
+    operator.post("/silences/", form)
+    assert MaintenanceWindow.objects.get().creator == "operator"
+    page = operator.get("/silences/").content.decode()
+    assert "22:00 for 8 h, Europe/Berlin" in page
+    assert page.count(" UTC</div>") == 3
+
+
+def test_viewer_may_not_silence(client: Client, person: MakeUser, fake_reader: FakeReader) -> None:
+    """No form, and refused."""
+    client.force_login(person("viewer"))
+    assert "Silence something" not in client.get("/silences/").content.decode()
+    assert client.post("/silences/", {"do": "silence"}).status_code == 403

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import pytest
+
+from fleet.alerts import acting
+from fleet.alerts.acting import ActError
+from fleet.models import Cluster
+from fleet.models.alerting import Channel, Delivery, Route, Silence
+from fleet.models.incidents import Incident, IncidentEvent
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def incident() -> Incident:
+    """One that fires and was told of."""
+    Cluster.objects.get_or_create(id="default", defaults={"name": "Default"})
+    return Incident.objects.create(
+        cluster_id="default", key="proxy/p", cause_kind="proxy", cause_id="p", cause_name="proxy-1", generation=1,
+        state="firing", severity=2, opened_at=1.0, fired_at=2.0, notices=1,
+    )  # fmt: skip
+
+
+def test_acknowledging_is_once_and_told_to_who_understands_it(incident: Incident) -> None:
+    """PagerDuty hears of it, if it heard of the incident; e-mail does not."""
+    root = Route.objects.get(name="Everything")
+    for kind in ("pagerduty", "email"):
+        channel = Channel.objects.create(name=kind, kind=kind)
+        root.channels.add(channel)
+        Delivery.objects.create(
+            channel=channel,
+            incident=incident,
+            key="k",
+            kind="firing",
+            payload={},
+            created_at=1.0,
+            next_attempt_at=1.0,
+        )
+    assert acting.acknowledge(incident, "ada", 10.0)
+    assert not acting.acknowledge(incident, "bob", 11.0)
+    incident.refresh_from_db()
+    assert (incident.acked_by, incident.acked_at) == ("ada", 10.0)
+    acks = Delivery.objects.filter(kind="acknowledged")
+    assert [delivery.channel.kind for delivery in acks] == ["pagerduty"]
+    acting.let_go(incident, "ada", 12.0)
+    acting.note(incident, "ada", " looks like the switch ", 13.0)
+    assert list(IncidentEvent.objects.values_list("kind", "who")) == [
+        ("acknowledged", "ada"), ("let go", "ada"), ("note", "ada"),
+    ]  # fmt: skip
+    with pytest.raises(ActError):
+        acting.note(incident, "ada", "  ", 14.0)
+
+
+def test_silencing_everything_wants_the_word() -> None:
+    """And every silence a reason and an end."""
+    with pytest.raises(ActError, match="everything"):
+        acting.silence("", "upgrade", "ada", 0.0, 60.0)
+    assert acting.silence("", "upgrade", "ada", 0.0, 60.0, typed="Everything").creator == "ada"
+    with pytest.raises(ActError, match="why"):
+        acting.silence("kind=proxy", " ", "ada", 0.0, 60.0)
+    for ends_at in (0.0, 31 * 86400.0):
+        with pytest.raises(ActError, match="thirty days"):
+            acting.silence("kind=proxy", "upgrade", "ada", 0.0, ends_at)
+
+
+def test_silence_is_extended_and_ended() -> None:
+    """From its end, or from now when it is over; it is warned of again."""
+    row = acting.silence("kind=proxy", "upgrade", "ada", 0.0, 60.0)
+    Silence.objects.update(warned=True)
+    acting.extend(row, 3600.0, 30.0)
+    row.refresh_from_db()
+    assert (row.ends_at, row.warned) == (3660.0, False)
+    acting.end(row, 100.0)
+    row.refresh_from_db()
+    assert row.ends_at == 100.0
+    with pytest.raises(ActError):
+        acting.extend(row, 31 * 86400.0, 100.0)
+
+
+def test_channel_is_tried_out_and_failed_messages_are_sent_again() -> None:
+    """Through the outbox like any other."""
+    channel = Channel.objects.create(name="ops", kind="webhook")
+    delivery = acting.try_out(channel, 5.0)
+    assert (delivery.kind, delivery.next_attempt_at) == ("test", 5.0)
+    Delivery.objects.update(failed_at=6.0, attempts=9)
+    acting.send_again(delivery, 7.0)
+    delivery.refresh_from_db()
+    assert (delivery.failed_at, delivery.attempts, delivery.next_attempt_at) == (None, 0, 7.0)
