@@ -7,6 +7,7 @@ from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
+from typing_extensions import override
 
 from fleet.alerts.matching import EVERYTHING, MatchError, is_everything, parse
 from fleet.alerts.outbox import SENDERS
@@ -66,6 +67,7 @@ class RuleForm(forms.ModelForm):  # type: ignore[type-arg] # django-stubs makes 
             # What it is called and looks at is how it is found again.
             self.fields["name"].disabled = self.fields["kind"].disabled = True
 
+    @override
     def save(self, commit: bool = True) -> AlertRule:
         """Keep it, the share as a fraction."""
         self.instance.min_share = (self.cleaned_data.get("share_percent") or 0) / 100
@@ -115,6 +117,7 @@ class WindowForm(forms.ModelForm):  # type: ignore[type-arg] # as above
             "zone": "IANA: Europe/Berlin. By the clock on the wall, also when clocks change.",
         }  # fmt: skip
         widgets = {
+            "matchers": forms.TextInput,
             "starts": forms.TimeInput(attrs={"type": "time"}),
             "first_day": forms.DateInput(attrs={"type": "date"}),
         }
@@ -123,6 +126,7 @@ class WindowForm(forms.ModelForm):  # type: ignore[type-arg] # as above
         """Read them as they will be read."""
         return _matchers(str(self.cleaned_data["matchers"]))
 
+    @override
     def clean(self) -> dict[str, Any]:
         """Refuse a window that cannot be, and one of everything that is not meant."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
@@ -189,6 +193,7 @@ class ChannelForm(forms.ModelForm):  # type: ignore[type-arg] # as above
         if self.instance.secrets:
             self.fields["secret"].widget.attrs["placeholder"] = "kept; type to replace"
 
+    @override
     def clean(self) -> dict[str, Any]:
         """Want what each kind needs, and read it as it will be read."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
@@ -209,6 +214,7 @@ class ChannelForm(forms.ModelForm):  # type: ignore[type-arg] # as above
             self.add_error("secret" if kind == "apprise" else "url", f"{error}.".capitalize())
         return cleaned
 
+    @override
     def save(self, commit: bool = True) -> Channel:
         """Keep it, its secret sealed."""
         given, kind = self.cleaned_data, self.cleaned_data["kind"]
@@ -246,7 +252,8 @@ class RouteForm(forms.ModelForm):  # type: ignore[type-arg] # as above
             "channels": "None: those of the parent.",
         }
         widgets = {
-            "channels": forms.CheckboxSelectMultiple, "escalate_to": forms.CheckboxSelectMultiple,
+            "matchers": forms.TextInput, "channels": forms.CheckboxSelectMultiple,
+            "escalate_to": forms.CheckboxSelectMultiple,
             "quiet_from": forms.TimeInput(attrs={"type": "time"}),
             "quiet_until": forms.TimeInput(attrs={"type": "time"}),
         }  # fmt: skip
@@ -260,6 +267,7 @@ class RouteForm(forms.ModelForm):  # type: ignore[type-arg] # as above
         """Read them as they will be read."""
         return _matchers(str(self.cleaned_data["matchers"]))
 
+    @override
     def clean(self) -> dict[str, Any]:
         """Refuse half of quiet hours, zones that are none, and a tree that bites its tail."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
@@ -276,6 +284,7 @@ class RouteForm(forms.ModelForm):  # type: ignore[type-arg] # as above
             above = above.parent
         return cleaned
 
+    @override
     def save(self, commit: bool = True) -> Route:
         """Keep it, times in seconds."""
         minutes = self.cleaned_data.get("escalate_minutes")

@@ -147,7 +147,9 @@ def _while_firing(incident: Incident, rule: Rule) -> Plan:
     if incident.acked_at is not None:
         return Plan(None, None, "it is acknowledged")
     grown = max(_GROWN_BY * incident.notified_affected, incident.notified_affected + _GROWN_AT_LEAST)
-    if incident.affected > grown and incident.flapping_since is None:
+    # About to be worse: that is one message, not two.
+    ripening = any(mark.severity > incident.severity for mark in incident.marks.values() if not mark.ripe)
+    if incident.affected > grown and incident.flapping_since is None and not ripening:
         return Plan(told_at + rule.group_interval, NoticeKind.UPDATE, "it harms far more than was said")
     return Plan(told_at + rule.repeat_seconds, NoticeKind.REPEAT, "it is said again while it lasts")
 

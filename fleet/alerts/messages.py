@@ -5,6 +5,7 @@ docs/alerts.md, "Messages".
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -48,7 +49,8 @@ def subject(notice: Notice) -> str:
 
 def headline(incident: Incident) -> str:
     """What is wrong, without the time: `207 agents stranded, proxy-1`."""
-    said = incident.sentence.rstrip(".")
+    # Details in brackets are for the page of the instance.
+    said = re.sub(r" \([^()]*\)$", "", incident.sentence.rstrip("."))
     name = incident.cause.name
     return said if name in said or incident.cause.kind is CauseKind.FLEET else f"{said}, {name}"
 

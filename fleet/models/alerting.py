@@ -47,6 +47,11 @@ class AlertRule(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def percent(self) -> str:
+        """The share of the cluster as people write it; empty: none."""
+        return f"{self.min_share * 100:g}" if self.min_share else ""
+
 
 class AgentLabel(models.Model):
     """Agents whose names match have this label: what matters more than the rest."""

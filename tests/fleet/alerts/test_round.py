@@ -128,6 +128,15 @@ def test_worse_is_said_at_once_and_growth_after_the_interval() -> None:
     assert watch.kinds == ["firing", "worse", "update"]
 
 
+def test_trouble_that_comes_back_worse_is_one_message() -> None:
+    """Quiet for a while, then the proxy is sick again and its agents are stranded: worse, and no update before it."""
+    watch = Watch()
+    sick = replace(sound(), sick=(Sick(PROXY, "proxy-1 expired.", 100),))
+    for seconds, facts in ((400, sick), (60, sound()), (60, stranded(207))):
+        watch.run(seconds, facts)
+    assert watch.kinds == ["firing", "worse"]
+
+
 def test_same_trouble_is_repeated_until_somebody_acknowledges() -> None:
     """Every four hours, and no more after an acknowledgement."""
     watch = Watch()
