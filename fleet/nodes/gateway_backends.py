@@ -179,9 +179,14 @@ class Backends:
         stream.listener = check
         stream.send_data(_WHOLE_SERVER, end=True)
         try:
-            return await check.answer
+            answer = await check.answer
         finally:
             stream.reset(Code.CANCEL)
+        if check.draining is None:
+            self.destinations.undrain(name)
+        else:
+            self.destinations.drain(name, check.draining)
+        return answer
 
     def _check_head(self, name: str) -> bytes:
         return encode(
@@ -204,10 +209,13 @@ class _Check:
         self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._body = b""
         self._degraded = False
+        #: Why it wants nobody new, if it says so.
+        self.draining: str | None = None
 
     def on_headers(self, made: ResponseHead, *, end: bool) -> None:
         """Take the head, or the end."""
         self._degraded = self._degraded or made.degraded
+        self.draining = made.draining if self.draining is None else self.draining
         if made.http not in {None, 200}:
             self._say(Answer(Probe.FAILURE, f"HTTP {made.http} to a health check"))
         elif end:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from fleet.protocol import grpc_http2
 from fleet.protocol.grpc_http2 import Status
 from fleet.protocol.retry import PREVIOUS_ATTEMPTS, PUSHBACK
+from fleet.protocol.standing import DEGRADED_HEADER, DRAINING_HEADER
 from fleet.transport.http2.fields import Field, Fields, encode, plain
 
-#: A backend that answers with this is degraded, by Envoy's convention.
-DEGRADED = b"x-envoy-degraded"
+_DEGRADED, _DRAINING = DEGRADED_HEADER.encode(), DRAINING_HEADER.encode()
 _TIMEOUT = b"grpc-timeout"
 _ATTEMPTS = PREVIOUS_ATTEMPTS.encode()
 #: What belongs to one connection, RFC 9113 section 8.2.2: whoever sends it is broken.
@@ -42,7 +42,10 @@ class ResponseHead:
     status: Status | None
     message: bytes
     pushback: str | None
+    #: By Envoy's header.
     degraded: bool
+    #: Why it takes nobody new; None: it does.
+    draining: str | None
     block: bytes
 
 
@@ -104,6 +107,7 @@ def read_response(fields: Fields) -> ResponseHead:
     http: int | None = None
     status: Status | None = None
     message, pushback, grpc, degraded = b"", None, False, False
+    draining: str | None = None
     for name, value, _ in fields:
         if name == b":status":
             http = int(value) if value.isdigit() and len(value) == 3 else 0
@@ -115,9 +119,11 @@ def read_response(fields: Fields) -> ResponseHead:
             grpc = value.startswith(b"application/grpc")
         elif name == PUSHBACK.encode():
             pushback = value.decode("latin-1")
-        elif name == DEGRADED:
+        elif name == _DEGRADED:
             degraded = True
-    return ResponseHead(http, grpc, status, message, pushback, degraded, encode(fields))
+        elif name == _DRAINING:
+            draining = value.decode("latin-1")
+    return ResponseHead(http, grpc, status, message, pushback, degraded, draining, encode(fields))
 
 
 def with_deadline(head: RequestHead, seconds: float | None, tries_before: int) -> bytes:

@@ -149,3 +149,31 @@ def test_flag() -> None:
     for wrong in ("a:1", "a=b:2", "a:1=", "a:1=b"):
         with pytest.raises(ValueError, match="is not"):
             parse_flag(wrong)
+
+
+async def test_what_an_instance_says_of_itself(opened: Callable[..., Backends]) -> None:
+    """Headers of its answer to a health check: degraded, or wanting nobody new, until it says so no more."""
+    said: list[tuple[str, str]] = []
+
+    class Standing(HealthServicer):
+        async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802
+            await context.send_initial_metadata(tuple(said))
+            return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
+
+    server = grpc.aio.server(options=server_options())
+    health_pb2_grpc.add_HealthServicer_to_server(Standing(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    backends = opened(svc=[("127.0.0.1", port)])
+    await backends.use([("svc", 1)])
+
+    def now() -> tuple[str, bool]:
+        (one,) = backends.describe()
+        return one["health"], one["draining"]
+
+    await eventually(lambda: now() == ("healthy", False))
+    said[:] = [("x-refloat-draining", "kernel update")]
+    await eventually(lambda: now() == ("healthy", True))
+    said[:] = [("x-envoy-degraded", "late")]
+    await eventually(lambda: now() == ("degraded", False))
+    await server.stop(None)
