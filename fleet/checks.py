@@ -79,12 +79,15 @@ def addresses(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.
                 id="fleet.E006",
             )
         )
-    for auth in settings.REFLOAT_AUTHS:
+    for name, auth in [
+        *(("REFLOAT_AUTHS", one) for one in settings.REFLOAT_AUTHS),
+        *(("REFLOAT_GATEWAY", one) for one in [settings.REFLOAT_GATEWAY] if one),
+    ]:
         host, _colon, port = auth.rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 65536:
             wrong.append(
                 checks.Error(
-                    f"REFLOAT_AUTHS names {auth!r}, which is not host:port.",
+                    f"{name} names {auth!r}, which is not host:port.",
                     hint="Separate several by commas: auth-1.example:3025,auth-2.example:3025",
                     id="fleet.E007",
                 )

@@ -34,6 +34,7 @@ from fleet.domain.changes import ChangeKind, ChangeState
 from fleet.domain.evidence import Timing
 from fleet.domain.instances import InstanceKind, ServingStatus
 from fleet.models import Change, Cluster
+from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.history import prune, recall, settle
 from fleet.pollers.conclude import conclude
 from fleet.pollers.plan import plan
@@ -237,11 +238,12 @@ def _reader() -> Reader:
 
 
 def _auths(cluster: Cluster) -> Auths:
-    """The auths of a cluster: those that serve first, and last those it began with."""
+    """The auths of a cluster: its gateway first, then those that serve, and last those it began with."""
     facts = process().writer.load_instances(cluster.id).values()
     known = [one for one in facts if one.kind is InstanceKind.AUTH and one.address and one.gone_at is None]
     known.sort(key=lambda one: one.serving is not ServingStatus.SERVING)
-    addresses = dict.fromkeys([*(one.address for one in known), *cluster.auths])
+    gateway = [settings.REFLOAT_GATEWAY] if settings.REFLOAT_GATEWAY and cluster.id == DEFAULT_CLUSTER else []
+    addresses = dict.fromkeys([*gateway, *(one.address for one in known), *cluster.auths])
     return Auths(addresses, _tls(), process().worker.run)
 
 

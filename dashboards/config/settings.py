@@ -23,6 +23,8 @@ REFLOAT_HOME = Path(env.text("REFLOAT_HOME") or BASE_DIR / "var").resolve()
 REFLOAT_PREFIX = env.text("REFLOAT_PREFIX", "refloat")
 #: host:port of auths to begin with, for the cluster `default`; the others are found from them.
 REFLOAT_AUTHS = env.items("REFLOAT_AUTHS")
+#: host:port of a gateway for unary calls to auths of the cluster `default`; when it fails, the auths are asked.
+REFLOAT_GATEWAY = env.text("REFLOAT_GATEWAY")
 #: Seconds between rounds, and what one poll may take.
 REFLOAT_ROUND_INTERVAL = env.seconds("REFLOAT_ROUND_INTERVAL", 5.0)
 REFLOAT_ROUND_DEADLINE = env.seconds("REFLOAT_ROUND_DEADLINE", 2.0)

@@ -99,7 +99,9 @@ def _of_fleet(home: Path, cluster: str, tls: TLSFiles) -> Auths:
     if record.console and not tls.enabled:
         files = {name: Path(path) for name, path in record.console.items()}
         tls = TLSFiles(files["REFLOAT_TLS_CERT"], files["REFLOAT_TLS_KEY"], files["REFLOAT_TLS_CA"])
-    return Auths(tuple(parse(address) for address in record.addresses("auth")), tls)
+    # The gateway passes by an auth that is sick; when it is gone itself, the auths are asked.
+    addresses = [*filter(None, [record.gateway]), *record.addresses("auth")]
+    return Auths(tuple(parse(address) for address in addresses), tls)
 
 
 @click.group()

@@ -82,6 +82,7 @@ class _Teller:
                 "connect": [member.connect for member in record.members if member.connect],
                 "auth_balancer": record.auth_balancer,
                 "proxy_balancer": record.proxy_balancer,
+                "gateway": record.gateway,
                 "backend": record.backend,
                 "record": str(path),
                 "console": record.console,
@@ -101,7 +102,7 @@ class _Teller:
 def _sentences(record: FleetRecord, seconds: float) -> str:
     auths, proxies = record.addresses("auth"), record.addresses("proxy")
     shape = f"{len(auths)} auths, {len(proxies)} proxies and {record.agents} agents"
-    settings = {"REFLOAT_AUTHS": ",".join(auths), **record.console}
+    settings = {"REFLOAT_AUTHS": ",".join(auths), "REFLOAT_GATEWAY": record.gateway, **record.console}
     lines = [
         f"Fleet {record.cluster} is up: {shape} in {seconds:.1f} s. Ctrl-C ends it.",
         "Let a console poll it:  " + " ".join(f"{name}={value}" for name, value in settings.items()),
@@ -155,6 +156,12 @@ def _sentences(record: FleetRecord, seconds: float) -> str:
     default=500,
     show_default=True,
     help="How agents are grouped.",
+)
+@click.option(
+    "--gateway-listen",
+    default="127.0.0.1:0",
+    show_default=True,
+    help="Where the gateway of unary calls to auths listens.",
 )
 @cluster_option
 @home_option

@@ -30,7 +30,7 @@ def make(plan: FleetPlan) -> None:
     names = [(name, role) for role, name in plan.instances]
     with _sentence(plan.keys):
         ca = authority.ensure_authority(plan.keys, now=now)
-        for name, role in [*names, (CONSOLE, CONSOLE)]:
+        for name, role in [*names, ("gateway", "gateway"), (CONSOLE, CONSOLE)]:
             authority.issue(ca, name, role=role, now=now)
         for name, first, count in plan.agent_groups:
             # One process, one key: it is all of its agents, and no other's.

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleet.nodes import fleet_gateway
 from fleet.protocol import announce
+from fleet.transport.channels import SERVER_NAME
 
 #: What a forward is called before it is given a target.
 _LATER = "-"
@@ -51,6 +53,8 @@ class FleetPlan:
     keys: Path | None = None
     #: Where each instance has its data folder; None: instances accept no policies.
     data: Path | None = None
+    #: Where the gateway of unary calls to auths listens.
+    gateway_listen: str = _ANY_PORT
 
     @property
     def instances(self) -> list[tuple[str, str]]:
@@ -106,6 +110,18 @@ def balancer(name: str, targets: Sequence[tuple[str, str, str]]) -> list[str]:
     argv = node("balancer", "--name", name)
     for target, grpc, diag in targets:
         argv += ["--target", f"{target}={grpc},{diag}"]
+    return argv
+
+
+def gateway(plan: FleetPlan, routes: Path, auths: Sequence[str]) -> list[str]:
+    """The gateway of unary calls to auths, by addresses of those."""
+    argv = node("gateway", "--routes", str(routes), "--listen", plan.gateway_listen)
+    argv += ["--backend", f"{fleet_gateway.AUTHS}:{fleet_gateway.PORT}={','.join(auths)}"]
+    argv += ["--probe-interval", "1s"]
+    if plan.keys is not None:
+        ours = _tls(plan, "gateway")
+        argv += [*ours, *(part.replace("--tls-", "--backend-tls-") for part in ours)]
+        argv += ["--backend-tls-server-name", SERVER_NAME]
     return argv
 
 

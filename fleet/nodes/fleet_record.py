@@ -32,7 +32,7 @@ class Member:
     """One process of a fleet."""
 
     name: str
-    #: auth, proxy, agent, balancer, forwarder or backend.
+    #: auth, proxy, agent, balancer, gateway, forwarder or backend.
     role: str
     pid: int
     #: When it was started, in the kernel's ticks: with the pid it names one process for ever.
@@ -76,6 +76,8 @@ class FleetRecord:
     control: str
     token: str
     members: tuple[Member, ...]
+    #: Unary calls to auths may go here; empty in the record of a fleet that has none.
+    gateway: str = ""
     #: The files with which a console polls a fleet with TLS, by the setting that takes each.
     console: dict[str, str] = field(default_factory=dict)
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 import fleet
-from fleet.nodes import faults, fleet_keys, fleet_networking, fleet_plan, fleet_record
+from fleet.nodes import faults, fleet_gateway, fleet_keys, fleet_networking, fleet_plan, fleet_record
 from fleet.nodes.fleet_plan import FleetPlan
 from fleet.nodes.fleet_record import FleetError, FleetRecord, Member
 from fleet.processes import pids, valkey
@@ -108,7 +108,7 @@ class _Up:
         self.forwards = dict(forwarder.announced["forwards"])
         instances = self._start_instances()
         balancers = self._start_balancers()
-        self._await([*instances, *balancers])
+        self._await([*instances, *balancers, self._start_gateway()])
         for child in instances:
             self._point(child)
         # Not before: agents that dial where nobody answers yet keep the memory of it for as long as they live.
@@ -117,7 +117,7 @@ class _Up:
     def _start_plain(self) -> None:
         self._await(self._start_instances())
         balancers = self._start_balancers()
-        self._await(balancers)
+        self._await([*balancers, self._start_gateway()])
         self._await(self._start_agents(*balancers))
 
     def _start_instances(self) -> list[Child]:
@@ -149,6 +149,11 @@ class _Up:
             for role in ("auth", "proxy")
         ]
 
+    def _start_gateway(self) -> Child:
+        auths = [self._reached_at(name, "grpc") for role, name in self.plan.instances if role == "auth"]
+        argv = fleet_plan.gateway(self.plan, fleet_gateway.write(self.folder), auths)
+        return self._child("gateway", "gateway", argv, _NETWORK)
+
     def _start_agents(self, auth: Child, proxy: Child) -> list[Child]:
         dialed = auth.announced["listen"], proxy.announced["listen"]
         return [
@@ -174,7 +179,7 @@ class _Up:
 
     @property
     def _wanted(self) -> int:
-        return len(self.plan.instances) + len(self.plan.agent_groups) + 2 + self.plan.faults
+        return len(self.plan.instances) + len(self.plan.agent_groups) + 3 + self.plan.faults
 
     def _child_of(self, name: str) -> Child:
         return next(child for child in self.supervisor.children if child.name == name)
@@ -203,6 +208,7 @@ class _Up:
             proxy_balancer=str(self._child_of("proxy-balancer").announced.get("listen", "")),
             control=str(forwarder.get("control", "")),
             token=self.token if forwarder else "",
+            gateway=str(self._child_of("gateway").announced.get("grpc", "")),
             members=tuple(self._member(child) for child in self.supervisor.children),
             console=fleet_keys.of_console(self.plan.keys) if self.plan.keys else {},
         )
@@ -214,7 +220,9 @@ class _Up:
         if plain.is_instance:
             grpc, diag, connect = (self._reached_at(child.name, part) for part in ("grpc", "diag", "connect"))
             return replace(plain, grpc=grpc, diag=diag, connect=connect, id=str(said.get("id", "")))
-        return replace(plain, grpc=str(said.get("listen", "")), diag=str(said.get("diag", "")))
+        return replace(
+            plain, grpc=str(said.get("listen", "") or said.get("grpc", "")), diag=str(said.get("diag", ""))
+        )
 
     def save(self) -> Path:
         """Write the record."""
@@ -246,7 +254,7 @@ class _Up:
     def _keep_ports(self, child: Child) -> None:
         """Have a dead child listen where it did, unless a forward stands before it and may be pointed anew."""
         role = self.roles[child.name]
-        if role == "balancer" or (role in ("auth", "proxy") and not self.forwards):
+        if role in ("balancer", "gateway") or (role in ("auth", "proxy") and not self.forwards):
             grpc = child.announced["listen" if role == "balancer" else "grpc"]
             if "--listen" not in child.argv:
                 child.argv += ("--listen", grpc, "--diag-listen", child.announced["diag"])

@@ -154,7 +154,7 @@ def test_up_everything_runs_and_every_agent_is_connected(fleet: Fleet) -> None:
     rows = fleet.ps()
     assert set(rows) == {
         *("backend", "forwarder", "auth-1", "auth-2", "proxy-1", "proxy-2"),
-        *("auth-balancer", "proxy-balancer", "agents-1"),
+        *("auth-balancer", "proxy-balancer", "gateway", "agents-1"),
     }
     assert {row["state"] for row in rows.values()} == {"running"}
     assert [rows["auth-1"]["grpc"], rows["auth-2"]["grpc"]] == fleet.ready["auths"]

@@ -26,7 +26,7 @@ from fleet.management.running import STAGE_FLEET, ConsoleRun, one_line, stamped
 from fleet.models.clusters import DEFAULT_CLUSTER, ensure_default_cluster
 from fleet.nodes import fleet_keys
 from fleet.nodes.fleet_record import FleetError
-from fleet.processes import children
+from fleet.processes import children, valkey
 from fleet.processes.supervisor import Child, json_line
 
 #: How long the fleet may take to come up, seconds; a few where measured.
@@ -87,10 +87,11 @@ class Command(BaseCommand):
             say("starting: a fleet, the database, the console")
             # Before both who use them: polls begin while the fleet still starts.
             keys = _keys(run) if options["tls"] else {}
-            fleet = _start_fleet(run, options)
+            gateway = f"127.0.0.1:{valkey.free_port()}"
+            fleet = _start_fleet(run, options, gateway)
             preparing.database()
             account = demo_account.ensure(run.home, run.url, datetime.now(UTC))
-            run.start(keys)
+            run.start({**keys, "REFLOAT_GATEWAY": gateway})
             run.supervisor.await_ready([fleet], timeout=_FLEET_TIMEOUT)
             _watch_fleet(fleet)
             run.await_web()
@@ -108,8 +109,8 @@ class Command(BaseCommand):
             say("ending")
 
 
-def _start_fleet(run: ConsoleRun, options: dict[str, Any]) -> Child:
-    argv = [*_refloat("up", run.home), "--json"]
+def _start_fleet(run: ConsoleRun, options: dict[str, Any], gateway: str) -> Child:
+    argv = [*_refloat("up", run.home), "--json", "--gateway-listen", gateway]
     for name in ("auths", "proxies", "agents", "announce_ttl", "agent_announce_ttl"):
         argv += [f"--{name.replace('_', '-')}", str(options[name])]
     argv += ["--tls"] if options["tls"] else []

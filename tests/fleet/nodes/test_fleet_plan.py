@@ -61,6 +61,20 @@ def test_agents_expose_services() -> None:
     assert exposed == list(plan.services)
 
 
+def test_gateway_shows_a_certificate_both_ways() -> None:
+    """To callers and to auths; whose names are not those of the routes."""
+    plain = fleet_plan.gateway(FleetPlan(), Path("r.yaml"), ["a:1", "b:2"])
+    secure = fleet_plan.gateway(FleetPlan(keys=Path("keys")), Path("r.yaml"), ["a:1"])
+
+    assert plain[3:] == [
+        *("gateway", "--routes", "r.yaml", "--listen", "127.0.0.1:0"),
+        *("--backend", "auths:3025=a:1,b:2", "--probe-interval", "1s"),
+    ]
+    for flag in ("--tls-cert", "--backend-tls-cert"):
+        assert secure[secure.index(flag) + 1] == "keys/gateway.crt"
+    assert secure[-2:] == ["--backend-tls-server-name", "refloat.local"]
+
+
 def test_tunnels_are_for_the_networking_config_to_say() -> None:
     """Auths are given the config that the fleet begins with; a flag on a node would win over later changes."""
     plan = FleetPlan(connections=2, keep_alive_interval="1s", bootstrap=Path("/x/networking.yaml"))
