@@ -24,14 +24,13 @@ from fleet.nodes.flags import Duration, tls_files, tls_options
 from fleet.nodes.gateway_backends import Backends, Ref
 from fleet.nodes.gateway_door import Door
 from fleet.nodes.gateway_file import FileError, RoutesFile
-from fleet.nodes.gateway_metrics import GatewayMetrics
+from fleet.nodes.gateway_metrics import DestinationHealth, GatewayMetrics
 from fleet.nodes.gateway_site import gateway_site
 from fleet.protocol import probing
 from fleet.protocol.retry_budget import Budget, BudgetSettings
 from fleet.protocol.route_table import RouteTable
 from fleet.transport import diag
 from fleet.transport.channels import TLSError, TLSFiles
-from fleet.transport.destinations import Change, log_change
 from fleet.transport.http2.connection import Options
 from fleet.transport.http2.dialing import client_context, server_context
 from fleet.transport.process import ProcessState
@@ -79,9 +78,9 @@ class Gateway:
             dial_within=flags.dial_timeout,
             tls=client_tls,
             server_name=flags.backend_tls.server_name if flags.backend_tls else "",
-            on_change=self._changed,
             on_resolved=self._resolved,
         )
+        DestinationHealth(self.backends.destinations, self.registry)
         budget = flags.retry_budget
         self.door = Door(
             self.backends,
@@ -120,10 +119,6 @@ class Gateway:
 
     def _resolved(self) -> None:
         self.door.reroute()
-
-    def _changed(self, change: Change) -> None:
-        log_change(change)
-        self.metrics.changed(change)
 
 
 def _probes(flags: GatewayFlags) -> probing.Settings:

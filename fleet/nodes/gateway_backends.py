@@ -18,7 +18,7 @@ from fleet.protocol import grpc_http2, probing
 from fleet.protocol.destination import Probe
 from fleet.protocol.grpc_http2 import Status
 from fleet.protocol.grpc_route import Backend
-from fleet.transport.destinations import Answer, Change, Destinations, log_change
+from fleet.transport.destinations import Answer, Destinations
 from fleet.transport.http2.connection import Options
 from fleet.transport.http2.dialing import Dialer, DialError
 from fleet.transport.http2.fields import Known, encode, plain
@@ -48,7 +48,6 @@ class Backends:
         dial_within: float,
         tls: ssl.SSLContext | None,
         server_name: str,
-        on_change: Callable[[Change], None] = log_change,
         on_resolved: Callable[[], None],
     ) -> None:
         """Know nobody yet; `on_resolved` is told when addresses of a name became others."""
@@ -63,7 +62,7 @@ class Backends:
         self._addresses: dict[Ref, tuple[tuple[str, int], ...]] = {}
         self._dialers: dict[str, Dialer] = {}
         self._again = asyncio.Event()
-        self.destinations = Destinations(self._probe, probes=probes, on_change=on_change)
+        self.destinations = Destinations(self._probe, probes=probes)
 
     async def use(self, refs: Iterable[Ref]) -> None:
         """Know these and no others. Returns when all names were looked up once."""

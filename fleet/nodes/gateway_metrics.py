@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+from typing_extensions import override
 
 from fleet.protocol.destination import Health
-from fleet.transport.destinations import Change
+from fleet.transport.destinations import Destinations
 
 
 class GatewayMetrics:
@@ -24,12 +28,6 @@ class GatewayMetrics:
             "gateway_retries",
             "Tries that another one followed, by rule and their status",
             ["rule", "status"],
-            registry=registry,
-        )
-        self._health = Gauge(
-            "gateway_destination_health",
-            "1 for what a destination is: unknown, healthy, degraded, unhealthy",
-            ["address", "health"],
             registry=registry,
         )
         self._valid = Gauge(
@@ -55,13 +53,31 @@ class GatewayMetrics:
         """Count a retry."""
         self._retries.labels(rule, status).inc()
 
-    def changed(self, change: Change) -> None:
-        """A destination became something else."""
-        for health in Health:
-            self._health.labels(change.name, health.value).set(change.after.health is health)
-
     def routes(self, *, valid: bool, loaded: bool) -> None:
         """The routes file was read."""
         self._valid.set(valid)
         if loaded:
             self._loaded.set(time.time())
+
+
+class DestinationHealth(Collector):
+    """The health of each destination there is at the moment of the scrape; one that is gone has no series."""
+
+    def __init__(self, destinations: Destinations, registry: CollectorRegistry) -> None:
+        self._destinations = destinations
+        registry.register(self)
+
+    @override
+    def collect(self) -> Iterable[Metric]:
+        family = self._family()
+        for one in self._destinations:
+            for health in Health:
+                family.add_metric([one.name, health.value], float(one.verdict.health is health))
+        return [family]
+
+    def _family(self) -> GaugeMetricFamily:
+        return GaugeMetricFamily(
+            "gateway_destination_health",
+            "1 for what a destination is: unknown, healthy, degraded, unhealthy",
+            labels=["address", "health"],
+        )

@@ -63,17 +63,21 @@ Prober = Callable[[str], Awaitable[Answer]]
 
 def log_change(change: Change) -> None:
     """Say on the log what a destination became, and why."""
-    level = logging.INFO if change.after.health is Health.HEALTHY else logging.WARNING
-    log.log(
-        level,
-        "destination %s: %s -> %s: %s%s%s",
-        change.name,
-        change.before.health,
-        change.after.health,
-        change.after.reason,
-        f" ({change.error})" if change.error else "",
-        f"; draining: {change.after.draining.reason}" if change.after.draining else "",
-    )
+    before, after = change.before, change.after
+    if before.health is not after.health:
+        worse = _ORDER[after.health] > _ORDER[before.health]
+        met = f" ({change.error})" if change.error else ""
+        log.log(
+            logging.WARNING if worse else logging.INFO,
+            "destination %s: %s -> %s: %s%s",
+            *(change.name, before.health, after.health, after.reason, met),
+        )
+    if after.draining != before.draining:
+        said = f"drains: {after.draining.reason}" if after.draining else "takes new requests again"
+        log.info("destination %s %s", change.name, said)
+
+
+_ORDER = {Health.HEALTHY: 0, Health.UNKNOWN: 0, Health.DEGRADED: 1, Health.UNHEALTHY: 2}
 
 
 class Destinations:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 
@@ -260,3 +261,10 @@ async def test_change_is_said_on_the_log(
     log_change(peers.changes[0])
 
     assert "destination a: unknown -> unhealthy: the first probe failed (connection refused)" in caplog.text
+    caplog.set_level(logging.INFO)
+    destinations.drain("a", "kernel update")
+    log_change(peers.changes[-1])
+    assert "destination a drains: kernel update" in caplog.text
+    destinations.undrain("a")
+    log_change(peers.changes[-1])
+    assert "destination a takes new requests again" in caplog.text
