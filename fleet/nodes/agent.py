@@ -199,7 +199,7 @@ class Agent:
     def _open_tunnel_channel(self) -> grpc.aio.Channel:
         # One address a dial: the balancer decides on the proxy, and each dial is its own connection.
         target = channels.target_of((self._choice.pick(time.monotonic(), random.random()),))
-        return channels.open_channel(target, self._flags.tls)
+        return channels.open_channel(target, self._flags.tls, more=channels.still_options())
 
 
 async def _later(delay: float, work: Any) -> None:

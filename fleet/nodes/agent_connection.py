@@ -108,14 +108,11 @@ class Heartbeats:
 
     async def _wait(self, seconds: float) -> None:
         """Wait for the next heartbeat; news shorten it, but the pause after a failure only if it moved."""
-        soon = _SOON * (1 + random.random())
-        if seconds <= soon:
-            await asyncio.sleep(seconds)
-            return
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds - soon):
+            async with asyncio.timeout(seconds):
                 await (self._moved if self._failing else self._news).wait()
-        await asyncio.sleep(soon)
+                # More of them may come at once.
+                await asyncio.sleep(_SOON * (1 + random.random()))
         self._news.clear()
 
     async def _heartbeat(self) -> float:

@@ -27,7 +27,7 @@ class _Opener:
     def __init__(self, addresses: Addresses, tls: TLSFiles | None, dead_peer: DeadPeer | None) -> None:
         channels.target_of(addresses)
         self._addresses = list(addresses)
-        self._options = channels.channel_options(dead_peer)
+        self._options = [*channels.channel_options(dead_peer), *channels.still_options()]
         self.credentials: grpc.ChannelCredentials | None = None
         if tls is not None and tls.enabled:
             self.credentials = channels.channel_credentials(tls)
