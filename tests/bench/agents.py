@@ -38,11 +38,9 @@ def run(*, quick: bool) -> Outcome:
 
 def _measure(seconds: float, *flags: str) -> dict[str, float | int]:
     with _fleet(*flags) as members:
-        time.sleep(_SETTLE)
+        _watch(_SETTLE)
         before = {name: _cpu(process) for name, process in members.items()}
-        began = time.monotonic()
-        time.sleep(seconds)
-        took = time.monotonic() - began
+        took = _watch(seconds)
         shares = {name: (_cpu(process) - before[name]) / took * 100 for name, process in members.items()}
         megabytes = {name: process.memory_info().rss / 1e6 for name, process in members.items()}
     figures: dict[str, float | int] = {"agents": _AGENTS}
@@ -53,6 +51,14 @@ def _measure(seconds: float, *flags: str) -> dict[str, float | int]:
         figures[f"{key}_core_percent"] = round(shares[name], 2)
     print(f"{' '.join(flags) or 'plain'}: {figures}")
     return figures
+
+
+def _watch(seconds: float) -> float:
+    """Let them run; return how long it was."""
+    began = time.monotonic()
+    while (lasted := time.monotonic() - began) < seconds:
+        time.sleep(min(1.0, seconds - lasted))
+    return lasted
 
 
 def _cpu(process: psutil.Process) -> float:
