@@ -284,7 +284,7 @@ def _tunnels(explanation: Explanation, now: float) -> tuple[AgentTunnel, ...]:
             proxy=instances[index].facts.name,
             slug=instances[index].state.slug,
             label=instances[index].state.slug,
-            why=instances[index].sentence,
+            why=instances[index].sentence or instances[index].health_sentence,
             opened=moment(opened_at.get(index)),
             opened_ms=age_ms(opened_at.get(index), now),
         )

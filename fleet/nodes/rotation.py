@@ -73,8 +73,9 @@ class Rotation:
 
     def update(self, known: Iterable[Candidate], now: float) -> None:
         """Take what is known of the targets now."""
-        out = {seat.target.name: seat for seat in self.seats if seat.is_out}
-        found = [replace(one, health=Health.UNHEALTHY) if one.name in out else one for one in known]
+        seats = {seat.target.name: seat for seat in self.seats}
+        out = {name: seat for name, seat in seats.items() if seat.is_out}
+        found = [replace(one, health=_seen(one.health, seats[one.name])) for one in known]
         # Targets that are not ready yet answer are all alike: which of them was ready last says little.
         self._known = {
             one.name: replace(one, succeeded_at=now) if one.name in out and _answers(out[one.name]) else one
@@ -108,6 +109,14 @@ class Rotation:
     def ready(self) -> int:
         """How many are in rotation."""
         return sum(self.is_ready(seat) for seat in self.seats)
+
+
+def _seen(health: Health, seat: Seat) -> Health:
+    """What repeated probes made of it, corrected by what the last ones said."""
+    if seat.is_out:
+        return Health.UNHEALTHY
+    # The next probe tells, soon; until then the others are preferred.
+    return Health.DEGRADED if seat.unanswered and health is Health.HEALTHY else health
 
 
 def _answers(seat: Seat) -> bool:

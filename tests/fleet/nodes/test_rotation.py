@@ -51,12 +51,14 @@ def test_order_one_not_ready_gets_nothing_and_the_rest_share_alike() -> None:
 
 
 def test_order_silent_one_is_out_after_two_probes() -> None:
-    """One without an answer is a mishap."""
+    """One without an answer is a mishap, but the others are preferred until the next."""
     made = rotation(H, H, codes=(200, 0))
     assert shares(made, 4) == {"t0": 4}
     once = rotation(H, H)
     once.seats[1].failed("no answer in time")
     assert not once.seats[1].is_out
+    once.update([Candidate("t0", H), Candidate("t1", H)], 100.0)
+    assert shares(once, 10) == {"t0": 7, "t1": 3}
 
 
 def test_order_degraded_one_gets_what_spills_over() -> None:
