@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from fleet.control import Refused, campaigns, changes, lease, rollouts_run
+from fleet.control import Refused, campaigns, changes, lease, rollouts
 from fleet.control.changes import By
 from fleet.domain.changes import ChangeKind, ChangeState
 from fleet.models.changes import Change
@@ -24,14 +24,14 @@ def do(change: Change, what: str, by: By, now: datetime) -> Change:
     if what == "pause":
         return campaigns.pause(change, by, now)
     if what == "resume":
-        rollouts_run.retry(change)
+        rollouts.retry(change)
         return campaigns.resume(change, by, now)
     said = f"cancelled by {by.actor.name}; who is under way comes back by itself"
     ended = changes.move(
         change, ChangeState.CANCELLED, now, actor=by.actor, detail=said, request_id=by.request_id
     )
     lease.revoke(change.cluster_id)
-    rollouts_run.skip_rest(ended, said, now.timestamp())
+    rollouts.skip_rest(ended, said, now.timestamp())
     return ended
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.contrib.auth.models import User
 
-from fleet.control import changes, desired, lease, rollouts_run
+from fleet.control import changes, desired, lease, rollouts, rollouts_run
 from fleet.domain.changes import ChangeState
 from fleet.domain.instances import InstanceState
 from fleet.domain.rollout import StepState, Terms
@@ -56,13 +56,13 @@ class Rollout:
         return list(self.change.rollout_steps.all())
 
 
-def _auths(count: int = 3) -> list[PolicyNode]:
+def auths_of_a_fleet(count: int = 3) -> list[PolicyNode]:
     return [PolicyNode(f"auth-{n}") for n in range(1, count + 1)]
 
 
 def test_one_at_a_time(cluster: Cluster, alice: User) -> None:
     """Each accepts, drains, restarts and is well before the next; what is wanted is kept."""
-    auths = _auths()
+    auths = auths_of_a_fleet()
     one = Rollout(cluster, alice, *auths, PolicyNode("proxy-1", "proxy"))
     assert one.until_over().state == ChangeState.VERIFIED
     assert one.most == 1
@@ -76,14 +76,14 @@ def test_one_at_a_time(cluster: Cluster, alice: User) -> None:
 
 def test_several_at_a_time(cluster: Cluster, alice: User) -> None:
     """As many as it says."""
-    one = Rollout(cluster, alice, *_auths(5), at_once=2)
+    one = Rollout(cluster, alice, *auths_of_a_fleet(5), at_once=2)
     one.until_over()
     assert one.most == 2
 
 
 def test_failure_pauses_and_it_can_be_resumed(cluster: Cluster, alice: User) -> None:
     """The others are left alone; resumed, the one that failed has another turn."""
-    auths = _auths()
+    auths = auths_of_a_fleet()
     auths[1].comes_back = False
     one = Rollout(cluster, alice, *auths)
     assert one.until_over().state == ChangeState.PAUSED
@@ -93,7 +93,7 @@ def test_failure_pauses_and_it_can_be_resumed(cluster: Cluster, alice: User) -> 
     assert auths[2].run == 1
     auths[1].comes_back = True
     auths[1].down, auths[1].serving = False, True
-    rollouts_run.retry(one.change)
+    rollouts.retry(one.change)
     changes.move(one.change, ChangeState.RUNNING, NOW)
     assert one.until_over().state == ChangeState.VERIFIED
     assert [row.state for row in one.rows] == [StepState.OK, StepState.SKIPPED, StepState.OK]
@@ -101,7 +101,7 @@ def test_failure_pauses_and_it_can_be_resumed(cluster: Cluster, alice: User) -> 
 
 def test_sick_neighbour_holds_it_up(cluster: Cluster, alice: User) -> None:
     """Nobody restarts beside an auth that is not well."""
-    auths = _auths()
+    auths = auths_of_a_fleet()
     one = Rollout(cluster, alice, *auths)
     auths[2].state = InstanceState.UNHEALTHY
     one.step(5)
@@ -113,7 +113,7 @@ def test_sick_neighbour_holds_it_up(cluster: Cluster, alice: User) -> None:
 
 def test_sick_instance_whose_turn_it_is_is_mended(cluster: Cluster, alice: User) -> None:
     """The policy may be what it needs."""
-    auths = _auths(2)
+    auths = auths_of_a_fleet(2)
     auths[0].state = InstanceState.UNHEALTHY
     one = Rollout(cluster, alice, *auths)
     one.step(2)
@@ -122,7 +122,7 @@ def test_sick_instance_whose_turn_it_is_is_mended(cluster: Cluster, alice: User)
 
 def test_command_line_that_decides_is_said(cluster: Cluster, alice: User) -> None:
     """It would restart for nothing."""
-    auths = _auths(1)
+    auths = auths_of_a_fleet(1)
     auths[0].flags = {AUTH_TTL_VARIABLE: "10s"}
     auths[0].restart()
     one = Rollout(cluster, alice, *auths)
@@ -134,7 +134,7 @@ def test_step_that_died_restarts_nobody_twice(
     cluster: Cluster, alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worker died right after the restart was asked for: the next step sees another run."""
-    auths = _auths(2)
+    auths = auths_of_a_fleet(2)
     one = Rollout(cluster, alice, *auths)
     real = one.nodes.restart
 
@@ -153,7 +153,7 @@ def test_step_that_died_restarts_nobody_twice(
 
 def test_desired_state_that_changed_meanwhile_fails_it(cluster: Cluster, alice: User) -> None:
     """Nothing is overwritten, nobody restarts."""
-    auths = _auths(1)
+    auths = auths_of_a_fleet(1)
     one = Rollout(cluster, alice, *auths)
     other = desired.plan(
         cluster.pk,
@@ -169,11 +169,3 @@ def test_desired_state_that_changed_meanwhile_fails_it(cluster: Cluster, alice: 
     desired.store(other)
     assert one.until_over().state == ChangeState.FAILED
     assert auths[0].run == 1
-
-
-def test_rest_is_skipped_when_cancelled(cluster: Cluster, alice: User) -> None:
-    """Who waits is skipped."""
-    one = Rollout(cluster, alice, *_auths(3))
-    one.step(2)
-    rollouts_run.skip_rest(one.change, "cancelled by alice", one.now)
-    assert [row.state for row in one.rows][1:] == [StepState.SKIPPED, StepState.SKIPPED]
