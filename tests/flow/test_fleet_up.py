@@ -176,6 +176,17 @@ def test_freeze_the_proxy_is_silent_and_out_of_rotation_until_thawed(fleet: Flee
     eventually_sync(lambda: fleet.readyz("proxy-1") == 200)
 
 
+def test_drain_new_connections_go_elsewhere_and_old_ones_stay(fleet: Fleet) -> None:
+    """An instance drains, as a balancer sees it; /readyz is 200 all the while."""
+    before = fleet.connections("proxy")
+    fleet.do("drain", "proxy-1", "--reason", "kernel update")
+    eventually_sync(lambda: fleet.in_rotation("proxy") == {"proxy-2"})
+    assert fleet.readyz("proxy-1") == 200
+    assert fleet.connections("proxy") >= before
+    fleet.do("undrain", "proxy-1")
+    eventually_sync(lambda: fleet.in_rotation("proxy") == {"proxy-1", "proxy-2"})
+
+
 @pytest.mark.parametrize("hold", [[], ["--hold"]], ids=["cut", "hold"])
 def test_cut_backend_the_auth_turns_unready_and_recovers(fleet: Fleet, hold: list[str]) -> None:
     """No heartbeat reaches the backend: /readyz is 503, and agents' new connections go elsewhere."""
