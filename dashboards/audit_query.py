@@ -40,8 +40,8 @@ class AuditQuery:
         )
 
     def rows(self, cluster: str, now: datetime) -> QuerySet[AuditEntry]:
-        """The rows of a cluster, newest first."""
-        found: QuerySet[AuditEntry] = AuditEntry.objects.filter(cluster=cluster).order_by("-pk")
+        """The rows of a cluster, and those that concern none, newest first."""
+        found: QuerySet[AuditEntry] = AuditEntry.objects.filter(cluster__in=[cluster, ""]).order_by("-pk")
         for word in self.words.split()[:10]:
             found = found.filter(
                 Q(who__icontains=word)

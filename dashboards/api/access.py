@@ -12,7 +12,9 @@ from ninja.security import HttpBearer
 from ninja.utils import check_csrf
 from typing_extensions import override
 
+from dashboards import acting
 from dashboards.permissions import Access
+from fleet.control.changes import refuse
 from fleet.models.access import Permission, may
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.tokens import find_token
@@ -53,5 +55,10 @@ class ApiAccess(HttpBearer):
         match = request.resolver_match
         cluster = match.kwargs.get("cluster", DEFAULT_CLUSTER) if match else DEFAULT_CLUSTER
         if not may(user, self._permission, cluster):
-            raise HttpError(403, f"{user.get_username()} has not the permission: {self._permission.label}.")
+            sentence = f"{user.get_username()} has not the permission: {self._permission.label}."
+            if request.method not in ("GET", "HEAD"):
+                token = getattr(request, "refloat_token", None)
+                who = acting.by(request, user, token)
+                refuse(who, "api.refused", cluster, sentence, timezone.now(), subject=request.path)
+            raise HttpError(403, sentence)
         return user

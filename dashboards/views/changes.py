@@ -47,7 +47,11 @@ def change(request: HttpRequest, change_id: int, cluster: str = DEFAULT_CLUSTER)
         return _show(request, row)
     permission = Permission(PERMISSION_OF[ChangeKind(row.kind)])
     if not may(signed_in(request), permission, cluster):
-        raise PermissionDenied(f"This needs the permission: {permission.label}.")
+        sentence = f"This needs the permission: {permission.label}."
+        action = f"{row.kind}.{'cancel' if request.POST.get('do') == 'cancel' else 'confirm'}"
+        who = acting.by(request, signed_in(request))
+        changes.refuse(who, action, cluster, sentence, timezone.now(), subject=row.title, change_id=row.pk)
+        raise PermissionDenied(sentence)
     what = request.POST.get("do", "")
     if what in doing.DOINGS:
         return _do(request, row, what)

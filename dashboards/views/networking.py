@@ -63,7 +63,9 @@ def networking_config(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> H
             request, cluster, reading_row, _tab(reading_row, current, request.GET.get("tab", "form"))
         )
     if not may(signed_in(request), Permission.CHANGE_CONFIG, cluster):
-        raise PermissionDenied(f"This needs the permission: {Permission.CHANGE_CONFIG.label}.")
+        sentence = f"This needs the permission: {Permission.CHANGE_CONFIG.label}."
+        networking.refused(cluster, _by(request), timezone.now(), sentence)
+        raise PermissionDenied(sentence)
     if "revert" in request.POST:
         return _revert(request, cluster, reading_row, current)
     return _posted(request, cluster, reading_row, current)

@@ -12,10 +12,11 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from dashboards import presenters
+from dashboards import acting, presenters
 from dashboards.forms.tokens import TokenForm
 from dashboards.permissions import requires
 from dashboards.views.pages import signed_in
+from fleet.control.audit import Attempt, record
 from fleet.models.access import Permission, may
 from fleet.models.tokens import ApiToken, create_token
 
@@ -41,16 +42,26 @@ def _make(request: HttpRequest) -> HttpResponseBase:
     form = TokenForm(user, request.POST)
     if not form.is_valid():
         return _show(request, form)
-    _token, secret = create_token(
-        user, form.cleaned_data["name"], form.chosen, lifetime=form.lifetime, now=timezone.now()
+    now = timezone.now()
+    token, secret = create_token(
+        user, form.cleaned_data["name"], form.chosen, lifetime=form.lifetime, now=now
     )
+    made = Attempt(
+        acting.by(request, user).actor, "token.make", subject=str(token), after={"scopes": token.scopes}
+    )
+    made.request_id = acting.request_id_of(request)
+    record(made, "done", now)
     return _show(request, TokenForm(user), secret)
 
 
 def _revoke(request: HttpRequest) -> HttpResponseBase:
     token_id = request.POST["revoke"]
     token = get_object_or_404(_visible(signed_in(request)), pk=int(token_id) if token_id.isdecimal() else 0)
-    token.revoke(timezone.now())
+    now = timezone.now()
+    token.revoke(now)
+    ended = Attempt(acting.by(request, signed_in(request)).actor, "token.revoke", subject=str(token))
+    ended.request_id = acting.request_id_of(request)
+    record(ended, "done", now)
     messages.success(request, f"The token {token} is revoked.")
     return redirect("tokens")
 

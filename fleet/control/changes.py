@@ -18,6 +18,7 @@ from fleet.control.audit import Attempt, attempted, record
 from fleet.domain.changes import (
     FOLLOWERS,
     OCCUPYING,
+    PLAN_KEEPS,
     SYSTEM,
     Actor,
     Asks,
@@ -128,6 +129,11 @@ def confirm(change: Change, by: By, *, reason: str, typed: str, now: datetime) -
     )
     attempt.about(change)
     with attempted(attempt, lambda: now):
+        if (
+            change.kind == ChangeKind.NETWORKING_CONFIG
+            and (now - change.created_at).total_seconds() > PLAN_KEEPS
+        ):
+            raise Refused("the plan is older than 15 minutes, and the fleet has moved on: plan it again")
         problems = confirmation_problems(what_it_asks(change), reason=reason, typed=typed)
         if problems:
             raise Refused("; ".join(problems.values()), problems)

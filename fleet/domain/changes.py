@@ -11,6 +11,8 @@ from enum import StrEnum
 
 #: With more agents touched than this, the cluster's name must be typed.
 TYPED_ABOVE = 100
+#: Seconds after which a plan of the networking config is too old to agree to: the fleet has moved on.
+PLAN_KEEPS = 900.0
 #: Characters of a reason, least and most.
 REASON_LENGTH = (3, 500)
 

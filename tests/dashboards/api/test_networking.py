@@ -145,3 +145,15 @@ def test_operator_may_not_confirm_a_config(client: Client, ask: Ask, person: Mak
         headers={"Authorization": f"Bearer {secret}"},
     )
     assert answer.status_code == 403
+
+
+def test_viewers_attempt_is_in_the_log(client: Client, ask: Ask, person: MakeUser) -> None:
+    """Refused before there is a change."""
+    _token, secret = create_token(
+        person("viewer"), "curious", [Permission.CHANGE_CONFIG], lifetime=None, now=timezone.now()
+    )
+    headers = {"Authorization": f"Bearer {secret}", "If-Match": "r1"}
+    answer = client.post(PLAN, {"fields": {}}, content_type="application/json", headers=headers)
+    entry = AuditEntry.objects.get(action="api.refused")
+    assert (answer.status_code, entry.outcome, entry.subject) == (403, "refused", PLAN)
+    assert entry.who.startswith("token curious (")

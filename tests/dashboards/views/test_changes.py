@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import pytest
 from celery import current_app
 from django.contrib.auth.models import User
 from django.test import Client
+from django.utils import timezone
 
 from fleet.control import changes
 from fleet.control.changes import By, Draft
@@ -17,7 +16,6 @@ from fleet.models.clusters import Cluster, ensure_default_cluster
 from tests.dashboards.conftest import MakeUser
 
 pytestmark = pytest.mark.django_db
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PLAN = {
     "question": "Close 3 tunnels of 2 agents?",
     "notes": ["A note."],
@@ -47,7 +45,9 @@ def planned(user: User, agents: int = 2) -> Change:
         PLAN,
         agents=agents,
     )
-    return changes.create("default", draft, By(Actor(ActorKind.PERSON, user.get_username(), user.pk)), NOW)
+    return changes.create(
+        "default", draft, By(Actor(ActorKind.PERSON, user.get_username(), user.pk)), timezone.now()
+    )
 
 
 @pytest.fixture

@@ -187,6 +187,7 @@ def test_viewer_looks_and_cannot_change(client: Client, person: MakeUser, fake_r
     client.force_login(person("operator"))
     assert "Plan this change" not in client.get("/networking/").content.decode()
     assert client.post("/networking/", sent(keep_alive_count_max="7")).status_code == 403
+    assert "permission" in AuditEntry.objects.get().detail
 
 
 def test_never_read_says_so(client: Client, person: MakeUser, fake_reader: FakeReader) -> None:

@@ -5,6 +5,7 @@ from django.test import Client
 from django.utils import timezone
 
 from fleet.models.access import Permission
+from fleet.models.changes import AuditEntry
 from fleet.models.tokens import ApiToken, create_token, find_token
 from tests.dashboards.conftest import MakeUser
 
@@ -25,6 +26,8 @@ def test_make_shows_the_secret_once(proven: Client) -> None:
     secret = proven.post("/tokens/", FORM).context["secret"]
     token = find_token(secret, timezone.now())
     assert token is not None
+    assert AuditEntry.objects.get().action == "token.make"
+    assert secret not in str(AuditEntry.objects.values().get())
     assert token.scopes == ["view_metrics"]
     again = proven.get("/tokens/")
     assert secret not in again.content.decode()

@@ -127,3 +127,10 @@ def test_refuse_leaves_a_row_without_a_change(cluster: Cluster, alice: User) -> 
     assert (entry.outcome, entry.detail, entry.reason, entry.change_id) == (
         "refused", "pollers are blind", "now!", None,
     )  # fmt: skip
+
+
+def test_confirm_an_old_plan_is_refused(cluster: Cluster, alice: User) -> None:
+    """What it foresaw may not hold any more."""
+    change = changes.create(cluster.pk, draft(), by(alice), NOW)
+    with pytest.raises(Refused, match="plan it again"):
+        changes.confirm(change, by(alice), reason="late", typed="", now=NOW + timedelta(minutes=16))
