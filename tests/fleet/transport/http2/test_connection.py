@@ -7,6 +7,8 @@ import struct
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typing_extensions import override
 
 from fleet.transport.http2 import frames
@@ -418,3 +420,31 @@ async def test_peer_that_answers_pings_stays() -> None:
 
     assert not client.connection.ended
     client.connection.close()
+
+
+_FRAMES = st.builds(
+    frames.frame,
+    st.integers(0, 12),
+    st.integers(0, 255),
+    st.one_of(st.integers(0, 9), st.integers(0, (1 << 31) - 1)),
+    st.one_of(st.binary(max_size=40), st.just(HEAD)),
+)
+
+
+@given(st.lists(_FRAMES, max_size=30), st.booleans(), st.binary(max_size=20))
+def test_no_bytes_break_more_than_their_connection(sent: list[bytes], server: bool, tail: bytes) -> None:
+    """Whatever strangers send, the connection goes on or ends with one reason, and every stream is told."""
+
+    async def feed() -> None:
+        end = End(server=server)
+        end.settle()
+        if not server:
+            end.open()
+        end.get(*sent, tail)
+
+        assert len(end.ends) == end.connection.ended
+        if end.connection.ended:
+            assert end.connection.streams == 0
+        end.connection.close()
+
+    asyncio.run(feed())
