@@ -18,6 +18,8 @@ from fleet.transport.http2.stream import Stream
 _MAX_BLOCK = 2 * MAX_LIST
 #: A peer that reads nothing but makes us answer (pings, settings) is cut off at so many unsent bytes.
 _MAX_UNSENT = 4 * 1024 * 1024
+#: And at so many frames that one turn of the loop made us write.
+_MAX_ANSWERS = 20_000
 #: Streams that a client resets: so many at once, and so many more each second (CVE-2023-44487).
 _RESETS, _RESETS_PER_SECOND = 1_000, 200
 
@@ -62,6 +64,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._unread = b""
+        self._unsent: list[bytes] = []
         self._preface = on_stream is not None
         self._settled = False
         self._streams: dict[int, Stream] = {}
@@ -135,8 +138,18 @@ class Connection(asyncio.Protocol):
     # What streams call.
 
     def write(self, data: bytes) -> None:
-        """Send bytes of whole frames."""
-        if self._transport is not None and not self.ended:
+        """Send frames, together with all of this turn of the loop: a system call costs more than a frame."""
+        if self._transport is None or self.ended:
+            return
+        if not self._unsent:
+            self._loop.call_soon(self.flush)
+        self._unsent.append(data)
+
+    def flush(self) -> None:
+        """Send what was written."""
+        if self._unsent and self._transport is not None:
+            data = b"".join(self._unsent)
+            self._unsent.clear()
             self._transport.write(data)
 
     def write_headers(self, number: int, block: bytes, *, end: bool) -> None:
@@ -381,7 +394,7 @@ class Connection(asyncio.Protocol):
 
     def _answer(self, data: bytes) -> None:
         unsent = self._transport.get_write_buffer_size() if self._transport else 0
-        if unsent > _MAX_UNSENT:
+        if unsent > _MAX_UNSENT or len(self._unsent) > _MAX_ANSWERS:
             raise ConnectionBroken(Code.ENHANCE_YOUR_CALM, "the peer asks and does not read")
         self.write(data)
 
@@ -440,6 +453,9 @@ class Connection(asyncio.Protocol):
             return
         if code is not None:
             self.write(frames.goaway(max(self._last, 0), code, why if code else ""))
+        if code is None:
+            self._unsent.clear()  # there is nobody to send it to
+        self.flush()
         self.ended = self.retired = True
         self._unread = b""
         if self._pinger is not None:

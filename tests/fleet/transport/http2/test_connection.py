@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -29,6 +30,8 @@ class Wire(asyncio.Transport):
         self.written = b""
         self.closed = False
         self.unsent = 0
+        #: Frames of one turn of the loop go together.
+        self.flush: Callable[[], None] = lambda: None
 
     @override
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
@@ -48,6 +51,7 @@ class Wire(asyncio.Transport):
 
     def frames(self) -> list[tuple[int, int, int, bytes]]:
         """Kind, flags, stream and payload of all that was written since the last time."""
+        self.flush()
         found, at = [], 0
         data, self.written = self.written.removeprefix(frames.PREFACE), b""
         while at < len(data):
@@ -92,6 +96,7 @@ class End:
             on_end=lambda _, why: self.ends.append(why),
         )
         self.connection.connection_made(self.wire)
+        self.wire.flush = self.connection.flush
         self.greeting = self.wire.frames()
         if server:
             self.connection.data_received(frames.PREFACE)
