@@ -98,7 +98,7 @@ def cluster_change_list(request: HttpRequest, cluster: str) -> Any:
 @router.get("/changes/{int:change_id}", tags=_SHORT, auth=_VIEW, response={200: ChangeAnswer, **REFUSALS})
 def change(request: HttpRequest, change_id: int) -> Any:
     """Show one change with its plan and what came of it."""
-    return answer(_found(DEFAULT_CLUSTER, change_id))
+    return answer(found(DEFAULT_CLUSTER, change_id))
 
 
 @router.get(
@@ -109,7 +109,7 @@ def change(request: HttpRequest, change_id: int) -> Any:
 )
 def cluster_change(request: HttpRequest, cluster: str, change_id: int) -> Any:
     """Show one change with its plan and what came of it."""
-    return answer(_found(cluster, change_id))
+    return answer(found(cluster, change_id))
 
 
 @router.post(
@@ -190,7 +190,8 @@ def _changes(cluster: str) -> ChangesAnswer:
     )
 
 
-def _found(cluster: str, change_id: int) -> Change:
+def found(cluster: str, change_id: int) -> Change:
+    """The change, or 404."""
     row = None
     # No database takes a number without end.
     if change_id < 2**63:
@@ -200,9 +201,9 @@ def _found(cluster: str, change_id: int) -> Change:
     return row
 
 
-def _mine(request: HttpRequest, cluster: str, change_id: int) -> Change:
+def mine(request: HttpRequest, cluster: str, change_id: int) -> Change:
     """The change, if the caller and the token may carry out its kind."""
-    row = _found(cluster, change_id)
+    row = found(cluster, change_id)
     permission = Permission(PERMISSION_OF[ChangeKind(row.kind)])
     token = getattr(request, "refloat_token", None)
     if not may(caller(request), permission, cluster) or (token is not None and not token.allows(permission)):
@@ -219,13 +220,13 @@ def _prove(request: HttpRequest) -> None:
 
 
 def _confirm(request: HttpRequest, cluster: str, change_id: int, said: Confirmation) -> Any:
-    row = _mine(request, cluster, change_id)
+    row = mine(request, cluster, change_id)
     changes.confirm(row, by(request), reason=said.reason, typed=said.typed, now=timezone.now())
     return _begin(row)
 
 
 def _approve(request: HttpRequest, cluster: str, change_id: int) -> Any:
-    row = _mine(request, cluster, change_id)
+    row = mine(request, cluster, change_id)
     changes.approve(row, by(request), now=timezone.now())
     return _begin(row)
 
@@ -237,7 +238,7 @@ def _begin(row: Change) -> Any:
 
 
 def _cancel(request: HttpRequest, cluster: str, change_id: int) -> Any:
-    row = _mine(request, cluster, change_id)
+    row = mine(request, cluster, change_id)
     if row.state in OCCUPYING and row.kind == ChangeKind.NETWORKING_CONFIG:
         raise Refused("it is being written: it ends by itself")
     who = by(request)

@@ -11,13 +11,12 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from dashboards import acting, policy_rows, reading
+from dashboards import acting, policy_plans, policy_rows, reading
 from dashboards.permissions import requires
 from dashboards.views.pages import needs_record, prefix_of, signed_in
 from fleet.control import Refused, changes, desired
 from fleet.control.desired import Line
 from fleet.domain import rollout
-from fleet.domain.instances import InstanceState
 from fleet.models.access import Permission, may
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.protocol import policies, policy_json, policy_snippets, service_config
@@ -35,7 +34,7 @@ def matrix(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
     Template `dashboards/policies.html`: `page`, `tables`, `drifting` (how many), `only_drift`, `can_change`.
     """
     wanted = desired.wanted_of(cluster)
-    lines = lines_of(cluster, wanted)
+    lines = policy_plans.lines_of(cluster, wanted)
     only_drift = request.GET.get("drift") == "1"
     here = tuple(line for line in lines if line.drifts or not only_drift)
     context = {
@@ -60,7 +59,7 @@ def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) ->
     `snippets`, `previews`, `sentence`, `can_change`, `roll_out`, `restartable`.
     """
     wanted = desired.wanted_of(cluster)
-    lines = lines_of(cluster, wanted)
+    lines = policy_plans.lines_of(cluster, wanted)
     line = next((one for one in lines if one.id == target), None)
     if target not in ROLES and line is None:
         raise Http404(f"There is no instance {target} in the cluster {cluster}.")
@@ -81,13 +80,21 @@ def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) ->
             problems = {error.name: error.sentence for error in wrong}
         else:
             try:
-                change = _plan(request, cluster, {**wanted, target: values}, lines)
+                change = policy_plans.plan(
+                    cluster,
+                    {**wanted, target: values},
+                    revision=request.POST.get("revision", ""),
+                    terms={name: request.POST[name] for name in rollout.RANGES if name in request.POST},
+                    roll_out="roll_out" in request.POST,
+                    by=acting.by(request, signed_in(request)),
+                    now=timezone.now(),
+                )
             except Refused as error:
                 problems = {name.removeprefix(f"{target}."): why for name, why in error.problems.items()}
                 known = {one.name for one in policies.of_role(role)} | set(rollout.RANGES)
                 sentence = "" if set(problems) & known else f"{str(error)[:1].upper()}{str(error)[1:]}."
             else:
-                return redirect(f"{prefix_of(cluster)}/changes/{change}/")
+                return redirect(f"{prefix_of(cluster)}/changes/{change.pk}/")
     mine = {**wanted.get(role, {}), **values} if target not in ROLES else values
     context = {
         "page": "policies",
@@ -111,43 +118,6 @@ def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) ->
     return render(
         request, "dashboards/policy_target.html", context, status=400 if problems or sentence else 200
     )
-
-
-def lines_of(cluster: str, wanted: desired.Wanted) -> tuple[Line, ...]:
-    """Every instance with its policies. Raises StateError."""
-    views = reading.reader().instances(cluster, reading.current_time())
-    living = [view for view in views if view.state is not InstanceState.EXPIRED or view.facts.attempts]
-    return desired.matrix(living, reading.policy_book().read(cluster), wanted)
-
-
-def agents_on(cluster: str) -> dict[str, int]:
-    """How many agents hang on each instance. Raises StateError."""
-    views = reading.reader().instances(cluster, reading.current_time())
-    return {view.facts.id: view.agents for view in views}
-
-
-def _plan(request: HttpRequest, cluster: str, wanted: desired.Wanted, lines: tuple[Line, ...]) -> int:
-    given = {name: request.POST[name] for name in rollout.RANGES if name in request.POST}
-    read = rollout.read_terms(given)
-    who = acting.by(request, signed_in(request))
-    try:
-        if read.problems:
-            raise Refused("; ".join(f"{n}: {w}" for n, w in read.problems.items()), dict(read.problems))
-        change = desired.plan(
-            cluster,
-            wanted,
-            revision=request.POST.get("revision", ""),
-            lines=lines,
-            agents=agents_on(cluster),
-            terms=read.terms,
-            roll_out="roll_out" in request.POST,
-            by=who,
-            now=timezone.now(),
-        )
-    except Refused as error:
-        changes.refuse(who, "policy.plan", cluster, str(error), timezone.now())
-        raise
-    return int(change.pk)
 
 
 def _fields(

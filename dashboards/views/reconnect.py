@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import random
-
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from dashboards import acting, reading
-from dashboards.choosing import chosen
+from dashboards import acting, campaign_plans, reading
 from dashboards.permissions import requires
 from dashboards.views.pages import needs_record, prefix_of, signed_in
-from fleet.control import Refused, campaigns, changes
+from fleet.control import Refused, changes
 from fleet.domain import campaign
 from fleet.domain.campaign import Pace
 from fleet.domain.instances import InstanceKind
@@ -39,20 +36,11 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     sentence = ""
     table = reading.reader().table(cluster, reading.current_time())
     if request.method == "POST":
-        read = campaign.read_pace(
-            {name: given[name] for name in (*campaign.RANGES, *_WINDOW) if name in given}
-        )
+        pace = {name: given[name] for name in (*campaign.RANGES, *_WINDOW) if name in given}
         who = acting.by(request, signed_in(request))
         try:
-            if read.problems:
-                raise Refused(
-                    "; ".join(f"{name}: {why}" for name, why in read.problems.items()), dict(read.problems)
-                )
-            change = campaigns.plan(
-                cluster, table, chosen(table, given.dict()), read.pace, who, timezone.now(), random.shuffle
-            )
+            change = campaign_plans.plan(cluster, given.dict(), pace, who, timezone.now())
         except Refused as error:
-            changes.refuse(who, "reconnect.plan", cluster, str(error), timezone.now())
             problems = error.problems
             sentence = "" if set(problems) - {"chosen"} else f"{str(error)[:1].upper()}{str(error)[1:]}."
         else:

@@ -18,6 +18,8 @@ from fleet.cli.lazy import LazyGroup
         "instances": "fleet.cli.console:instances",
         "watch": "fleet.cli.watch:watch",
         "config": "fleet.cli.config:config",
+        "policies": "fleet.cli.policies:policies",
+        "reconnect": "fleet.cli.campaign:reconnect",
         "tunnel": "fleet.cli.tunnel:tunnel",
         "connect": "fleet.cli.connect:connect",
         "gateway": "fleet.cli.gateway:gateway",

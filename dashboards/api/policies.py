@@ -1,0 +1,148 @@
+"""Env-driven policies by the API: what runs beside what is wanted, and plans of other values. docs/api.md."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from ninja import Router, Schema, Status
+from ninja.errors import HttpError
+from pydantic import Field
+
+from dashboards import policy_plans
+from dashboards.api.access import ApiAccess
+from dashboards.api.changing import REFUSALS, ChangeAnswer, answer, base_of, by, known
+from fleet.control import Stale, desired
+from fleet.models.access import Permission
+from fleet.models.clusters import DEFAULT_CLUSTER
+
+router = Router()
+_VIEW, _CHANGE = ApiAccess(Permission.VIEW_FLEET), ApiAccess(Permission.CHANGE_CONFIG)
+_SHORT, _NAMED = ["default cluster"], ["any cluster"]
+
+
+class PolicyItem(Schema):
+    """One policy of one instance."""
+
+    name: str
+    #: free, same, restart, drift or unknown.
+    state: str
+    desired: str
+    #: "role", "instance", or empty.
+    desired_of: str
+    value: str | None
+    #: flag, file, env or default.
+    source: str | None
+    next_value: str | None
+
+
+class InstancePolicies(Schema):
+    """One instance."""
+
+    id: str
+    name: str
+    role: str
+    #: It takes policies over the network and restarts itself; else `note` says why not.
+    takes: bool
+    note: str
+    policies: list[PolicyItem]
+
+
+class PoliciesAnswer(Schema):
+    """All that is wanted, by role or instance id, and what runs."""
+
+    cluster: str
+    revision: str
+    desired: dict[str, dict[str, str]]
+    instances: list[InstancePolicies]
+
+
+class Wanted(Schema):
+    """Other values: of each target named all its policies; other targets stay as they are."""
+
+    desired: dict[str, dict[str, str]]
+    #: Restart instances with it.
+    roll_out: bool = True
+    #: at_once, drain, settle, patience; whole numbers.
+    terms: Annotated[dict[str, int | str], Field(default_factory=dict)]
+
+
+@router.get("/policies", tags=_SHORT, auth=_VIEW, response={200: PoliciesAnswer, **REFUSALS})
+def policies(request: HttpRequest, response: HttpResponse) -> Any:
+    """Read what instances run with and what is wanted; the ETag is what a plan wants as If-Match."""
+    return _policies(DEFAULT_CLUSTER, response)
+
+
+@router.get(
+    "/clusters/{cluster}/policies", tags=_NAMED, auth=_VIEW, response={200: PoliciesAnswer, **REFUSALS}
+)
+def cluster_policies(request: HttpRequest, response: HttpResponse, cluster: str) -> Any:
+    """Read what instances run with and what is wanted; the ETag is what a plan wants as If-Match."""
+    return _policies(cluster, response)
+
+
+@router.post("/policies/plan", tags=_SHORT, auth=_CHANGE, response={201: ChangeAnswer, **REFUSALS})
+def plan(request: HttpRequest, wanted: Wanted) -> Any:
+    """Plan other policies, on the revision in If-Match; nothing happens before it is confirmed."""
+    return _plan(request, DEFAULT_CLUSTER, wanted)
+
+
+@router.post(
+    "/clusters/{cluster}/policies/plan",
+    tags=_NAMED,
+    auth=_CHANGE,
+    response={201: ChangeAnswer, **REFUSALS},
+)
+def cluster_plan(request: HttpRequest, cluster: str, wanted: Wanted) -> Any:
+    """Plan other policies, on the revision in If-Match; nothing happens before it is confirmed."""
+    return _plan(request, cluster, wanted)
+
+
+def _policies(cluster: str, response: HttpResponse) -> PoliciesAnswer:
+    wanted = desired.wanted_of(known(cluster))
+    revision = desired.revision_of(wanted)
+    response["ETag"] = f'"{revision}"'
+    return PoliciesAnswer(
+        cluster=cluster,
+        revision=revision,
+        desired=wanted,
+        instances=[
+            InstancePolicies(
+                id=line.id,
+                name=line.name,
+                role=line.role,
+                takes=line.ours,
+                note=line.note,
+                policies=[
+                    PolicyItem(
+                        name=cell.policy.name,
+                        state=cell.state.value,
+                        desired=cell.desired,
+                        desired_of=cell.desired_of,
+                        value=cell.now,
+                        source=cell.source.value if cell.source else None,
+                        next_value=cell.following,
+                    )
+                    for cell in line.cells
+                ],
+            )
+            for line in policy_plans.lines_of(cluster, wanted)
+        ],
+    )
+
+
+def _plan(request: HttpRequest, cluster: str, wanted: Wanted) -> Any:
+    try:
+        change = policy_plans.plan(
+            known(cluster),
+            {**desired.wanted_of(cluster), **wanted.desired},
+            revision=base_of(request),
+            terms=wanted.terms,
+            roll_out=wanted.roll_out,
+            by=by(request),
+            now=timezone.now(),
+        )
+    except Stale as error:
+        raise HttpError(412, f"{error}.") from error
+    return Status(201, answer(change))

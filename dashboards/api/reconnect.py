@@ -1,0 +1,194 @@
+"""Reconnect campaigns by the API, and what is done to one, or to a rollout, that runs. docs/api.md."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja import Query, Router, Schema, Status
+from ninja.errors import HttpError
+from pydantic import Field
+
+from dashboards import campaign_plans, doing, policy_rows
+from dashboards.api import changes as change_routes
+from dashboards.api.access import ApiAccess
+from dashboards.api.changing import REFUSALS, ChangeAnswer, answer, by, known
+from fleet.control import campaigns, desired
+from fleet.domain.changes import ChangeKind
+from fleet.models.access import Permission
+from fleet.models.changes import Change
+from fleet.models.clusters import DEFAULT_CLUSTER
+
+router = Router()
+_VIEW, _ACT = ApiAccess(Permission.VIEW_FLEET), ApiAccess(Permission.ACT_ON_FLEET)
+_SHORT, _NAMED = ["default cluster"], ["any cluster"]
+
+
+class Campaign(Schema):
+    """Whom (all that is given must hold), and how fast."""
+
+    #: The filter of the Agents page; a proxy's name or id; names or ids of agents.
+    q: Annotated[str, Field(max_length=2000)] = ""
+    proxy: Annotated[str, Field(max_length=200)] = ""
+    agents: Annotated[list[str], Field(default_factory=list)]
+    #: rate, per_proxy, canaries, hold, jitter, patience, max_failed, max_stranded, window_from, window_to.
+    pace: Annotated[dict[str, int | str], Field(default_factory=dict)]
+
+
+class Progress(Schema):
+    """How far a campaign or a rollout is."""
+
+    id: int
+    kind: str
+    state: str
+    detail: str
+    total: int
+    done: int
+    percent: int
+    failed: int
+    #: Of a campaign.
+    ok: int | None = None
+    skipped: int | None = None
+    remaining: int | None = None
+    eta_seconds: float | None = None
+    waits_for: str = ""
+
+
+class ResultItem(Schema):
+    """One agent of a campaign."""
+
+    id: str
+    name: str
+    state: str
+    reason: str
+    leaves: str
+    new_proxy: str
+    seconds: float | None
+
+
+class ResultsAnswer(Schema):
+    """Agents of a campaign in the order of their turns; `next` is the `after` of the page after it."""
+
+    next: int | None
+    agents: list[ResultItem]
+
+
+class ResultFilters(Schema):
+    """Parameters of the results."""
+
+    state: str = ""
+    after: Annotated[int, Field(ge=-1, lt=2**31)] = -1
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+
+
+class Doing(Schema):
+    """What to do."""
+
+    do: Literal["pause", "resume", "stop", "abort"]
+
+
+@router.post("/reconnect/plan", tags=_SHORT, auth=_ACT, response={201: ChangeAnswer, **REFUSALS})
+def plan(request: HttpRequest, campaign: Campaign) -> Any:
+    """Plan a campaign, its list of agents frozen; nobody is asked before it is confirmed."""
+    return _plan(request, DEFAULT_CLUSTER, campaign)
+
+
+@router.post(
+    "/clusters/{cluster}/reconnect/plan", tags=_NAMED, auth=_ACT, response={201: ChangeAnswer, **REFUSALS}
+)
+def cluster_plan(request: HttpRequest, cluster: str, campaign: Campaign) -> Any:
+    """Plan a campaign, its list of agents frozen; nobody is asked before it is confirmed."""
+    return _plan(request, cluster, campaign)
+
+
+@router.get(
+    "/changes/{int:change_id}/progress", tags=_SHORT, auth=_VIEW, response={200: Progress, **REFUSALS}
+)
+def progress(request: HttpRequest, change_id: int) -> Any:
+    """Say how far a campaign or a rollout is."""
+    return _progress(change_routes.found(DEFAULT_CLUSTER, change_id))
+
+
+@router.get(
+    "/clusters/{cluster}/changes/{int:change_id}/progress",
+    tags=_NAMED,
+    auth=_VIEW,
+    response={200: Progress, **REFUSALS},
+)
+def cluster_progress(request: HttpRequest, cluster: str, change_id: int) -> Any:
+    """Say how far a campaign or a rollout is."""
+    return _progress(change_routes.found(cluster, change_id))
+
+
+@router.get(
+    "/changes/{int:change_id}/agents", tags=_SHORT, auth=_VIEW, response={200: ResultsAnswer, **REFUSALS}
+)
+def results(request: HttpRequest, change_id: int, filters: Query[ResultFilters]) -> Any:
+    """List what became of each agent of a campaign."""
+    return _results(change_routes.found(DEFAULT_CLUSTER, change_id), filters)
+
+
+@router.get(
+    "/clusters/{cluster}/changes/{int:change_id}/agents",
+    tags=_NAMED,
+    auth=_VIEW,
+    response={200: ResultsAnswer, **REFUSALS},
+)
+def cluster_results(request: HttpRequest, cluster: str, change_id: int, filters: Query[ResultFilters]) -> Any:
+    """List what became of each agent of a campaign."""
+    return _results(change_routes.found(cluster, change_id), filters)
+
+
+@router.post("/changes/{int:change_id}/do", tags=_SHORT, auth=_ACT, response={200: Progress, **REFUSALS})
+def act(request: HttpRequest, change_id: int, what: Doing) -> Any:
+    """Pause, resume, stop or abort a campaign or a rollout that runs."""
+    return _act(request, DEFAULT_CLUSTER, change_id, what)
+
+
+@router.post(
+    "/clusters/{cluster}/changes/{int:change_id}/do",
+    tags=_NAMED,
+    auth=_ACT,
+    response={200: Progress, **REFUSALS},
+)
+def cluster_act(request: HttpRequest, cluster: str, change_id: int, what: Doing) -> Any:
+    """Pause, resume, stop or abort a campaign or a rollout that runs."""
+    return _act(request, cluster, change_id, what)
+
+
+def _plan(request: HttpRequest, cluster: str, campaign: Campaign) -> Any:
+    given = {"q": campaign.q, "proxy": campaign.proxy, "agents": "\n".join(campaign.agents)}
+    return Status(
+        201, answer(campaign_plans.plan(known(cluster), given, campaign.pace, by(request), timezone.now()))
+    )
+
+
+def _act(request: HttpRequest, cluster: str, change_id: int, what: Doing) -> Any:
+    row = change_routes.mine(request, cluster, change_id)
+    return _progress(doing.do(row, what.do, by(request), timezone.now()))
+
+
+def _progress(row: Change) -> Progress:
+    common: dict[str, Any] = {"id": row.pk, "kind": row.kind, "state": row.state, "detail": row.detail}
+    if row.kind == ChangeKind.RECONNECT:
+        said = campaigns.described(row, timezone.now().timestamp())
+        names = ("total", "done", "percent", "failed", "ok", "skipped", "remaining", "waits_for")
+        return Progress(**common, **{name: said[name] for name in names}, eta_seconds=said["eta"])
+    if row.kind == ChangeKind.POLICY:
+        return Progress(
+            **common, **desired.progress_of(row), waits_for=str(row.progress.get("waits_for", ""))
+        )
+    raise HttpError(404, "That change has no steps.")
+
+
+def _results(row: Change, filters: ResultFilters) -> ResultsAnswer:
+    rows = row.campaign_agents.filter(position__gt=filters.after)
+    if filters.state:
+        rows = rows.filter(state=filters.state.replace("\0", ""))
+    found, names = list(rows[: filters.limit + 1]), policy_rows.instance_names(row)
+    shown = found[: filters.limit]
+    return ResultsAnswer(
+        next=shown[-1].position if len(found) > filters.limit else None,
+        agents=[ResultItem(**policy_rows.agent_result(one, names)) for one in shown],
+    )

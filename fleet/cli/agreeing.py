@@ -1,0 +1,97 @@
+"""Agreeing to a planned change in a terminal, and watching it go on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+
+from fleet.cli import api
+from fleet.cli.answers import Failure, show_json
+
+Command = Callable[..., None]
+
+_LOOK_EVERY = 1.0
+_OVER = {"verified", "failed", "cancelled", "undone", "paused"}
+
+
+def agreeing(command: Command) -> Command:
+    """Add the flags that say how to agree; `how` of `carry_out`."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print the API's answer."),
+        click.option("--no-wait", is_flag=True, help="Do not wait for its end."),
+        click.option("--plan", "plan_only", is_flag=True, help="Only show what it would do."),
+        click.option(
+            "--typed", default="", metavar="CLUSTER", help="The cluster's name, where it is asked for."
+        ),
+        click.option("--yes", is_flag=True, help="Do not ask. Above 100 agents say --typed too."),
+        click.option("--reason", default="", help="Why; kept in the log. Asked for when it is not given."),
+    ):
+        command = option(command)
+    return command
+
+
+def carry_out(
+    console: api.Console,
+    cluster: str,
+    change: Mapping[str, Any],
+    lines: list[str],
+    *,
+    reason: str,
+    yes: bool,
+    typed: str,
+    plan_only: bool,
+    no_wait: bool,
+    as_json: bool,
+) -> None:
+    """Show a plan, ask, confirm it, and watch it to its end. Raises Failure when it does not end well."""
+    here = f"/changes/{change['id']}"
+    if not as_json:
+        click.echo("\n".join([f"{change['title']} (change {change['id']})", *lines]), err=not plan_only)
+    if plan_only:
+        if as_json:
+            show_json(change)
+        console.post(f"{here}/cancel", {}, cluster=cluster)
+        return
+    if not yes:
+        if not click.confirm(f"{change['question']}?", err=True):
+            console.post(f"{here}/cancel", {}, cluster=cluster)
+            raise Failure("nothing was changed")
+        if change["asks_typed"] and not typed:
+            typed = click.prompt("Type the cluster's name", err=True)
+        reason = reason or click.prompt("Why", err=True)
+    console.post(f"{here}/confirm", {"reason": reason, "typed": typed}, cluster=cluster)
+    said = console.get(f"{here}/progress", cluster=cluster) if no_wait else watch(console, cluster, here)
+    show_json(said) if as_json else click.echo(line(said))
+    if said["state"] in {"failed", "paused"}:
+        raise Failure(f"change {said['id']} is {said['state']}: {said['detail']}")
+
+
+def watch(console: api.Console, cluster: str, here: str) -> Any:
+    """Tell how far it is until it is over, or waits for somebody."""
+    last = ""
+    while True:
+        said = console.get(f"{here}/progress", cluster=cluster)
+        if said["state"] in _OVER:
+            return said
+        if said["state"] == "confirmed":
+            change = console.get(here, cluster=cluster)
+            if change["asks_second"] and not change["approved_by"]:
+                return {**said, "detail": "waits for a second person"}
+        now = line(said)
+        if now != last:
+            click.echo(now, err=True)
+            last = now
+        time.sleep(_LOOK_EVERY)
+
+
+def line(said: Mapping[str, Any]) -> str:
+    """How far it is, on one line."""
+    parts = [f"{said['state']}: {said['done']} of {said['total']} done"]
+    parts += [f"{said[name]} {name}" for name in ("ok", "failed", "skipped") if said.get(name)]
+    if said.get("eta_seconds"):
+        parts.append(f"about {said['eta_seconds']:.0f} s left")
+    parts += [said[name] for name in ("waits_for", "detail") if said.get(name)]
+    return ", ".join(parts)

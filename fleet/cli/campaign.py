@@ -1,0 +1,98 @@
+"""`refloat reconnect`: reconnect campaigns through a console. `refloat fleet reconnect` asks proxies themselves."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import click
+
+from fleet.cli import agreeing, api
+from fleet.cli.answers import show_json, table
+from fleet.cli.console import asks_console
+from fleet.protocol import durations
+
+_PACE = ("rate", "per_proxy", "canaries", "hold", "jitter", "patience", "max_failed", "max_stranded",
+         "window_from", "window_to")  # fmt: skip
+_id = click.argument("change", metavar="CHANGE", type=int)
+
+
+@click.group()
+def reconnect() -> None:
+    """Have many agents connect to another proxy, with canaries, a rate, limits and thresholds.
+
+    Each is there before it leaves, and no user connection is cut. docs/campaigns.md
+    """
+
+
+@reconnect.command("start")
+@asks_console
+@click.option("--search", default="", metavar="WORDS", help="Agents that match, as on the console's page.")
+@click.option(
+    "--proxy", default="", metavar="PROXY", help="Agents with a tunnel to it, which they are to leave."
+)
+@click.option("--agent", "agents", multiple=True, metavar="AGENT", help="By name or id; repeatable.")
+@click.option(
+    "--pace", multiple=True, metavar="KEY=VALUE", help=f"How fast, and when to give up: {', '.join(_PACE)}."
+)
+@agreeing.agreeing
+def start_command(
+    console: api.Console,
+    cluster: str,
+    search: str,
+    proxy: str,
+    agents: tuple[str, ...],
+    pace: tuple[str, ...],
+    **how: Any,
+) -> None:
+    """Plan a campaign, ask, and watch it; --plan only shows it."""
+    body = {
+        "q": search,
+        "proxy": proxy,
+        "agents": list(agents),
+        "pace": dict(text.partition("=")[::2] for text in pace),
+    }
+    change = console.post(
+        "/reconnect/plan", body, cluster=cluster, headers={"Idempotency-Key": secrets.token_hex(8)}
+    )
+    planned = change["plan"]
+    lines = [f"{planned['asked']} to be asked, about {durations.format_seconds(round(planned['seconds']))}"]
+    lines += [f"  {count} leave {name}" for name, count in planned["leaving"].items()]
+    lines += [f"  {count} skipped: {why}" for why, count in planned["skipped"].items()]
+    agreeing.carry_out(console, cluster, change, lines, **how)
+
+
+@reconnect.command("status")
+@_id
+@asks_console
+@click.option("--state", default="", help="Only agents in this state: ok, failed, skipped, asked, ...")
+@click.option("--json", "as_json", is_flag=True, help="Print the API's answer.")
+def status_command(console: api.Console, cluster: str, change: int, state: str, as_json: bool) -> None:
+    """Say how far a campaign is, and what became of its agents."""
+    said = console.get(f"/changes/{change}/progress", cluster=cluster)
+    found = console.get(f"/changes/{change}/agents", {"state": state}, cluster=cluster)
+    if as_json:
+        show_json({**said, **found})
+        return
+    rows = [
+        (one["name"], one["state"], one["leaves"], one["new_proxy"], str(one["seconds"] or ""), one["reason"])
+        for one in found["agents"]
+    ]
+    click.echo(agreeing.line(said))
+    click.echo(table(("agent", "result", "from", "to", "seconds", "why"), rows))
+
+
+def _doing(what: str, help_: str) -> None:
+    @reconnect.command(what, help=help_)
+    @_id
+    @asks_console
+    @click.option("--json", "as_json", is_flag=True, help="Print the API's answer.")
+    def command(console: api.Console, cluster: str, change: int, as_json: bool) -> None:
+        said = console.post(f"/changes/{change}/do", {"do": what}, cluster=cluster)
+        show_json(said) if as_json else click.echo(agreeing.line(said))
+
+
+_doing("pause", "Ask nobody new until it is resumed.")
+_doing("resume", "Go on.")
+_doing("stop", "Ask nobody new, watch who was asked, and end.")
+_doing("abort", "End it now.")

@@ -1,0 +1,47 @@
+"""Policies by the API."""
+
+from __future__ import annotations
+
+import pytest
+
+from dashboards import reading
+from fleet.models.changes import AuditEntry, Change
+from fleet.protocol.announce import AUTH_TTL_VARIABLE
+from tests.dashboards.api.test_networking import Ask, ask
+from tests.fakes.policy_nodes import FakePolicyBook, PolicyNode
+
+__all__ = ["ask"]
+pytestmark = pytest.mark.django_db
+WANTED = {"desired": {"auth": {AUTH_TTL_VARIABLE: "60s"}}}
+
+
+@pytest.fixture(autouse=True)
+def book(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One auth that reports."""
+    monkeypatch.setattr(reading, "policy_book", lambda: FakePolicyBook(auth_id_1=PolicyNode("auth-1")))
+
+
+def test_read_plan_and_follow(ask: Ask) -> None:
+    """The ETag of what was read is If-Match of the plan; without it 428, with an old one 412."""
+    found = ask("GET", "/api/v1/policies")
+    assert [one["name"] for one in found.json()["instances"] if one["takes"]] == ["auth-1"]
+    assert ask("POST", "/api/v1/policies/plan", WANTED).status_code == 428
+    assert ask("POST", "/api/v1/policies/plan", WANTED, If_Match='"old"').status_code == 412
+    made = ask("POST", "/api/v1/policies/plan", WANTED, If_Match=found.headers["ETag"])
+    assert made.status_code == 201
+    assert [one["name"] for one in made.json()["plan"]["restarts"]] == ["auth-1"]
+    progress = ask("GET", f"/api/v1/clusters/default/changes/{made.json()['id']}/progress").json()
+    assert (progress["total"], progress["done"]) == (1, 0)
+
+
+def test_wrong_values_are_named(ask: Ask) -> None:
+    """By target and policy; nothing is planned; the attempt is in the log."""
+    etag = ask("GET", "/api/v1/clusters/default/policies").headers["ETag"]
+    wrong = {"desired": {"auth": {AUTH_TTL_VARIABLE: "soon", "PATH": "x"}}}
+    answer = ask("POST", "/api/v1/clusters/default/policies/plan", wrong, If_Match=etag)
+    assert answer.status_code == 400
+    assert set(answer.json()["problems"]) == {f"auth.{AUTH_TTL_VARIABLE}", "auth.PATH"}
+    terms = ask("POST", "/api/v1/policies/plan", {**WANTED, "terms": {"at_once": 0}}, If_Match=etag)
+    assert set(terms.json()["problems"]) == {"at_once"}
+    assert not Change.objects.exists()
+    assert AuditEntry.objects.filter(action="policy.plan", outcome="refused").count() == 2

@@ -1,0 +1,74 @@
+"""`refloat policies` against a console that answers what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner, Result
+
+from fleet.cli.policies import policies
+from fleet.protocol.announce import AUTH_TTL_VARIABLE
+from tests.fakes.console import TOKEN, FakeConsole, answering
+
+FOUND = {
+    "cluster": "default", "revision": "r1", "desired": {"auth": {AUTH_TTL_VARIABLE: "1m"}},
+    "instances": [{"id": "id-1", "name": "auth-1", "role": "auth", "takes": True, "note": "", "policies": [
+        {"name": AUTH_TTL_VARIABLE, "state": "drift", "desired": "1m", "desired_of": "role", "value": "10m",
+         "source": "default", "next_value": "10m"},
+    ]}],
+}  # fmt: skip
+CHANGE = {
+    "id": 7, "title": "1 policy of auths", "question": "Restart 1 instance", "asks_typed": "", "asks_second": False,
+    "approved_by": "", "state": "planned", "detail": "",
+    "plan": {"restarts": [{"name": "auth-1", "agents": 3}], "by_hand": [{"name": "auth-2", "why": "no folder"}]},
+}  # fmt: skip
+PROGRESS = {
+    "id": 7, "kind": "policy", "state": "verified", "detail": "", "total": 1, "done": 1, "percent": 100, "failed": 0,
+}  # fmt: skip
+
+
+@pytest.fixture
+def console() -> Iterator[FakeConsole]:
+    """A console with one auth that drifts."""
+    with answering() as running:
+        running.answers = {
+            "/api/v1/policies": (200, FOUND),
+            "/api/v1/policies/plan": (201, CHANGE),
+            "/api/v1/changes/7/confirm": (202, CHANGE),
+            "/api/v1/changes/7/progress": (200, PROGRESS),
+        }
+        yield running
+
+
+def _run(console: FakeConsole, *words: str) -> Result:
+    return CliRunner().invoke(policies, [*words, "--url", console.url, "--token", TOKEN])
+
+
+def test_list_and_snippet(console: FakeConsole) -> None:
+    """What runs beside what is wanted, and what to write by hand."""
+    assert "drift" in _run(console, "list", "--drift").output
+    assert _run(console, "snippet", "auth-1").output == f"export {AUTH_TTL_VARIABLE}=1m\n"
+    assert "nothing is wanted" in _run(console, "snippet", "proxy").output
+
+
+def test_set_goes_on_from_what_was_read(console: FakeConsole) -> None:
+    """Names may be short; an empty value unsets; the revision goes along."""
+    result = _run(
+        console, "set", "auth", "auth-announce-ttl=", "http-close-unhealthy=true", "--yes", "--reason", "x"
+    )
+    assert result.exit_code == 0, result.output
+    path, body, headers = console.sent[0]
+    assert path == "/api/v1/policies/plan"
+    assert body["desired"] == {"auth": {"TELEPORT_UNSTABLE_HTTP_CLOSE_UNHEALTHY": "true"}}
+    assert headers["If-Match"] == '"r1"'
+    assert "auth-2 is for you to restart: no folder" in result.output
+
+
+@pytest.mark.parametrize(
+    "words", [("nobody", "auth-announce-ttl=1m"), ("auth", "path=x"), ("auth", "auth-announce-ttl")]
+)
+def test_what_cannot_be_meant_is_refused(console: FakeConsole, words: tuple[str, str]) -> None:
+    """Before anything is sent."""
+    assert _run(console, "set", *words).exit_code != 0
+    assert not console.sent
