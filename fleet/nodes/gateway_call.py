@@ -341,6 +341,8 @@ class Call:
                 f"answered with a message of more than {self._door.max_message} bytes",
             )
             return
+        # From here on it cannot be sent again, and a stream may last: its request is not kept for that.
+        self._kept = None
         if self._held is not None:
             self._send_head(self._held)
         if not self._head_sent:

@@ -15,6 +15,10 @@ from fleet.transport.http2.fields import Known
 ALPN = "h2"
 
 
+#: Connections that a call waits for, each full or gone before its turn.
+_DIALS = 64
+
+
 class DialError(Exception):
     """A backend that could not be connected, with a sentence."""
 
@@ -94,15 +98,18 @@ class Dialer:
 
     async def dial(self) -> Connection:
         """A connection that takes a call; all who wait share one attempt. Raises DialError."""
-        ready = self.ready()
-        if ready is not None:
-            return ready
-        if self._closed:
-            raise DialError("it is no backend any more")
-        if self._dialing is None:
-            self._dialing = asyncio.create_task(self._dial())
-            self._dialing.add_done_callback(self._dialed)
-        return await asyncio.shield(self._dialing)
+        for _ in range(_DIALS):
+            ready = self.ready()
+            if ready is not None:
+                return ready
+            if self._closed:
+                raise DialError("it is no backend any more")
+            if self._dialing is None:
+                self._dialing = asyncio.create_task(self._dial())
+                self._dialing.add_done_callback(self._dialed)
+            # Others waited, too, and may have filled it meanwhile.
+            await asyncio.shield(self._dialing)
+        raise DialError("it takes no more calls")
 
     def retire(self) -> None:
         """Take no more calls; connections end after their last one."""

@@ -65,7 +65,7 @@ def well(stream: Stream) -> None:
 
 
 @asynccontextmanager
-async def scripted(*answers: Answer) -> AsyncIterator[str]:
+async def scripted(*answers: Answer, options: Options | None = None) -> AsyncIterator[str]:
     """A backend on our own frames: its n-th call is answered by the n-th answer, the rest by the last."""
     left = list(answers)
     connections: list[Connection] = []
@@ -80,7 +80,7 @@ async def scripted(*answers: Answer) -> AsyncIterator[str]:
         stream.listener = Script(stream, Once())
 
     def connected() -> Connection:
-        connection = Connection(Known(lambda fields: fields), Options(), on_stream=begin)
+        connection = Connection(Known(lambda fields: fields), options or Options(), on_stream=begin)
         connections.append(connection)
         return connection
 
@@ -388,6 +388,23 @@ async def test_degraded_answer_is_noticed(tmp_path: Path) -> None:
         await eventually(lambda: _health(gateway, address) is Health.HEALTHY)
         assert await call() == b"hi"
         assert _reason(gateway, address) is Reason.PROXIED_DEGRADED
+
+
+async def test_limit_of_a_connection_is_kept(tmp_path: Path) -> None:
+    """A backend that takes one call a connection gets a connection a call, and refuses none."""
+    waiting: list[Stream] = []
+
+    def together(stream: Stream) -> None:
+        waiting.append(stream)
+        if len(waiting) == 5:
+            for one in waiting:
+                well(one)
+
+    async with (
+        scripted(together, options=Options(streams=1)) as address,
+        before(tmp_path, address, probe_interval=3600.0) as (_, call),
+    ):
+        assert await asyncio.gather(*(call() for _ in range(5))) == [b"hi"] * 5
 
 
 async def test_cancelled_call_says_nothing_of_the_backend(tmp_path: Path) -> None:
