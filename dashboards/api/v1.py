@@ -19,7 +19,7 @@ from pydantic import Field
 
 from dashboards import agent_query, reading
 from dashboards.agent_query import MAX_LIMIT, PAGE_SIZE, QueryError
-from dashboards.api import answers, changes, networking, policies, reconnect, schemas
+from dashboards.api import alerts, answers, changes, networking, policies, reconnect, schemas
 from dashboards.api.access import ApiAccess
 from dashboards.permissions import is_known, known_clusters, public
 from fleet.control import Refused
@@ -46,6 +46,7 @@ api.add_router("", networking.router)
 api.add_router("", policies.router)
 api.add_router("", reconnect.router)
 api.add_router("", changes.router)
+api.add_router("", alerts.router)
 
 _VIEW = ApiAccess(Permission.VIEW_FLEET)
 _SHORT = ["default cluster"]

@@ -16,6 +16,8 @@ from fleet.cli.lazy import LazyGroup
         "agents": "fleet.cli.console:agents",
         "agent": "fleet.cli.console:agent",
         "instances": "fleet.cli.console:instances",
+        "incidents": "fleet.cli.incidents:incidents",
+        "silence": "fleet.cli.incidents:silence",
         "watch": "fleet.cli.watch:watch",
         "config": "fleet.cli.config:config",
         "policies": "fleet.cli.policies:policies",

@@ -28,6 +28,7 @@ _VALUES = {
     "change_id": "1",
     "target": "auth",
     "incident_id": "1",
+    "number": "1",
     "rule_id": "0",
     "channel_id": "0",
     "route_id": "0",

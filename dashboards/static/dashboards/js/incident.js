@@ -1,4 +1,4 @@
-/* Keys of an incident's page: a acknowledges, s silences, r leads to its agents, j and k walk its rows. */
+/* Keys of an incident's page: a acknowledges, s silences, r plans a reconnect, j and k walk its rows. */
 
 const acts = document.getElementById("acts");
 

@@ -1,0 +1,273 @@
+"""Incidents and silences by the API. docs/api.md."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from django.conf import settings
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja import Query, Router, Schema, Status
+from ninja.errors import HttpError
+from pydantic import Field
+
+from dashboards import reading
+from dashboards.api.access import ApiAccess
+from dashboards.api.changing import REFUSALS, caller, known
+from dashboards.presenters import moment
+from fleet.alerts import acting, store
+from fleet.alerts.acting import ActError
+from fleet.alerts.matching import MatchError
+from fleet.alerts.messages import headline
+from fleet.alerts.values import IncidentState
+from fleet.control.audit import Attempt, record
+from fleet.domain.changes import Actor, ActorKind
+from fleet.models.access import Permission
+from fleet.models.alerting import Silence
+from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.models.incidents import Incident
+
+router = Router()
+_VIEW = ApiAccess(Permission.VIEW_FLEET)
+_ACT = ApiAccess(Permission.ACT_ON_FLEET)
+_SHORT, _NAMED = ["default cluster"], ["any cluster"]
+
+
+class IncidentFilters(Schema):
+    """Parameters of the list of incidents."""
+
+    state: Literal["open", "pending", "resolved", "all"] = "open"
+    limit: Annotated[int, Field(ge=1, le=500)] = 100
+
+
+class IncidentItem(Schema):
+    """One incident."""
+
+    number: int
+    #: Its name for ever: cluster, cause and how often that was a cause.
+    id: str
+    state: str
+    severity: str
+    summary: str
+    cause_kind: str
+    cause: str
+    affected: int
+    peak: int
+    agents: list[str]
+    opened_at: datetime | None
+    resolved_at: datetime | None
+    duration_seconds: float
+    heals_at: datetime | None
+    flapping: bool
+    acknowledged_by: str
+    silenced_by: str
+    inhibited_by: str
+
+
+class IncidentsAnswer(Schema):
+    """Incidents, the newest first."""
+
+    cluster: str
+    incidents: list[IncidentItem]
+
+
+class SilenceItem(Schema):
+    """One silence."""
+
+    number: int
+    matchers: str
+    reason: str
+    creator: str
+    starts_at: datetime | None
+    ends_at: datetime | None
+
+
+class SilencesAnswer(Schema):
+    """Silences that have not ended."""
+
+    cluster: str
+    silences: list[SilenceItem]
+
+
+class SilenceBody(Schema):
+    """A silence to make. Its creator is who asks."""
+
+    matchers: Annotated[str, Field(max_length=500)]
+    reason: Annotated[str, Field(max_length=500)]
+    hours: Annotated[float, Field(gt=0, le=720)] = 1.0
+    #: The word `everything`, when nothing is left out.
+    typed: Annotated[str, Field(max_length=20)] = ""
+
+
+@router.get("/incidents", tags=_SHORT, auth=_VIEW, response={200: IncidentsAnswer, **REFUSALS})
+def incidents(request: HttpRequest, filters: Query[IncidentFilters]) -> Any:
+    """List incidents."""
+    return _incidents(DEFAULT_CLUSTER, filters)
+
+
+@router.get(
+    "/clusters/{cluster}/incidents", tags=_NAMED, auth=_VIEW, response={200: IncidentsAnswer, **REFUSALS}
+)
+def cluster_incidents(request: HttpRequest, cluster: str, filters: Query[IncidentFilters]) -> Any:
+    """List incidents."""
+    return _incidents(cluster, filters)
+
+
+@router.post(
+    "/incidents/{int:number}/acknowledge", tags=_SHORT, auth=_ACT, response={200: IncidentItem, **REFUSALS}
+)
+def acknowledge(request: HttpRequest, number: int) -> Any:
+    """Say that you look after an incident."""
+    return _acknowledge(request, DEFAULT_CLUSTER, number)
+
+
+@router.post(
+    "/clusters/{cluster}/incidents/{int:number}/acknowledge",
+    tags=_NAMED, auth=_ACT, response={200: IncidentItem, **REFUSALS},
+)  # fmt: skip
+def cluster_acknowledge(request: HttpRequest, cluster: str, number: int) -> Any:
+    """Say that you look after an incident."""
+    return _acknowledge(request, cluster, number)
+
+
+@router.get("/silences", tags=_SHORT, auth=_VIEW, response={200: SilencesAnswer, **REFUSALS})
+def silences(request: HttpRequest) -> Any:
+    """List silences that have not ended."""
+    return _silences(DEFAULT_CLUSTER)
+
+
+@router.get(
+    "/clusters/{cluster}/silences", tags=_NAMED, auth=_VIEW, response={200: SilencesAnswer, **REFUSALS}
+)
+def cluster_silences(request: HttpRequest, cluster: str) -> Any:
+    """List silences that have not ended."""
+    return _silences(cluster)
+
+
+@router.post("/silences", tags=_SHORT, auth=_ACT, response={201: SilenceItem, **REFUSALS})
+def make_silence(request: HttpRequest, body: SilenceBody) -> Any:
+    """Keep something quiet for a while."""
+    return _make(request, DEFAULT_CLUSTER, body)
+
+
+@router.post("/clusters/{cluster}/silences", tags=_NAMED, auth=_ACT, response={201: SilenceItem, **REFUSALS})
+def cluster_make_silence(request: HttpRequest, cluster: str, body: SilenceBody) -> Any:
+    """Keep something quiet for a while."""
+    return _make(request, cluster, body)
+
+
+@router.post("/silences/{int:number}/end", tags=_SHORT, auth=_ACT, response={200: SilenceItem, **REFUSALS})
+def end_silence(request: HttpRequest, number: int) -> Any:
+    """End a silence now."""
+    return _end(request, DEFAULT_CLUSTER, number)
+
+
+@router.post(
+    "/clusters/{cluster}/silences/{int:number}/end",
+    tags=_NAMED, auth=_ACT, response={200: SilenceItem, **REFUSALS},
+)  # fmt: skip
+def cluster_end_silence(request: HttpRequest, cluster: str, number: int) -> Any:
+    """End a silence now."""
+    return _end(request, cluster, number)
+
+
+def _incidents(cluster: str, filters: IncidentFilters) -> IncidentsAnswer:
+    now = reading.current_time()
+    rows = Incident.objects.filter(cluster=known(cluster))
+    if filters.state == "open":
+        rows = rows.filter(state__in=(IncidentState.FIRING.value, IncidentState.RECOVERING.value))
+    elif filters.state != "all":
+        rows = rows.filter(state=filters.state)
+    return IncidentsAnswer(cluster=cluster, incidents=[_item(row, now) for row in rows[: filters.limit]])
+
+
+def _acknowledge(request: HttpRequest, cluster: str, number: int) -> IncidentItem:
+    row = Incident.objects.filter(cluster=known(cluster), pk=_number(number)).first()
+    if row is None:
+        raise HttpError(404, f"There is no incident {number} in the cluster {cluster}.")
+    now = reading.current_time()
+    acting.acknowledge(row, caller(request).get_username(), now, settings.REFLOAT_PUBLIC_URL)
+    row.refresh_from_db()
+    return _item(row, now)
+
+
+def _silences(cluster: str) -> SilencesAnswer:
+    rows = Silence.objects.filter(cluster__in=("", known(cluster)), ends_at__gt=reading.current_time())
+    return SilencesAnswer(cluster=cluster, silences=[_silence(row) for row in rows])
+
+
+def _make(request: HttpRequest, cluster: str, body: SilenceBody) -> Any:
+    now, who = reading.current_time(), caller(request).get_username()
+    if "\0" in body.matchers or "\0" in body.reason:
+        raise HttpError(400, "There must be no NUL in it.")
+    try:
+        made = acting.silence(
+            body.matchers,
+            body.reason,
+            who,
+            now,
+            now + body.hours * 3600,
+            cluster=known(cluster),
+            typed=body.typed,
+        )
+    except (ActError, MatchError) as error:
+        raise HttpError(400, f"{error}.".capitalize()) from error
+    _log(request, cluster, "silence.create", made)
+    return Status(201, _silence(made))
+
+
+def _end(request: HttpRequest, cluster: str, number: int) -> SilenceItem:
+    row = Silence.objects.filter(cluster__in=("", known(cluster)), pk=_number(number)).first()
+    if row is None:
+        raise HttpError(404, f"There is no silence {number} in the cluster {cluster}.")
+    acting.end(row, reading.current_time())
+    _log(request, cluster, "silence.end", row)
+    row.refresh_from_db()
+    return _silence(row)
+
+
+def _log(request: HttpRequest, cluster: str, action: str, row: Silence) -> None:
+    user = caller(request)
+    actor = Actor(ActorKind.TOKEN, user.get_username(), user.pk)
+    record(Attempt(actor, action, cluster, row.matchers or "everything", row.reason), "done", timezone.now())
+
+
+def _number(number: int) -> int:
+    """What a database takes as a key; 0 for what it does not."""
+    return number if 0 < number < 1 << 62 else 0
+
+
+def _item(row: Incident, now: float) -> IncidentItem:
+    value = store.value_of(row)
+    return IncidentItem(
+        number=row.pk,
+        id=value.id,
+        state=value.state.value,
+        severity=value.severity.slug,
+        summary=headline(value),
+        cause_kind=value.cause.kind.value,
+        cause=value.cause.name,
+        affected=value.affected,
+        peak=value.peak,
+        agents=list(value.names),
+        opened_at=moment(value.opened_at),
+        resolved_at=moment(value.resolved_at),
+        duration_seconds=round(value.duration(now), 1),
+        heals_at=moment(value.heals_at),
+        flapping=value.flapping_since is not None,
+        acknowledged_by=row.acked_by,
+        silenced_by=value.silenced_by,
+        inhibited_by=value.inhibited_by,
+    )
+
+
+def _silence(row: Silence) -> SilenceItem:
+    return SilenceItem(
+        number=row.pk,
+        matchers=row.matchers,
+        reason=row.reason,
+        creator=row.creator,
+        starts_at=moment(row.starts_at),
+        ends_at=moment(row.ends_at),
+    )

@@ -1,0 +1,119 @@
+"""`refloat incidents` and `refloat silence`: what hurts, and keeping it quiet for a while, in the terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from fleet.cli import api
+from fleet.cli.answers import show_json, table
+from fleet.cli.console import asks_console
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print the API's answer.")
+
+
+@click.command()
+@asks_console
+@click.option(
+    "--state",
+    type=click.Choice(["open", "pending", "resolved", "all"]),
+    default="open",
+    show_default=True,
+    help="Which ones.",
+)
+@click.option(
+    "--limit", type=click.IntRange(1, 500), default=100, show_default=True, help="This many at most."
+)
+@click.option("--ack", type=int, metavar="NUMBER", help="Say that you look after this one instead.")
+@_json
+def incidents(
+    console: api.Console, cluster: str, state: str, limit: int, ack: int | None, as_json: bool
+) -> None:
+    """List incidents, or acknowledge one: it is repeated no more, and nobody else is called in."""
+    if ack is not None:
+        said = console.post(f"/incidents/{ack}/acknowledge", {}, cluster=cluster)
+        click.echo(f"{said['acknowledged_by']} looks after {ack}: {said['summary']}")
+        return
+    found = console.get("/incidents", {"state": state, "limit": limit}, cluster=cluster)["incidents"]
+    if as_json:
+        show_json(found)
+        return
+    rows = [
+        (
+            *(str(one["number"]), one["severity"], one["state"]),
+            *(str(one["affected"]), str(one["peak"]), one["summary"], _note(one)),
+        )
+        for one in found
+    ]
+    heads = ("number", "severity", "state", "agents", "most", "what", "note")
+    click.echo(table(heads, rows) if rows else "no incident")
+
+
+@click.group()
+def silence() -> None:
+    """Keep something quiet for a while."""
+
+
+@silence.command("list")
+@asks_console
+@_json
+def list_silences(console: api.Console, cluster: str, as_json: bool) -> None:
+    """List silences that have not ended."""
+    said = console.get("/silences", cluster=cluster)
+    if as_json:
+        show_json(said["silences"])
+        return
+    rows = [
+        (str(one["number"]), one["matchers"] or "everything", one["ends_at"], one["creator"], one["reason"])
+        for one in said["silences"]
+    ]
+    click.echo(table(("number", "what", "ends", "who", "why"), rows) if rows else "nothing is silenced")
+
+
+@silence.command()
+@click.argument("matchers", nargs=-1)
+@click.option("--reason", required=True, help="Why.")
+@click.option(
+    "--hours",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="For so long.",
+)
+@click.option("--everything", is_flag=True, help="Silence everything: MATCHERS leave nothing out.")
+@asks_console
+def add(
+    console: api.Console, cluster: str, matchers: tuple[str, ...], reason: str, hours: float, everything: bool
+) -> None:
+    """Silence what MATCHERS mean: cause=proxy-1, severity=warning, agent=web-*, label=lab."""
+    body: dict[str, Any] = {
+        "matchers": " ".join(_quoted(one) for one in matchers),
+        "reason": reason,
+        "hours": hours,
+    }
+    if everything:
+        body["typed"] = "everything"
+    said = console.post("/silences", body, cluster=cluster)
+    click.echo(f"silence {said['number']} until {said['ends_at']}: {said['matchers'] or 'everything'}")
+
+
+@silence.command()
+@click.argument("number", type=int)
+@asks_console
+def end(console: api.Console, cluster: str, number: int) -> None:
+    """End a silence now."""
+    said = console.post(f"/silences/{number}/end", {}, cluster=cluster)
+    click.echo(f"silence {said['number']} has ended")
+
+
+def _quoted(word: str) -> str:
+    return f"'{word}'" if " " in word else word
+
+
+def _note(one: dict[str, Any]) -> str:
+    if one["acknowledged_by"]:
+        return f"{one['acknowledged_by']} looks after it"
+    if one["silenced_by"]:
+        return f"silenced: {one['silenced_by']}"
+    return f"explained by {one['inhibited_by']}" if one["inhibited_by"] else ""

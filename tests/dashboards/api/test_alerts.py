@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from fleet.models.access import Permission
+from fleet.models.alerting import Silence
+from fleet.models.changes import AuditEntry
+from fleet.models.clusters import ensure_default_cluster
+from fleet.models.incidents import Incident
+from fleet.models.tokens import create_token
+from tests.dashboards.conftest import MakeUser
+from tests.fakes.reader import FakeReader
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def operator(person: MakeUser, fake_reader: FakeReader) -> dict[str, str]:
+    """Headers of an operator's token."""
+    scopes = [Permission.VIEW_FLEET, Permission.ACT_ON_FLEET]
+    _, secret = create_token(person("operator"), "t", scopes, lifetime=timedelta(days=1), now=timezone.now())
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def _post(client: Client, path: str, body: Any, headers: dict[str, str]) -> Any:
+    return client.post(f"/api/v1/{path}", body, content_type="application/json", headers=headers)
+
+
+def test_incidents_are_listed_by_state_and_acknowledged(client: Client, operator: dict[str, str]) -> None:
+    """Open ones unless asked otherwise; by the token's user."""
+    row = Incident.objects.create(
+        cluster=ensure_default_cluster(), key="proxy/p", cause_kind="proxy", cause_id="p", cause_name="proxy-1",
+        generation=1, state="firing", severity=2, opened_at=time.time() - 60, affected=207, peak=207,
+        sentence="207 agents stranded.",
+    )  # fmt: skip
+    found = client.get("/api/v1/incidents", headers=operator).json()
+    assert [one["summary"] for one in found["incidents"]] == ["207 agents stranded, proxy-1"]
+    assert client.get("/api/v1/incidents?state=resolved", headers=operator).json()["incidents"] == []
+    acked = _post(client, f"incidents/{row.pk}/acknowledge", {}, operator).json()
+    assert acked["acknowledged_by"] == "operator"
+    assert _post(client, "clusters/default/incidents/999/acknowledge", {}, operator).status_code == 404
+
+
+def test_silences_are_made_listed_and_ended(client: Client, operator: dict[str, str]) -> None:
+    """Everything wants the word; the creator is who asks; all of it is in the log."""
+    body = {"matchers": "cause=proxy-1", "reason": "upgrade", "hours": 2}
+    made = _post(client, "silences", body | {"creator": "mallory"}, operator)
+    assert (made.status_code, made.json()["creator"]) == (201, "operator")
+    assert len(client.get("/api/v1/silences", headers=operator).json()["silences"]) == 1
+    for wrong in ({"matchers": ""}, {"reason": ""}, {"matchers": "x"}, {"matchers": "cause=\0"}):
+        assert _post(client, "silences", body | wrong, operator).status_code == 400
+    assert _post(client, f"silences/{made.json()['number']}/end", {}, operator).status_code == 200
+    assert client.get("/api/v1/clusters/default/silences", headers=operator).json()["silences"] == []
+    assert Silence.objects.count() == 1
+    assert list(AuditEntry.objects.order_by("pk").values_list("action", flat=True)) == [
+        "silence.create",
+        "silence.end",
+    ]
+
+
+def test_viewer_may_read_and_not_act(client: Client, person: MakeUser, fake_reader: FakeReader) -> None:
+    """403 with a sentence."""
+    _, secret = create_token(
+        person("viewer"), "t", [Permission.VIEW_FLEET], lifetime=timedelta(days=1), now=timezone.now()
+    )
+    headers = {"Authorization": f"Bearer {secret}"}
+    assert client.get("/api/v1/incidents", headers=headers).status_code == 200
+    assert _post(client, "silences", {"matchers": "kind=proxy", "reason": "x"}, headers).status_code == 403
