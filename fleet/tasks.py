@@ -18,6 +18,8 @@ from channels.layers import get_channel_layer
 from django.conf import settings
 from django.db import DatabaseError
 
+from fleet.alerts.outbox import prune as prune_messages
+from fleet.alerts.running import prune as prune_incidents
 from fleet.control import (
     ControlError,
     campaigns_run,
@@ -127,7 +129,10 @@ def settle_history(cluster: str) -> None:
 def prune_history() -> None:
     """Delete the history that is older than it is kept."""
     try:
-        pruned = prune(datetime.now(UTC) - timedelta(days=settings.REFLOAT_HISTORY_DAYS))
+        before = datetime.now(UTC) - timedelta(days=settings.REFLOAT_HISTORY_DAYS)
+        pruned = prune(before)
+        prune_incidents(before.timestamp())
+        prune_messages(before.timestamp())
     except DatabaseError:
         logger.exception("old history is kept until the next hour")
     else:

@@ -30,8 +30,6 @@ from fleet.state.reader import Reader
 
 #: Who looks keeps the right to for so long, seconds.
 LEASE_SECONDS = 15.0
-#: Seconds between two digests of what is not worth a message of its own.
-DIGEST_SECONDS = 7 * 86400.0
 
 
 class NotOurs(Exception):

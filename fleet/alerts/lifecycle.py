@@ -97,7 +97,7 @@ def plan(incident: Incident, look: Look) -> Plan:
     if incident.silenced_by:
         return Plan(None, None, f"it is silenced: {incident.silenced_by}")
     if incident.severity is Severity.INFO:
-        return Plan(None, None, "it is for the digest only")
+        return Plan(None, None, "it is shown, and never sent by itself")
     told_at = incident.notified_at
     if incident.flapping_since is not None and (told_at is None or told_at < incident.flapping_since):
         return Plan(incident.flapping_since, NoticeKind.FLAPPING, "it comes and goes")

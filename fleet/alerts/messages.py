@@ -6,7 +6,6 @@ docs/alerts.md, "Messages".
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -148,11 +147,6 @@ def trial(channel: str, now: float) -> Notice:
         sentence=f"This is a test of the channel {channel}.",
     )
     return Notice(NoticeKind.TEST, incident, now, 1)
-
-
-def digest(cluster: str, incidents: Sequence[Incident]) -> str:
-    """The lines of a digest: what is not worth a message of its own."""
-    return "\n".join(f"{headline(one)} (since {clock(one.opened_at)})" for one in incidents)
 
 
 def recovery_words(incident: Incident) -> str:

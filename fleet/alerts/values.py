@@ -10,7 +10,7 @@ from enum import IntEnum, StrEnum
 class Severity(IntEnum):
     """How much it hurts. Values are in the database."""
 
-    #: Never sent by itself: pages, the API and the digest show it.
+    #: Never sent by itself: pages and the API show it.
     INFO = 0
     WARNING = 1
     CRITICAL = 2
@@ -186,7 +186,6 @@ class NoticeKind(StrEnum):
     ESCALATED = "escalated"
     ACKNOWLEDGED = "acknowledged"
     RESOLVED = "resolved"
-    DIGEST = "digest"
     TEST = "test"
 
 
