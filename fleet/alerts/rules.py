@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from fleet.alerts.facts import Affected, Facts
+from fleet.alerts.facts import Affected, Facts, Sick
 from fleet.alerts.values import Cause, CauseKind, Finding, Severity, Signal
 
 
@@ -116,7 +116,12 @@ def find(facts: Facts, rules: Iterable[Rule]) -> dict[str, Finding]:
             causes.setdefault(cause.key, cause)
             held.setdefault(cause.key, []).append(signal)
     _fold_groups(facts, held, causes)
-    return {key: _finding(causes[key], signals, facts) for key, signals in held.items()}
+    groups = {group.cause.key: group for group in facts.groups}
+    sick = {one.cause.key: one for one in facts.sick}
+    return {
+        key: _finding(key, causes[key], signals, facts, groups, sick.get(key))
+        for key, signals in held.items()
+    }
 
 
 def _held(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, Signal]]:
@@ -187,17 +192,21 @@ def _added(signals: Iterable[Sequence[Signal]]) -> list[Signal]:
     return list(total.values())
 
 
-def _finding(cause: Cause, signals: Sequence[Signal], facts: Facts) -> Finding:
-    groups = [group for group in facts.groups if group.cause.key == cause.key]
-    if cause.kind is CauseKind.GROUP:
-        members = facts.proxy_groups[cause.id]
-        groups = [group for group in facts.groups if group.cause.key in members]
+def _finding(
+    key: str,
+    cause: Cause,
+    signals: Sequence[Signal],
+    facts: Facts,
+    by_key: Mapping[str, Affected],
+    sick: Sick | None,
+) -> Finding:
+    members = facts.proxy_groups[cause.id] if cause.kind is CauseKind.GROUP else (key,)
+    groups = [by_key[member] for member in members if member in by_key]
     affected = sum(group.stranded + group.at_risk for group in groups)
     if not groups and cause.kind is CauseKind.FLEET:
         affected = max(signal.count for signal in signals)
     if cause.kind is CauseKind.CLUSTER:
         affected = facts.agents
-    sick = [one for one in facts.sick if one.cause.key == cause.key]
     return Finding(
         cause=cause,
         signals=tuple(signals),
@@ -205,7 +214,7 @@ def _finding(cause: Cause, signals: Sequence[Signal], facts: Facts) -> Finding:
         names=tuple(name for group in groups for name in group.names)[:_NAMES],
         heals_at=_latest(groups),
         stuck=any(group.stuck for group in groups),
-        expired_only=bool(sick) and all(one.expired_only for one in sick),
+        expired_only=sick is not None and sick.expired_only,
     )
 
 
