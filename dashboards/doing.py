@@ -6,7 +6,7 @@ from datetime import datetime
 
 from fleet.control import Refused, campaigns, changes, lease, rollouts
 from fleet.control.changes import By
-from fleet.domain.changes import ChangeKind, ChangeState
+from fleet.domain.changes import OCCUPYING, ChangeKind, ChangeState
 from fleet.models.changes import Change
 
 DOINGS = ("pause", "resume", "stop", "abort")
@@ -33,6 +33,16 @@ def do(change: Change, what: str, by: By, now: datetime) -> Change:
     lease.revoke(change.cluster_id)
     rollouts.skip_rest(ended, said, now.timestamp())
     return ended
+
+
+def cancel(change: Change, by: By, now: datetime) -> Change:
+    """Call it off: what has not begun is cancelled, a rollout or a campaign that runs is aborted. Raises Refused."""
+    if change.state in OCCUPYING:
+        if change.kind == ChangeKind.NETWORKING_CONFIG:
+            # Of a write that is under way nobody can say whether it happened.
+            raise Refused("it is being written: it ends by itself within a minute")
+        return do(change, "abort", by, now)
+    return changes.move(change, ChangeState.CANCELLED, now, actor=by.actor, request_id=by.request_id)
 
 
 _CAMPAIGN = {

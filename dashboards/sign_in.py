@@ -6,10 +6,12 @@ Hooks of django-allauth (ACCOUNT_ADAPTER, SOCIALACCOUNT_ADAPTER). docs/access.md
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
+from allauth.account.authentication import get_authentication_records
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from django.conf import settings
@@ -24,12 +26,22 @@ logger = logging.getLogger(__name__)
 
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc] # allauth is untyped
-    """Nobody signs up."""
+    """Nobody signs up, and who has just signed in is not asked again."""
 
     @override
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         """Refuse."""
         return False
+
+    @override
+    def is_reauthentication_required(self, *, app: str, **kwargs: Any) -> bool:
+        """Count signing in as proof too: allauth asks again even a second after it."""
+        request = self.request
+        proofs = get_authentication_records(request, request.user) if request is not None else []
+        last = max((float(proof["at"]) for proof in proofs), default=0.0)
+        if 0 <= time.time() - last < settings.ACCOUNT_REAUTHENTICATION_TIMEOUT:
+            return False
+        return bool(super().is_reauthentication_required(app=app, **kwargs))
 
 
 class OidcAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc] # allauth is untyped

@@ -12,12 +12,12 @@ from ninja import Query, Router, Schema, Status
 from ninja.errors import HttpError
 from pydantic import Field
 
-from dashboards import acting, change_rows
+from dashboards import acting, change_rows, doing
 from dashboards.api.access import ApiAccess
 from dashboards.api.changing import REFUSALS, ChangeAnswer, ChangeItem, answer, by, caller, item, known
 from dashboards.audit_query import AuditQuery
-from fleet.control import Refused, changes
-from fleet.domain.changes import OCCUPYING, PERMISSION_OF, ChangeKind, ChangeState
+from fleet.control import changes
+from fleet.domain.changes import PERMISSION_OF, ChangeKind
 from fleet.models.access import Permission, may
 from fleet.models.changes import Change
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -239,11 +239,7 @@ def _begin(row: Change) -> Any:
 
 def _cancel(request: HttpRequest, cluster: str, change_id: int) -> Any:
     row = mine(request, cluster, change_id)
-    if row.state in OCCUPYING and row.kind == ChangeKind.NETWORKING_CONFIG:
-        raise Refused("it is being written: it ends by itself")
-    who = by(request)
-    changes.move(row, ChangeState.CANCELLED, timezone.now(), actor=who.actor, request_id=who.request_id)
-    return answer(row)
+    return answer(doing.cancel(row, by(request), timezone.now()))
 
 
 def _audit(cluster: str, filters: AuditFilters) -> AuditAnswer:

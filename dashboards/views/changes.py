@@ -15,7 +15,7 @@ from dashboards import acting, change_rows, doing, policy_rows
 from dashboards.permissions import requires
 from dashboards.views.pages import prefix_of, signed_in
 from fleet.control import Refused, changes
-from fleet.domain.changes import OCCUPYING, PERMISSION_OF, ChangeKind, ChangeState
+from fleet.domain.changes import OCCUPYING, PERMISSION_OF, ChangeKind
 from fleet.models.access import Permission, may
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -84,15 +84,15 @@ def _agree(request: HttpRequest, row: Change, what: str) -> HttpResponseBase:
 
 
 def _cancel(request: HttpRequest, row: Change) -> HttpResponseBase:
-    who = acting.by(request, signed_in(request))
-    # Of a write that is under way nobody can say whether it happened: it ends by itself within a minute.
-    if row.state in OCCUPYING and row.kind == ChangeKind.NETWORKING_CONFIG:
-        return _show(request, row, Refused("it is being written: it ends by itself"))
+    began = row.state in OCCUPYING
     try:
-        changes.move(row, ChangeState.CANCELLED, timezone.now(), actor=who.actor, request_id=who.request_id)
+        doing.cancel(row, acting.by(request, signed_in(request)), timezone.now())
     except Refused as error:
+        row.refresh_from_db()
         return _show(request, row, error)
-    messages.success(request, "Cancelled: nothing was changed.")
+    messages.success(
+        request, "Called off: what was done stays done." if began else "Cancelled: nothing was changed."
+    )
     return redirect(f"{prefix_of(row.cluster_id)}/changes/{row.pk}/")
 
 

@@ -43,3 +43,25 @@ def test_what_cannot_be_done_is_refused() -> None:
     with pytest.raises(Refused):
         doing.do(_change("networking-config"), "pause", WHO, NOW)
     assert AuditEntry.objects.get().outcome == "refused"
+
+
+def test_calling_off_what_runs_aborts_it() -> None:
+    """So that no step stays waiting under a change that is over."""
+    change = _change("policy")
+    RolloutStep.objects.create(change=change, position=0, instance_id="0", name="x", state="waiting")
+    assert doing.cancel(change, WHO, NOW).state == "cancelled"
+    assert [row.state for row in change.rollout_steps.all()] == ["skipped"]
+
+
+def test_calling_off_what_has_not_begun() -> None:
+    """Nothing was changed."""
+    change = _change("reconnect")
+    Change.objects.update(state="planned")
+    change.refresh_from_db()
+    assert doing.cancel(change, WHO, NOW).state == "cancelled"
+
+
+def test_calling_off_a_write_that_is_under_way() -> None:
+    """Nobody can say whether it happened."""
+    with pytest.raises(Refused, match="ends by itself"):
+        doing.cancel(_change("networking-config"), WHO, NOW)
