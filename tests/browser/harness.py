@@ -179,6 +179,7 @@ class Harness:
                 web.get("/agents/", self._agents),
                 web.get("/agents/{id}/", self._agent),
                 web.get("/api/v1/fleet/summary", self._summary),
+                web.get("/incidents/badge.json", self._badge),
                 web.get("/ws/fleet/", self._socket),
                 web.get("/static/{path:.*}", self._static),
             ]
@@ -210,6 +211,9 @@ class Harness:
         }
         text = render_to_string(template, {**frame, **context})
         return web.Response(text=text, content_type="text/html", headers={"Content-Security-Policy": CSP})
+
+    async def _badge(self, _: web.Request) -> web.Response:
+        return web.json_response({"open": {"critical": 0, "warning": 0}})
 
     async def _fleet_now(self, request: web.Request) -> web.Response:
         template = "fleet" if request.headers.get("HX-Target") != "instances" else "_instances"

@@ -27,4 +27,4 @@ def test_can_names_permissions(person: MakeUser) -> None:
     """Templates show what one may do; also on an error page, where nothing was resolved."""
     request = RequestFactory().get("/nowhere/")
     request.user = person("operator")
-    assert console(request)["can"] == {"view_fleet", "view_metrics", "act_on_fleet"}
+    assert console(request)["can"] == {"view_fleet", "view_metrics", "view_audit", "act_on_fleet"}

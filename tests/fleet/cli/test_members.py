@@ -16,7 +16,7 @@ async def test_channel_needs_a_member_and_readable_files() -> None:
     member = Member("auth-1", "auth", os.getpid(), None, "", grpc="127.0.0.1:1")
     files = dict.fromkeys(("REFLOAT_TLS_CERT", "REFLOAT_TLS_KEY", "REFLOAT_TLS_CA"), "/nowhere.pem")
     plain = FleetRecord("default", os.getpid(), None, 0.0, 0, "", "", "", "", "", members=(member,))
-    secured = FleetRecord("default", os.getpid(), None, 0.0, 0, "", "", "", "", "", (member,), files)
+    secured = FleetRecord("default", os.getpid(), None, 0.0, 0, "", "", "", "", "", (member,), console=files)
     await channel_to(plain, "auth-1").close()
     with pytest.raises(UnknownNameError, match="auth-2"):
         channel_to(plain, "auth-2")

@@ -92,7 +92,7 @@ async def test_target_not_ready_gets_no_new_connection_and_keeps_its_old(scene: 
     assert not names["one"].is_closing()
     scene.one.readyz = 200
     # Preferred again after a few probes, not after the first.
-    await scene.until(lambda targets: targets["one"]["health"] == "healthy")
+    await scene.until(lambda targets: targets["one"]["ready"] and targets["one"]["health"] == "healthy")
     assert (await scene.shares(6))["one"] == 3
     for writer in names.values():
         writer.close()

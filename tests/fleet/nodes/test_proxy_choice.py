@@ -31,8 +31,8 @@ def test_balancer_that_does_not_answer_is_left_alone_for_a_while() -> None:
     """After a few dials; then it is tried again, and is as good as the other if it answers."""
     choice = ProxyChoice([ONE, TWO], 0.0)
     assert picks(choice, 0.0, dead=TWO)[TWO] <= 3
-    assert picks(choice, 20.0)[TWO] == 0
-    assert picks(choice, 40.0)[TWO] > 20
+    assert picks(choice, 5.0)[TWO] == 0
+    assert picks(choice, 20.0)[TWO] > 20
 
 
 def test_balancers_that_are_all_dead_are_all_tried() -> None:

@@ -166,7 +166,7 @@ async def test_backend_deaf(deaf: int) -> None:
     results = await asyncio.gather(
         *(backend.put_agent(agent("a"), "x") for _ in range(40)), return_exceptions=True
     )
-    assert time.monotonic() - started < 1.0
+    assert time.monotonic() - started < 10.0  # one after the other they would take twice that
     assert all(isinstance(result, BackendUnavailable) for result in results)
     assert "does not answer" in str(results[0])
     assert "secret" not in str(results[0])
