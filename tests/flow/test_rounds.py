@@ -150,8 +150,10 @@ def test_held_proxy_strands_its_agents_and_is_their_cause(console: Console) -> N
     # They may rest on a degraded proxy first: it failed often of late.
     sick = {"stranded", "degraded"}
     eventually_sync(
-        lambda: {agent for agent, *_ in fell}
-        <= {agent for agent, old, new, _ in console.transitions() if old in sick and new == "healthy"}
+        lambda: (
+            {agent for agent, *_ in fell}
+            <= {agent for agent, old, new, _ in console.transitions() if old in sick and new == "healthy"}
+        )
     )
 
 
