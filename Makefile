@@ -33,7 +33,7 @@ demo: $(RUN)  ## Run the console and a fleet of its own to watch (FAULTS=1: with
 	@exec $(PY) manage.py demo $(if $(FAULTS),--faults) $(if $(TLS),--tls) $(ARGS)
 
 test: setup  ## Run the fast tests (10 minutes at most; ARGS="-k name" chooses)
-	@$(PY) -m pytest -m "not slow" --numprocesses auto --maxprocesses 4 --dist loadfile $(ARGS)
+	@$(PY) -m pytest -m "not slow" --numprocesses auto --dist loadfile $(ARGS)
 
 test-slow: setup peers  ## Run what would make `make test` too long (40 minutes at most)
 	@$(PY) -m pytest -m slow $(ARGS) || { code=$$?; [ $$code -eq 5 ] && echo "no slow tests yet" || exit $$code; }

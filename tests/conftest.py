@@ -37,7 +37,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 #: Tests that share the running demo.
 OF_THE_DEMO = ("tests/browser/test_console.py", "tests/flow/test_demo.py")
 #: What takes long and comes last would leave the other processes idle.
-LONG = (*OF_THE_DEMO, "tests/browser/", "tests/flow/")
+LONG = (*OF_THE_DEMO, "tests/browser/", "tests/flow/", "tests/meta/")
 
 
 class ByFile(LoadScopeScheduling):
@@ -47,6 +47,11 @@ class ByFile(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         return "the demo" if file in OF_THE_DEMO else file
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores, four at most: most of the time a test waits for other processes."""
+    return min((os.cpu_count() or 1) + 1, 4)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:

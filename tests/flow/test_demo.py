@@ -71,22 +71,6 @@ def test_killed_pollers_make_everything_unknown(whole_demo: Demo) -> None:
     whole_demo.await_counts({"healthy": AGENTS}, seconds=90.0)
 
 
-def test_killed_command_leaves_no_process(tmp_path: Path) -> None:
-    """SIGKILL gives no chance to clean up, and still nothing is left: no server, no worker, no frozen node.
-
-    Ctrl-C is what ends the shared demo, with the same demand.
-    """
-    small = start_demo(tmp_path, "--auths", "1", "--proxies", "1", "--agents", "3")
-    family = small.family()
-    small.fleet("freeze", "proxy-1")
-
-    small.process.kill()
-    small.process.wait(timeout=60)
-
-    assert len(family) > 10
-    eventually_sync(lambda: all(gone(process.pid) for process in family))
-
-
 @pytest.mark.slow
 def test_demo_with_tls_is_polled_with_the_consoles_keys(tmp_path: Path) -> None:
     """Every agent is seen, healthy, though no port of an instance answers who shows no certificate."""
@@ -95,3 +79,19 @@ def test_demo_with_tls_is_polled_with_the_consoles_keys(tmp_path: Path) -> None:
         small.await_counts({"healthy": 3})
     finally:
         small.end()
+
+
+def test_killed_command_leaves_no_process(demo: Demo) -> None:
+    """SIGKILL gives no chance to clean up, and still nothing is left: no server, no worker, no frozen node.
+
+    The last test of the shared demo: it would run beside all others to the end. Ctrl-C ends that of test_redis_lost.py,
+    with the same demand.
+    """
+    family = demo.family()
+    demo.fleet("freeze", "proxy-1")
+
+    demo.process.kill()
+    demo.process.wait(timeout=60)
+
+    assert len(family) > 10
+    eventually_sync(lambda: all(gone(process.pid) for process in family))
