@@ -28,10 +28,15 @@ def do(change: Change, what: str, by: By, now: datetime) -> Change:
         return campaigns.resume(change, by, now)
     said = f"cancelled by {by.actor.name}; who is under way comes back by itself"
     ended = changes.move(
-        change, ChangeState.CANCELLED, now, actor=by.actor, detail=said, request_id=by.request_id
+        change,
+        ChangeState.CANCELLED,
+        now,
+        actor=by.actor,
+        detail=said,
+        request_id=by.request_id,
+        along=lambda row: rollouts.skip_rest(row, said, now.timestamp()),
     )
     lease.revoke(change.cluster_id)
-    rollouts.skip_rest(ended, said, now.timestamp())
     return ended
 
 

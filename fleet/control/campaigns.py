@@ -186,16 +186,18 @@ def stop(change: Change, by: By, now: datetime) -> Change:
 
 def abort(change: Change, by: By, now: datetime) -> Change:
     """End it now; of those under way nothing more is seen. Raises WrongState."""
+    why = f"aborted by {by.actor.name}"
     ended = changes.move(
         change,
         ChangeState.CANCELLED,
         now,
         actor=by.actor,
-        detail=f"aborted by {by.actor.name}",
+        detail=why,
         request_id=by.request_id,
+        along=lambda row: close(row, why, now.timestamp()),
     )
     lease.revoke(change.cluster_id)
-    return close(ended, f"aborted by {by.actor.name}", now.timestamp())
+    return ended
 
 
 def close(change: Change, why: str, now: float) -> Change:

@@ -126,8 +126,7 @@ class _Step:
         )
         moment = _moment(self.now)
         if why:
-            changes.move(self.change, ChangeState.FAILED, moment, detail=f"aborted: {why}")
-            campaigns.close(self.change, f"aborted: {why}", self.now)
+            self._close(ChangeState.FAILED, f"aborted: {why}")
             return True
         if counts.remaining == 0:
             by = self.change.parameters.get("stopped_by")
@@ -135,8 +134,7 @@ class _Step:
             said = f"stopped by {by}" if by else f"{counts.ok:,} of {counts.total:,} agents moved"
             if self.change.state == ChangeState.PAUSED:
                 changes.move(self.change, ChangeState.RUNNING, moment)
-            changes.move(self.change, state, moment, detail=said)
-            campaigns.close(self.change, said, self.now)
+            self._close(state, said)
             return True
         if self.progress.get("canaries_at") is None and self.pace.canaries:
             if counts.failed and self.change.state == ChangeState.RUNNING:
@@ -146,6 +144,15 @@ class _Step:
             if begun >= self.pace.canaries and campaign.canaries_settled(counts, self.pace):
                 self.progress["canaries_at"] = self.now
         return False
+
+    def _close(self, state: ChangeState, said: str) -> None:
+        changes.move(
+            self.change,
+            state,
+            _moment(self.now),
+            detail=said,
+            along=lambda row: campaigns.close(row, said, self.now),
+        )
 
     def _choose(self) -> str:
         """Choose who is next; answers what it waits for when nobody is."""

@@ -187,12 +187,14 @@ def move(
     reason: str = "",
     log_before: Any = None,
     log_after: Any = None,
+    along: Callable[[Change], object] = lambda _: None,
     **fields: Any,
 ) -> Change:
     """Bring it to another state: pause, resume, cancel, verify, fail, undo. Raises WrongState.
 
-    `fields` are columns of `Change` to write with it; `reason`, `log_before` and `log_after` are for the log, whose
-    action is `KIND.STATE`.
+    What `along` writes is written with it or not at all: rows of a change that is over must not stay open when the
+    worker dies in between. `fields` are columns of `Change` to write with it; `reason`, `log_before` and `log_after`
+    are for the log, whose action is `KIND.STATE`.
     """
     attempt = Attempt(
         actor,
@@ -207,7 +209,7 @@ def move(
     if to.final or to is ChangeState.VERIFYING:
         fields.setdefault("ended_at", change.ended_at or now)
     with attempted(attempt, lambda: now):
-        return _move(change, to, detail=detail, **fields)
+        return _move(change, to, along, detail=detail, **fields)
 
 
 def followers(change: Change) -> frozenset[ChangeState]:
@@ -241,14 +243,18 @@ def refuse(by: By, action: str, cluster: str, sentence: str, now: datetime, **sa
     record(attempt, "refused", now)
 
 
-def _move(change: Change, to: ChangeState, **fields: Any) -> Change:
+def _move(
+    change: Change, to: ChangeState, along: Callable[[Change], object] = lambda _: None, **fields: Any
+) -> Change:
     """The compare-and-set: only from the state that `change` has in memory, so of two one wins."""
     seen = ChangeState(change.state)
     if to not in FOLLOWERS[seen]:
         raise WrongState(f"the change is {_said(change)}: it cannot become {to.value}")
     with transaction.atomic():
         won = Change.objects.filter(pk=change.pk, state=seen.value).update(state=to.value, **fields)
-    change.refresh_from_db()
+        change.refresh_from_db()
+        if won:
+            along(change)
     if not won:
         raise WrongState(f"somebody was quicker: the change is {_said(change)} by now")
     return change

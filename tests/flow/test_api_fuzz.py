@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -30,6 +31,8 @@ AHEAD = 600.0
 EXAMPLES = 60
 #: Path parameters that lead to something; `fill` gives these names.
 KNOWN = {"cluster": "default", "agent_id": "agent-1-id"}
+#: No auth was asked for its config, and a viewer may not read the log.
+NOT_THERE = ("/networking-config", "/audit")
 CHECKS: list[Any] = [
     not_a_server_error,
     checks.status_code_conformance,
@@ -96,7 +99,15 @@ def test_any_request_gets_a_described_answer(
         case.validate_response(answer, checks=CHECKS, headers=token)
 
     ask()
-    if known and mode is GenerationMode.POSITIVE:
+    # What is asked for may be there only if every name leads to something; and the token only reads.
+    there = all(name in known for name in re.findall(r"{(\w+)}", path))
+    if (
+        known
+        and there
+        and mode is GenerationMode.POSITIVE
+        and method == "GET"
+        and not path.endswith(NOT_THERE)
+    ):
         assert 200 in seen, "nothing that is there was found"
 
 
@@ -105,7 +116,7 @@ def test_any_request_gets_a_described_answer(
 def test_nobody_gets_in_without_a_token(console: Console, operation: str, sent: dict[str, str]) -> None:
     """No token, a wrong one, or none of ours: 401 with a sentence, whatever else is asked."""
     method, path = operation.split()
-    answer = requests.request(method, console.url + path.format(cluster="nobody", agent_id="x"), headers=sent)
+    answer = requests.request(method, console.url + re.sub(r"{\w+}", "1", path), headers=sent)
     assert answer.status_code == 401
     assert "token" in answer.json()["detail"]
 

@@ -134,3 +134,16 @@ def test_confirm_an_old_plan_is_refused(cluster: Cluster, alice: User) -> None:
     change = changes.create(cluster.pk, draft(), by(alice), NOW)
     with pytest.raises(Refused, match="plan it again"):
         changes.confirm(change, by(alice), reason="late", typed="", now=NOW + timedelta(minutes=16))
+
+
+def test_what_is_written_along_is_written_with_it_or_not_at_all(cluster: Cluster, alice: User) -> None:
+    """A worker that dies in between leaves no rows open under a change that is over."""
+    change = changes.create(cluster.pk, draft(), by(alice), NOW)
+
+    def die(_: Change) -> None:
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        changes.move(change, ChangeState.CANCELLED, NOW, along=die)
+    change.refresh_from_db()
+    assert change.state == ChangeState.PLANNED
