@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.cache import cache
 from pytest_django import Settings
 
 from dashboards import reading
@@ -23,6 +24,12 @@ from tests.fakes.record import fill
 def quick_passwords(settings: Settings) -> None:
     """A slow hash protects people; nobody here is one."""
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
+@pytest.fixture(autouse=True)
+def no_memory_of_attempts() -> None:
+    """Each test's first user is user 1: what the last one tried must not count against this one's rate limits."""
+    cache.clear()
 
 
 MakeUser = Callable[[str], User]

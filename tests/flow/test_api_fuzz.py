@@ -26,8 +26,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 #: Every state, and more agents than the smallest pages hold.
 STATES = [*State, *State]
 #: Seconds that the record is ahead of now, so that it is fresh for as long as the tests run.
-AHEAD = 600.0
-#: Invented requests for one operation in one way; all together take about a minute and a half.
+AHEAD = 1200.0
+#: Invented requests for one operation in one way; all together take about five minutes.
 EXAMPLES = 60
 #: Path parameters that lead to something; `fill` gives these names.
 KNOWN = {"cluster": "default", "agent_id": "agent-1-id"}
