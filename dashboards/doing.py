@@ -47,6 +47,8 @@ def cancel(change: Change, by: By, now: datetime) -> Change:
             # Of a write that is under way nobody can say whether it happened.
             raise Refused("it is being written: it ends by itself within a minute")
         return do(change, "abort", by, now)
+    if change.kind == ChangeKind.RECONNECT:
+        return campaigns.call_off(change, by, now)
     return changes.move(change, ChangeState.CANCELLED, now, actor=by.actor, request_id=by.request_id)
 
 

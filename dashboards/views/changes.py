@@ -123,7 +123,7 @@ def _show(request: HttpRequest, row: Change, error: Refused | None = None) -> Ht
         "busy": changes.busy_sentence(row.cluster_id) if row.state in {"planned", "confirmed"} else "",
         "can_act": can,
         "can_approve": can and row.state == "confirmed" and row.needs_second and not row.approved_by
-        and user.pk != row.user_id,
+        and user.pk not in (row.user_id, row.confirmed_by_id),
         "problems": problems,
         "sentence": "" if error is None or problems else f"{str(error)[:1].upper()}{str(error)[1:]}.",
         "reason": request.POST.get("reason", ""),

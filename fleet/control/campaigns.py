@@ -17,18 +17,18 @@ from django.db import transaction
 from django.db.models import Count
 
 from fleet.control import Blind, Refused, changes, lease
+from fleet.control.audit import Attempt, attempted
 from fleet.control.changes import By, Draft
+from fleet.control.sight import newest_generations
 from fleet.domain import campaign
 from fleet.domain.campaign import AgentSeen, AgentState, Counts, Pace, ProxySeen
-from fleet.domain.changes import ChangeKind, ChangeState
+from fleet.domain.changes import OCCUPYING, PLAN_KEEPS, ChangeKind, ChangeState
 from fleet.domain.instances import InstanceKind, InstanceState
 from fleet.domain.verdicts import State
 from fleet.domain.views import FleetTable
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import Change
 
-#: A plan nobody agreed to is forgotten after this, with its list of agents.
-_PLAN_LASTS = timedelta(hours=1)
 _CHUNK = 1000
 
 
@@ -61,10 +61,14 @@ class Sight:
             if proxy in ids:
                 held.setdefault(agent, set()).add(ids[proxy])
         self._held = held
+        views = [view for view in table.instances.values() if view.facts.kind is InstanceKind.PROXY]
+        newest = newest_generations(views)
         self.proxies: dict[str, ProxySeen] = {
-            view.facts.id: ProxySeen(view.facts.name, view.state is InstanceState.OK)
-            for view in table.instances.values()
-            if view.facts.kind is InstanceKind.PROXY
+            view.facts.id: ProxySeen(
+                view.facts.name,
+                view.state is InstanceState.OK and view.facts.generation == newest.get(view.facts.group),
+            )
+            for view in views
         }
 
     def agent(self, agent_id: str) -> AgentSeen | None:
@@ -126,6 +130,7 @@ def plan(
         after={"chosen": chosen.words, "agents": len(indices)},
         plan={
             "asked": asked,
+            "question": _question(asked, skips.total()),
             "skipped": dict(skips.most_common(8)),
             "leaving": {
                 sight.proxies[one].name if one in sight.proxies else one: n for one, n in leaving.items()
@@ -141,6 +146,12 @@ def plan(
         if not change.campaign_agents.exists():
             _freeze(change, table, indices, shuffle)
     return change
+
+
+def _question(asked: int, skipped: int) -> str:
+    """The question of its confirmation, with the number in it."""
+    others = f" ({skipped:,} more are skipped)" if skipped else ""
+    return f"Have {asked:,} agent{'s' if asked != 1 else ''} reconnect elsewhere{others}"
 
 
 def pace_of(change: Change) -> Pace:
@@ -168,17 +179,29 @@ def pause(change: Change, by: By, now: datetime, detail: str = "") -> Change:
 
 
 def resume(change: Change, by: By, now: datetime) -> Change:
-    """Go on. Raises WrongState."""
-    return changes.move(change, ChangeState.RUNNING, now, actor=by.actor, request_id=by.request_id)
+    """Go on, also after a canary that did not move. Raises WrongState."""
+    # In `parameters`: a step that is under way writes `progress` when it ends.
+    waived = {"canaries_waived": True} if counts_of(change).failed else {}
+    return changes.move(
+        change,
+        ChangeState.RUNNING,
+        now,
+        actor=by.actor,
+        request_id=by.request_id,
+        parameters={**change.parameters, **waived},
+    )
 
 
 def stop(change: Change, by: By, now: datetime) -> Change:
     """Ask nobody new, watch who was asked, and end. Raises Refused when it does not run."""
-    if change.state not in (ChangeState.RUNNING, ChangeState.PAUSED):
-        raise Refused(f"it is {change.state}: there is nothing to stop")
-    lease.revoke(change.cluster_id)
-    skip_unasked(change, f"stopped by {by.actor.name}", now.timestamp())
-    changes.note(change, parameters={**change.parameters, "stopped_by": by.actor.name})
+    attempt = Attempt(by.actor, "reconnect.stop", request_id=by.request_id)
+    attempt.about(change)
+    with attempted(attempt, lambda: now):
+        if change.state not in OCCUPYING:
+            raise Refused(f"it is {change.state}: there is nothing to stop")
+        lease.revoke(change.cluster_id)
+        skip_unasked(change, f"stopped by {by.actor.name}", now.timestamp())
+        changes.note(change, parameters={**change.parameters, "stopped_by": by.actor.name})
     if change.state == ChangeState.PAUSED:
         return resume(change, by, now)
     return change
@@ -198,6 +221,19 @@ def abort(change: Change, by: By, now: datetime) -> Change:
     )
     lease.revoke(change.cluster_id)
     return ended
+
+
+def call_off(change: Change, by: By, now: datetime) -> Change:
+    """End one that has not begun; its agents are skipped, so that its totals add up. Raises WrongState."""
+    why = f"cancelled by {by.actor.name}"
+    return changes.move(
+        change,
+        ChangeState.CANCELLED,
+        now,
+        actor=by.actor,
+        request_id=by.request_id,
+        along=lambda row: close(row, why, now.timestamp()),
+    )
 
 
 def close(change: Change, why: str, now: float) -> Change:
@@ -243,11 +279,12 @@ def _freeze(
 
 
 def _forget_old_plans(cluster: str, now: datetime) -> None:
+    """A plan that nobody can agree to any more needs no list of agents."""
     old = Change.objects.filter(
         cluster=cluster,
         kind=ChangeKind.RECONNECT.value,
         state=ChangeState.PLANNED.value,
-        created_at__lt=now - _PLAN_LASTS,
+        created_at__lt=now - timedelta(seconds=PLAN_KEEPS[ChangeKind.RECONNECT]),
     )
     CampaignAgent.objects.filter(change__in=old).delete()
 

@@ -25,6 +25,9 @@ from fleet.transport.admin import AdminError, Advised
 
 logger = logging.getLogger(__name__)
 
+#: Agents are given this long to answer that they stay, and are looked at again after as long; seconds.
+_ANSWER_AFTER = 2.0
+_STAYS = "it answered that it has nowhere to go: it knows no other unexpired proxy"
 #: Rows looked at before some are found that may be asked: the others wait for room at their proxy.
 _LOOK_AHEAD = 4
 
@@ -34,6 +37,9 @@ class Advisor(Protocol):
 
     def advise(self, proxy_id: str, advisory_id: str, reason: str, agents: Collection[str]) -> Advised:
         """Ask them. Raises AdminError."""
+
+    def look(self, proxy_id: str, advisory_id: str, agents: Collection[str]) -> Advised:
+        """What they said to it; nobody is asked. Raises AdminError."""
 
 
 def step(
@@ -52,7 +58,7 @@ def step(
             if change.state == ChangeState.CONFIRMED:
                 changes.start(change, _moment(now))
             if change.state in (ChangeState.RUNNING, ChangeState.PAUSED):
-                _Step(change, table(), advisor, now, chance, held).make()
+                _Step(change, table(), advisor, clock, chance, held).make()
     except Busy as error:
         if change.detail != str(error):
             changes.note(change, detail=str(error))
@@ -71,12 +77,12 @@ class _Step:
         change: Change,
         table: FleetTable,
         advisor: Advisor,
-        now: float,
+        clock: Callable[[], float],
         chance: Callable[[], float],
         held: Lease,
     ) -> None:
         self.change, self.table, self.advisor = change, table, advisor
-        self.now, self.chance, self.held = now, chance, held
+        self.now, self.clock, self.chance, self.held = clock(), clock, chance, held
         self.pace: Pace = campaigns.pace_of(change)
         self.progress = dict(change.progress)
         self.leave = frozenset(change.parameters.get("leave", ()))
@@ -93,13 +99,19 @@ class _Step:
         in_flight = list(self.change.campaign_agents.filter(state__in=[s.value for s in campaign.IN_FLIGHT]))
         sight = Sight(self.table, {row.agent_id for row in in_flight})
         self.progress.setdefault("stranded", sight.stranded)
-        self._settle([row for row in in_flight if row.state == AgentState.ASKED], sight)
+        asked = [row for row in in_flight if row.state == AgentState.ASKED]
+        self._settle(asked, sight)
+        self._hear([row for row in asked if row.state == AgentState.ASKED and row.told])
         if self._ended(sight):
             return
+        self._ask_again([row for row in asked if row.state == AgentState.ASKED and not row.told], sight)
         waits_for = ""
         if self.change.state == ChangeState.RUNNING:
             waits_for = self._choose()
+        if self.change.state == ChangeState.RUNNING and campaign.in_window(self.pace, self.now):
             self._ask_due()
+        else:
+            self._put_back()
         self._note(waits_for)
 
     def _settle(self, rows: list[CampaignAgent], sight: Sight) -> None:
@@ -109,14 +121,40 @@ class _Step:
             found = campaign.outcome(
                 frozenset(row.held), row.leaves, row.asked_at, sight.agent(row.agent_id), self.pace, self.now
             )
-            if found is not None and (self.table.as_of or 0) > row.asked_at:
-                row.state, row.reason, row.new_proxy = found.state.value, found.reason, found.new_proxy
-                row.ended_at = self.now
-                done.append(row)
+            if found is None or (self.table.as_of or 0) <= row.asked_at:
+                continue
+            if not row.told and found.state is AgentState.FAILED:
+                continue  # its time begins when its proxy has been told
+            row.state, row.reason, row.new_proxy = found.state.value, found.reason, found.new_proxy
+            row.ended_at = self.now
+            done.append(row)
         with lease.fenced(self.held):
             CampaignAgent.objects.bulk_update(
                 done, ["state", "reason", "new_proxy", "ended_at"], batch_size=500
             )
+
+    def _hear(self, rows: list[CampaignAgent]) -> None:
+        """Hear who answered that it stays, having nowhere to go: it was not moved, and no harm was done."""
+        rows = [row for row in rows if self.now - row.asked_at >= _ANSWER_AFTER]
+        if not rows or self.now - float(self.progress.get("heard_at", 0.0)) < _ANSWER_AFTER:
+            return
+        self.progress["heard_at"] = self.now
+        staying = []
+        for proxy, here in _by_proxy(rows).items():
+            self._keep()
+            try:
+                said = self.advisor.look(
+                    proxy, campaigns.advisory_of(self.change), [row.agent_id for row in here]
+                )
+            except AdminError as error:
+                logger.info("campaign %d: %s: %s", self.change.pk, proxy, error)
+                continue  # the next look, or their patience
+            found = set(said.staying_ids)
+            staying += [row for row in here if row.agent_id in found]
+        for row in staying:
+            row.state, row.ended_at, row.reason = AgentState.SKIPPED.value, self.now, _STAYS
+        with lease.fenced(self.held):
+            CampaignAgent.objects.bulk_update(staying, ["state", "reason", "ended_at"], batch_size=500)
 
     def _ended(self, sight: Sight) -> bool:
         """End it, or pause it, if that is due."""
@@ -136,6 +174,8 @@ class _Step:
                 changes.move(self.change, ChangeState.RUNNING, moment)
             self._close(state, said)
             return True
+        if self.change.parameters.get("canaries_waived"):
+            self.progress.setdefault("canaries_at", self.now)
         if self.progress.get("canaries_at") is None and self.pace.canaries:
             if counts.failed and self.change.state == ChangeState.RUNNING:
                 changes.move(self.change, ChangeState.PAUSED, moment, detail="a canary did not move")
@@ -209,21 +249,53 @@ class _Step:
             room[leaves] -= 1
         return room
 
-    def _ask_due(self) -> None:
-        """Ask those whose moment has come, and those that a step before wrote down and may not have asked."""
-        due = list(self.change.campaign_agents.filter(state=AgentState.DUE.value, due_at__lte=self.now))
-        for row in due:
-            row.state, row.asked_at = AgentState.ASKED.value, self.now
+    def _put_back(self) -> None:
+        """Nobody is to be asked now: who was chosen waits again, for the fleet will be another one then."""
         with lease.fenced(self.held):
-            CampaignAgent.objects.bulk_update(due, ["state", "asked_at"], batch_size=500)
-        untold = self.change.campaign_agents.filter(state=AgentState.ASKED.value, told=False)
-        by_proxy: dict[str, list[CampaignAgent]] = defaultdict(list)
-        for row in untold:
-            by_proxy[row.leaves].append(row)
-        for proxy, rows in by_proxy.items():
-            self._ask(proxy, rows)
+            self.change.campaign_agents.filter(state=AgentState.DUE.value).update(
+                state=AgentState.WAITING.value, leaves="", held=[], due_at=0.0
+            )
 
-    def _ask(self, proxy: str, rows: list[CampaignAgent]) -> None:
+    def _ask_due(self) -> None:
+        """Ask those whose moment has come, if nothing speaks against it by now."""
+        due = list(self.change.campaign_agents.filter(state=AgentState.DUE.value, due_at__lte=self.now))
+        sight = Sight(self.table, {row.agent_id for row in due})
+        asked = []
+        for row in due:
+            seen = sight.agent(row.agent_id)
+            why = campaign.why_skip(seen, sight.proxies)
+            if why or seen is None:
+                row.state, row.reason, row.ended_at = AgentState.SKIPPED.value, why, self.now
+            elif row.leaves not in seen.proxies:
+                row.state = AgentState.WAITING.value
+            else:
+                row.state, row.asked_at, row.held = AgentState.ASKED.value, self.now, sorted(seen.proxies)
+                asked.append(row)
+        with lease.fenced(self.held):
+            CampaignAgent.objects.bulk_update(
+                due, ["state", "reason", "asked_at", "held", "ended_at"], batch_size=300
+            )
+        self._ask(asked)
+
+    def _ask_again(self, rows: list[CampaignAgent], sight: Sight) -> None:
+        """Ask those again whose proxy did not answer, or whose step died: they may have been asked, or not."""
+        lost = []
+        for row in rows:
+            why = campaign.why_skip(sight.agent(row.agent_id), sight.proxies)
+            if why:
+                row.state, row.ended_at = AgentState.SKIPPED.value, self.now
+                row.reason = f"nobody knows whether it was asked, and by now {why}"[:255]
+                lost.append(row)
+        with lease.fenced(self.held):
+            CampaignAgent.objects.bulk_update(lost, ["state", "reason", "ended_at"], batch_size=500)
+        self._ask([row for row in rows if row.state == AgentState.ASKED])
+
+    def _ask(self, rows: list[CampaignAgent]) -> None:
+        for proxy, here in _by_proxy(rows).items():
+            self._keep()
+            self._ask_at(proxy, here)
+
+    def _ask_at(self, proxy: str, rows: list[CampaignAgent]) -> None:
         try:
             advised = self.advisor.advise(
                 proxy,
@@ -233,21 +305,39 @@ class _Step:
             )
         except AdminError as error:
             logger.warning("campaign %d: %s: %s", self.change.pk, proxy, error)
-            return  # they are asked again by the next step, or fail by their patience
-        staying, absent = set(advised.staying_ids), set(advised.absent_ids)
+            self._not_told([row for row in rows if self.now - row.asked_at >= self.pace.patience])
+            return  # the others are asked again by the next step
+        absent = set(advised.absent_ids)
         for row in rows:
-            row.told = True
-            if row.agent_id in staying:
-                row.state, row.ended_at = AgentState.FAILED.value, self.now
-                row.reason = "it answered that it has nowhere to go"
-            elif row.agent_id in absent and self.now - row.asked_at < 1:
+            if row.agent_id in absent and row.asked_at == self.now:
                 row.state, row.ended_at = AgentState.SKIPPED.value, self.now
                 row.reason = "its tunnel had gone when it was to be asked"
+            row.told, row.asked_at = True, self.now
         with lease.fenced(self.held):
-            CampaignAgent.objects.bulk_update(rows, ["told", "state", "reason", "ended_at"], batch_size=500)
+            CampaignAgent.objects.bulk_update(
+                rows, ["told", "asked_at", "state", "reason", "ended_at"], batch_size=300
+            )
+
+    def _not_told(self, rows: list[CampaignAgent]) -> None:
+        for row in rows:
+            row.state, row.ended_at = AgentState.FAILED.value, self.now
+            row.reason = f"its proxy could not be told to ask it within {self.pace.patience} s"
+        with lease.fenced(self.held):
+            CampaignAgent.objects.bulk_update(rows, ["state", "reason", "ended_at"], batch_size=500)
+
+    def _keep(self) -> None:
+        """Keep the lease: proxies that do not answer take seconds each."""
+        lease.renew(self.held, _moment(self.clock()))
 
     def _note(self, waits_for: str) -> None:
         changes.note(self.change, progress={**self.progress, "stepped_at": self.now, "waits_for": waits_for})
+
+
+def _by_proxy(rows: list[CampaignAgent]) -> dict[str, list[CampaignAgent]]:
+    found: dict[str, list[CampaignAgent]] = defaultdict(list)
+    for row in rows:
+        found[row.leaves].append(row)
+    return found
 
 
 def _moment(now: float) -> datetime:

@@ -6,6 +6,7 @@ of its own (`networking.py`, ...).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -129,26 +130,34 @@ def confirm(change: Change, by: By, *, reason: str, typed: str, now: datetime) -
     )
     attempt.about(change)
     with attempted(attempt, lambda: now):
-        if (
-            change.kind == ChangeKind.NETWORKING_CONFIG
-            and (now - change.created_at).total_seconds() > PLAN_KEEPS
-        ):
-            raise Refused("the plan is older than 15 minutes, and the fleet has moved on: plan it again")
+        keeps = PLAN_KEEPS.get(ChangeKind(change.kind), math.inf)
+        if (now - change.created_at).total_seconds() > keeps:
+            raise Refused(
+                f"the plan is older than {keeps / 60:.0f} minutes, and the fleet has moved on: plan it again"
+            )
         problems = confirmation_problems(what_it_asks(change), reason=reason, typed=typed)
         if problems:
             raise Refused("; ".join(problems.values()), problems)
-        return _move(change, ChangeState.CONFIRMED, reason=reason.strip(), confirmed_at=now)
+        return _move(
+            change,
+            ChangeState.CONFIRMED,
+            reason=reason.strip(),
+            confirmed_at=now,
+            confirmed_by_id=by.actor.user_id,
+            # The cluster may want two people only since it was planned.
+            needs_second=change.needs_second or change.cluster.second_approver,
+        )
 
 
 def approve(change: Change, by: By, *, now: datetime) -> Change:
-    """Agree as the second person. Raises Refused to whoever planned it, WrongState."""
+    """Agree as the second person. Raises Refused to whoever planned or confirmed it, WrongState."""
     attempt = Attempt(by.actor, f"{change.kind}.approve", request_id=by.request_id)
     attempt.about(change)
     with attempted(attempt, lambda: now):
         if not change.needs_second:
             raise Refused("this change asks for no second person")
-        if by.actor.user_id is None or by.actor.user_id == change.user_id:
-            raise Refused("a second person must agree: not who made the change")
+        if by.actor.user_id is None or by.actor.user_id in (change.user_id, change.confirmed_by_id):
+            raise Refused("a second person must agree: not who made the change, nor who confirmed it")
         won = Change.objects.filter(pk=change.pk, state=ChangeState.CONFIRMED.value, approved_by="").update(
             approved_by=by.actor.name[:200]
         )
@@ -165,6 +174,9 @@ def ready(change: Change) -> bool:
 
 def start(change: Change, now: datetime, *, actor: Actor = SYSTEM) -> Change:
     """Begin. Raises Busy while another change has the cluster, WrongState, Refused without the second person."""
+    if (busy := busy_sentence(change.cluster_id)) and change.detail == busy:
+        # Workers try every second; the log has said so once.
+        raise Busy(busy)
     attempt = Attempt(actor, f"{change.kind}.start", request_id=change.request_id)
     attempt.about(change)
     with attempted(attempt, lambda: now):

@@ -46,6 +46,15 @@ class Dialer:
             lambda channel: TunnelAdmin(channel).advise_reconnect(advisory_id, reason, agents=agents),
         )
 
+    def look(self, proxy_id: str, advisory_id: str, agents: Collection[str]) -> Advised:
+        """What agents of a proxy said to that advice; nobody is asked. Raises AdminError."""
+        return self._do(
+            proxy_id,
+            lambda channel: TunnelAdmin(channel).advise_reconnect(
+                advisory_id, "", agents=agents, look_only=True
+            ),
+        )
+
     def read(self, instance_id: str) -> tuple[NodeReport, bool]:
         """What an instance says of its policies, and whether it is SERVING. Raises SourceFailed."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -51,7 +51,7 @@ def fleet_of(table: FleetTable, answers: Mapping[int, Answer], now: float) -> Fl
         )
     held = np.bincount(table.tunnel_proxies, minlength=max(ids, default=0) + 1)
     views = [view for view in table.instances.values() if view.facts.kind is InstanceKind.PROXY]
-    newest = _newest(views)
+    newest = newest_generations(views)
     return Fleet(
         agents=tuple(seen),
         proxies=tuple(_proxy(view, newest) for view in sorted(views, key=lambda view: view.facts.name)),
@@ -91,7 +91,7 @@ def _knows(report: AgentReport | None) -> bool | None:
     return (int(found[1]), int(found[2])) >= _KNOWS_SINCE if found else None
 
 
-def _newest(views: list[InstanceView]) -> dict[str, int]:
+def newest_generations(views: Iterable[InstanceView]) -> dict[str, int]:
     """By group, the highest generation among proxies that agents track."""
     newest: dict[str, int] = {}
     for view in views:

@@ -86,7 +86,7 @@ class ProxySeen:
     """A proxy as the newest round has it."""
 
     name: str
-    #: It is well: agents may go there.
+    #: It is well, unexpired, and of the newest generation of its group: agents may go there.
     usable: bool
 
 
@@ -183,7 +183,7 @@ def why_skip(agent: AgentSeen | None, proxies: Mapping[str, ProxySeen]) -> str:
     if not agent.proxies:
         return "it has no tunnel through which to ask it"
     if not any(proxy.usable for one, proxy in proxies.items() if one not in agent.proxies):
-        return "no other proxy to go to that is well and that it has no tunnel to"
+        return "no other proxy to go to: none that is well and unexpired, and that it has no tunnel to"
     if len(agent.proxies) < agent.desired:
         return f"it has {len(agent.proxies)} of {agent.desired} tunnels: it is to get those first"
     return ""
@@ -248,7 +248,10 @@ def why_abort(counts: Counts, pace: Pace, *, stranded: int, stranded_before: int
     if rise >= pace.max_stranded:
         return f"{rise} more agents are stranded than when it began ({stranded_before})"
     judged = counts.ok + counts.failed
-    if judged >= min(_ENOUGH, counts.total) and counts.failed * 100 > pace.max_failed * judged:
+    if (
+        judged >= min(_ENOUGH, counts.total - counts.skipped)
+        and counts.failed * 100 > pace.max_failed * judged
+    ):
         return f"{counts.failed} of {judged} agents did not move: more than {pace.max_failed} %"
     return ""
 

@@ -11,8 +11,6 @@ from enum import StrEnum
 
 #: With more agents touched than this, the cluster's name must be typed.
 TYPED_ABOVE = 100
-#: Seconds after which a plan of the networking config is too old to agree to: the fleet has moved on.
-PLAN_KEEPS = 900.0
 #: Characters of a reason, least and most.
 REASON_LENGTH = (3, 500)
 
@@ -38,6 +36,10 @@ PERMISSION_OF: Mapping[ChangeKind, str] = {
     ChangeKind.POLICY: "change_config",
     ChangeKind.RECONNECT: "act_on_fleet",
 }
+
+
+#: Seconds after which a plan is too old to agree to: the fleet has moved on, and its list of agents is forgotten.
+PLAN_KEEPS: Mapping[ChangeKind, float] = {ChangeKind.NETWORKING_CONFIG: 900.0, ChangeKind.RECONNECT: 3600.0}
 
 
 class ChangeState(StrEnum):

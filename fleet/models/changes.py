@@ -52,6 +52,9 @@ class Change(models.Model):
     #: Why it is in its state, as a sentence: an error, a reason to pause.
     detail = models.TextField(blank=True, default="")
     needs_second = models.BooleanField(default=False)
+    confirmed_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
     #: The second person who agreed.
     approved_by = models.CharField(max_length=200, blank=True, default="")
     undoes = models.ForeignKey(

@@ -57,12 +57,17 @@ class Reconnects:
             every = durations.format_seconds(self._schedule.interval)
             self._advise(due, secrets.token_hex(8), f"every {every} or so agents spread anew", "periodic")
 
-    def ask(self, advisory_id: str, reason: str, agents: Collection[str], limit: int) -> Advice:
-        """Advise these agents, or all, at most `limit` now unless that is 0; whoever has this advice is left alone."""
+    def ask(
+        self, advisory_id: str, reason: str, agents: Collection[str], limit: int, *, look_only: bool = False
+    ) -> Advice:
+        """Advise these agents, or all, at most `limit` now unless that is 0; whoever has this advice is left alone.
+
+        With `look_only` advise nobody.
+        """
         live = self._table.offered
         meant = [tunnel for tunnel in live if not agents or tunnel.agent_id in agents]
         fresh = [tunnel for tunnel in meant if tunnel.advisory_id != advisory_id]
-        now = fresh[:limit] if limit else fresh
+        now = [] if look_only else fresh[:limit] if limit else fresh
         if now:
             self._advise(now, advisory_id, reason, "asked")
         absent = tuple(sorted(set(agents) - {tunnel.agent_id for tunnel in meant}))

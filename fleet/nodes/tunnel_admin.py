@@ -43,6 +43,7 @@ class TunnelAdminServicer:
             request.reason or "an operator asked for it",
             frozenset(request.agent_ids),
             request.limit,
+            look_only=request.look_only,
         )
         return fleet_pb2.AdviseReconnectResponse(
             proxy_id=self._proxy_id,

@@ -134,14 +134,20 @@ class TunnelAdmin:
         self._within = within
 
     async def advise_reconnect(
-        self, advisory_id: str, reason: str, *, agents: Collection[str] = (), limit: int = 0
+        self,
+        advisory_id: str,
+        reason: str,
+        *,
+        agents: Collection[str] = (),
+        limit: int = 0,
+        look_only: bool = False,
     ) -> Advised:
         """Have agents, all if none are named, reconnect elsewhere, make before break; at most `limit` now.
 
-        `advisory_id` stands for one intent: repeated, it advises only who was not advised yet.
+        `advisory_id` stands for one intent: repeated, it advises only who was not advised yet; with `look_only` nobody.
         """
         request = fleet_pb2.AdviseReconnectRequest(
-            advisory_id=advisory_id, reason=reason, agent_ids=list(agents), limit=limit
+            advisory_id=advisory_id, reason=reason, agent_ids=list(agents), limit=limit, look_only=look_only
         )
         try:
             answer = await self._stub.AdviseReconnect(request, timeout=self._within)

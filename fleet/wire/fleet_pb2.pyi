@@ -264,16 +264,18 @@ class NetworkingNews(_message.Message):
     def __init__(self, revision: _Optional[str] = ..., spread_ms: _Optional[int] = ...) -> None: ...
 
 class AdviseReconnectRequest(_message.Message):
-    __slots__ = ("advisory_id", "reason", "agent_ids", "limit")
+    __slots__ = ("advisory_id", "reason", "agent_ids", "limit", "look_only")
     ADVISORY_ID_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     AGENT_IDS_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
+    LOOK_ONLY_FIELD_NUMBER: _ClassVar[int]
     advisory_id: str
     reason: str
     agent_ids: _containers.RepeatedScalarFieldContainer[str]
     limit: int
-    def __init__(self, advisory_id: _Optional[str] = ..., reason: _Optional[str] = ..., agent_ids: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ...) -> None: ...
+    look_only: bool
+    def __init__(self, advisory_id: _Optional[str] = ..., reason: _Optional[str] = ..., agent_ids: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., look_only: _Optional[bool] = ...) -> None: ...
 
 class AdviseReconnectResponse(_message.Message):
     __slots__ = ("proxy_id", "advised", "already", "left", "absent", "staying", "staying_ids", "absent_ids")

@@ -80,6 +80,10 @@ class Fleet:
         self.book.execute("commit")
         return Advised(proxy_id, fresh, 0, 0, len(absent), 0, (), tuple(absent))
 
+    def look(self, proxy_id: str, advisory_id: str, agents: Collection[str]) -> Advised:
+        """Nobody answers that it stays."""
+        return Advised(proxy_id, 0, 0, 0, 0, 0)
+
 
 def prepare(count: int) -> None:
     """A database with a confirmed campaign."""

@@ -29,6 +29,10 @@ class Movers:
     unreachable: set[int] = field(default_factory=set)
     stranded: set[str] = field(default_factory=set)
     retired: set[str] = field(default_factory=set)
+    #: Agents that answer that they have nowhere to go.
+    nowhere: set[str] = field(default_factory=set)
+    #: Proxies of an older generation than the others.
+    old: set[int] = field(default_factory=set)
     stale: bool = False
     #: How often each agent was sent an advisory, the fewest tunnels any had, and (advisory, agent) that proxies keep.
     asked: Counter[str] = field(default_factory=Counter)
@@ -54,10 +58,19 @@ class Movers:
         for one in fresh:
             self.advised.add((proxy, advisory_id, one))
             self.asked[one] += 1
-            if one not in self.stubborn:
+            if one not in self.stubborn | self.nowhere:
                 self.pending.append((one, proxy))
         absent = tuple(one for one in agents if one not in here)
         return Advised(proxy_id, len(fresh), len(here) - len(fresh), 0, len(absent), 0, (), absent)
+
+    def look(self, proxy_id: str, advisory_id: str, agents: Collection[str]) -> Advised:
+        """See campaigns_run.Advisor."""
+        proxy = int(proxy_id.removeprefix("proxy-"))
+        if proxy in self.unreachable:
+            raise Unreachable(f"{proxy_id} does not answer")
+        here = [one for one in agents if (proxy, advisory_id, one) in self.advised]
+        staying = tuple(one for one in here if one in self.nowhere)
+        return Advised(proxy_id, 0, len(here), 0, 0, len(staying), staying)
 
     def move(self) -> None:
         """Have everybody who was asked be elsewhere, make before break."""
@@ -108,6 +121,9 @@ class Movers:
         )
 
     def _view(self, number: int) -> InstanceView:
-        facts = InstanceFacts(f"proxy-{number}", number, InstanceKind.PROXY, f"proxy-{number}", "127.0.0.1:1")
+        facts = InstanceFacts(
+            f"proxy-{number}", number, InstanceKind.PROXY, f"proxy-{number}", "127.0.0.1:1",
+            generation=0 if number in self.old else 1,
+        )  # fmt: skip
         state = InstanceState.EXPIRED if number in self.sick else InstanceState.OK
         return InstanceView(facts, state, "", 0, {})

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from django.contrib.auth.models import User
 
-from fleet.control import Refused, campaigns
+from fleet.control import Refused, campaigns, changes
 from fleet.control.campaigns import Chosen, Sight
 from fleet.domain.campaign import Pace
+from fleet.domain.changes import ChangeState
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import Cluster
@@ -50,6 +51,21 @@ def test_plans_nobody_agreed_to_are_forgotten(cluster: Cluster, alice: User) -> 
     _plan(cluster, alice, Movers.of(3), timedelta(hours=2))
     assert not first.campaign_agents.exists()
     assert CampaignAgent.objects.count() == 3
+    with pytest.raises(Refused, match="older than 60 minutes"):
+        changes.confirm(first, by(alice), reason="late", typed="", now=NOW + timedelta(hours=2))
+
+
+def test_called_off_before_it_began(cluster: Cluster, alice: User) -> None:
+    """Its totals add up, too."""
+    change = campaigns.call_off(_plan(cluster, alice, Movers.of(3)), by(alice), NOW)
+    assert change.state == ChangeState.CANCELLED
+    assert (campaigns.counts_of(change).skipped, change.outcome["skipped"]) == (3, 3)
+
+
+def test_question_has_the_number(cluster: Cluster, alice: User) -> None:
+    """Of those that are asked, and of those that are not."""
+    change = _plan(cluster, alice, Movers({"a": {0}, "b": {1}, "c": set()}, proxies=2))
+    assert change.plan["question"] == "Have 2 agents reconnect elsewhere (1 more are skipped)"
 
 
 def test_sight() -> None:

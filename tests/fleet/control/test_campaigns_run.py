@@ -14,7 +14,7 @@ from fleet.control.campaigns import Chosen
 from fleet.domain.campaign import Pace
 from fleet.domain.changes import ChangeState
 from fleet.models.actions import CampaignAgent
-from fleet.models.changes import Change
+from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import Cluster
 from tests.fakes.movers import Movers
 from tests.fleet.control.conftest import NOW, by
@@ -150,7 +150,9 @@ def test_canary_that_does_not_move_pauses(cluster: Cluster, alice: User) -> None
 
 def test_who_would_have_less_is_skipped(cluster: Cluster, alice: User) -> None:
     """With that reason: nowhere to go, no tunnel, too few tunnels, retired."""
-    movers = Movers({"here": {0}, "lost": set(), "old": {0}, "both": {0, 1}}, proxies=2, retired={"old"})
+    movers = Movers(
+        {"here": {0}, "lost": set(), "old": {0}, "both": {0, 1}}, proxies=3, retired={"old"}, old={2}
+    )
     one = Campaign(cluster, alice, movers, canaries=0)
     one.confirm()
     one.until_over()
@@ -170,6 +172,108 @@ def test_nowhere_to_go_is_refused_before_it_begins(cluster: Cluster, alice: User
     blind.stale = True
     with pytest.raises(Refused, match="blind"):
         Campaign(cluster, alice, blind)
+
+
+def test_who_answers_that_it_stays_is_skipped(cluster: Cluster, alice: User) -> None:
+    """It knows of no other proxy, whatever the record says: no failure, and the next canary has its turn."""
+    movers = Movers.of(30, nowhere={"agent-0", "agent-7"})
+    one = Campaign(cluster, alice, movers, rate=6000, canaries=2, patience=30, max_failed=0)
+    one.confirm()
+    assert one.until_over().state == ChangeState.VERIFIED
+    counts = campaigns.counts_of(one.change)
+    assert (counts.ok, counts.failed, counts.skipped) == (28, 0, 2)
+    assert {why for _, why, _ in campaigns.skipped_by_reason(one.change)} == {
+        "it answered that it has nowhere to go: it knows no other unexpired proxy"
+    }
+    assert one.now - BEGIN < 30
+    assert set(movers.asked.values()) == {1}
+
+
+def test_where_it_could_go_sickens_before_it_is_asked(cluster: Cluster, alice: User) -> None:
+    """It was chosen, and is to be asked after its jitter: looked at again, it is skipped."""
+    movers = Movers.of(6, proxies=2)
+    one = Campaign(cluster, alice, movers, rate=6000, canaries=0, jitter=10)
+    one.confirm()
+    one.step(2)
+    assert campaigns.counts_of(one.change).due == 6
+    movers.sick = {1}
+    assert one.until_over().state == ChangeState.VERIFIED
+    there = [row for row in one.change.campaign_agents.all() if int(row.agent_id[-1]) % 2 == 0]
+    assert {row.state for row in there} == {"skipped"}
+    assert all("no other proxy to go to" in row.reason for row in there)
+    assert not any(movers.asked[row.agent_id] for row in there)
+
+
+def test_pause_puts_back_who_was_chosen(cluster: Cluster, alice: User) -> None:
+    """Nobody is under way for ever: who was not asked yet waits again, and has its turn after the pause."""
+    one = Campaign(cluster, alice, Movers.of(30), rate=6000, canaries=0, jitter=10)
+    one.confirm()
+    one.step(2)
+    assert campaigns.counts_of(one.change).due
+    campaigns.pause(one.change, by(alice), one.at)
+    one.step()
+    counts = campaigns.counts_of(one.change)
+    assert (counts.waiting, counts.in_flight, counts.total) == (30, 0, 30)
+    assert not one.movers.asked
+    campaigns.resume(one.change, by(alice), one.at)
+    assert one.until_over().state == ChangeState.VERIFIED
+    assert campaigns.counts_of(one.change).ok == 30
+
+
+def test_resume_after_a_canary_goes_on(cluster: Cluster, alice: User) -> None:
+    """Somebody looked at it: it does not pause for the same canary again."""
+    movers = Movers.of(40, stubborn={"agent-0"})
+    one = Campaign(cluster, alice, movers, canaries=3, rate=6000, patience=5, max_failed=50)
+    one.confirm()
+    assert one.until_over(30).state == ChangeState.PAUSED
+    campaigns.resume(one.change, by(alice), one.at)
+    assert one.until_over().state == ChangeState.VERIFIED
+    counts = campaigns.counts_of(one.change)
+    assert (counts.ok, counts.failed) == (39, 1)
+
+
+def test_few_agents_that_all_fail_are_no_success(cluster: Cluster, alice: User) -> None:
+    """Also where others are skipped, so that there are never twenty results."""
+    agents = {f"agent-{n}": {0} for n in range(3)} | {f"lost-{n}": set[int]() for n in range(30)}
+    one = Campaign(cluster, alice, Movers(agents, stubborn=set(agents)), canaries=0, rate=6000, patience=5)
+    one.confirm()
+    assert one.until_over().state == ChangeState.FAILED
+    assert "3 of 3" in one.change.detail
+
+
+def test_waiting_its_turn_is_logged_once(cluster: Cluster, alice: User) -> None:
+    """Workers try every second; the log is for people."""
+    first = Campaign(cluster, alice, Movers.of(50), rate=60, canaries=0)
+    second = Campaign(cluster, alice, Movers.of(50), rate=60, canaries=0)
+    first.confirm()
+    first.step()
+    second.confirm()
+    second.step(10)
+    assert AuditEntry.objects.filter(action="reconnect.start", change_id=second.change.pk).count() == 1
+
+
+def test_worker_that_was_away_long_fails_nobody(cluster: Cluster, alice: User, monkeypatch: Any) -> None:
+    """Its step died between the rows and the call: their patience begins when their proxy is told."""
+    one = Campaign(cluster, alice, Movers.of(30), rate=6000, canaries=0, patience=5)
+    one.confirm()
+    one.step()
+    real = one.movers.advise
+
+    def dies(*args: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(one.movers, "advise", dies)
+    with pytest.raises(KeyboardInterrupt):
+        one.step()
+    lease.revoke(cluster.pk)
+    campaigns.pause(one.change, by(alice), one.at)
+    monkeypatch.setattr(one.movers, "advise", real)
+    one.step(seconds=60)
+    one.step(3)
+    counts = campaigns.counts_of(one.change)
+    assert (counts.failed, counts.in_flight) == (0, 0)
+    assert set(one.movers.asked.values()) == {1}
+    assert (counts.ok, one.change.state) == (30, ChangeState.VERIFIED)
 
 
 def test_step_that_died_is_made_again(cluster: Cluster, alice: User, monkeypatch: Any) -> None:
@@ -209,6 +313,8 @@ def test_stop_watches_who_was_asked(cluster: Cluster, alice: User) -> None:
     assert counts.skipped == 90
     with pytest.raises(Refused, match="nothing to stop"):
         campaigns.stop(one.change, by(alice), one.at)
+    rows = AuditEntry.objects.filter(action="reconnect.stop").order_by("pk")
+    assert [(row.who, row.outcome) for row in rows] == [("alice", "done"), ("alice", "refused")]
 
 
 def test_abort_ends_it_now(cluster: Cluster, alice: User) -> None:

@@ -129,6 +129,20 @@ def test_refuse_leaves_a_row_without_a_change(cluster: Cluster, alice: User) -> 
     )  # fmt: skip
 
 
+def test_who_confirmed_is_no_second_person(cluster: Cluster, alice: User, bob: User) -> None:
+    """Whoever planned it; and a cluster that asks for two only since the plan asks for two."""
+    change = changes.create(cluster.pk, draft(), by(alice), NOW)
+    Cluster.objects.update(second_approver=True)
+    change = Change.objects.get(pk=change.pk)
+    changes.confirm(change, by(bob), reason="needed", typed="", now=NOW)
+    assert not changes.ready(change)
+    for user in (alice, bob):
+        with pytest.raises(Refused, match="nor who confirmed"):
+            changes.approve(change, by(user), now=NOW)
+    changes.approve(change, by(User.objects.create_user("carol")), now=NOW)
+    assert changes.ready(change)
+
+
 def test_confirm_an_old_plan_is_refused(cluster: Cluster, alice: User) -> None:
     """What it foresaw may not hold any more."""
     change = changes.create(cluster.pk, draft(), by(alice), NOW)

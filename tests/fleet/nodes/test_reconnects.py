@@ -67,6 +67,16 @@ def test_who_stays_is_told() -> None:
     assert bench.reconnects.ask("x", "", (), 0) == Advice(already=2, staying=1, staying_ids=("a",))
 
 
+def test_look_only_advises_nobody() -> None:
+    """It answers what became of those who were."""
+    bench = Bench("a", "b")
+    bench.reconnects.ask("x", "", ("a",), 0)
+    bench.reconnects.answered(bench.tunnels["a"], fleet_pb2.AdvisoryReply(advisory_id="x", accepted=False))
+    seen = bench.reconnects.ask("x", "", (), 0, look_only=True)
+    assert seen == Advice(already=1, left=1, staying=1, staying_ids=("a",))
+    assert not bench.tunnels["b"].advisory_id
+
+
 async def test_periodic() -> None:
     """Each tunnel by its own time; closed ones not at all."""
     bench = Bench("a", "b", interval=10.0)
