@@ -5,6 +5,11 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 
+# A dozen programs start at once: what one of them compiled, the others need not. pip compiles what it installs,
+# but not what it leaves where it is, which is ours.
+unexport PYTHONDONTWRITEBYTECODE
+COMPILE = $(PY) -m compileall -q fleet dashboards
+
 VENV ?= .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
@@ -75,11 +80,13 @@ clean:  ## Remove .venv and caches; var/ (your data) stays
 
 .venv/.run: .venv/bin/python pyproject.toml constraints.txt
 	@echo "installing what the program needs (about a minute the first time)"
-	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e . && touch $@
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@$(COMPILE) && touch $@
 
 .venv/.dev: .venv/bin/python pyproject.toml constraints.txt
 	@echo "installing what developing needs (one or two minutes the first time)"
-	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' && touch $@ .venv/.run
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(COMPILE) && touch $@ .venv/.run
 
 browser:
 	@bash tests/browser/chromium.sh
