@@ -27,17 +27,20 @@ class SourceFailed(Exception):
         self.answered = answered
 
 
+def failure(error: grpc.aio.AioRpcError) -> SourceFailed:
+    """What gRPC's error means, with one line for a person."""
+    code = error.code()
+    name = code.name.lower().replace("_", " ")
+    details = " ".join((error.details() or "").split())[:_LONGEST]
+    # gRPC's own "Deadline Exceeded" says nothing that the code did not.
+    says_more = details.lower() not in {"", name}
+    return SourceFailed(f"{name}: {details}" if says_more else name, answered=code not in _UNANSWERED)
+
+
 @contextmanager
 def asking() -> Iterator[None]:
-    """Turn gRPC's errors into SourceFailed, with one line for a person."""
+    """Turn gRPC's errors into SourceFailed."""
     try:
         yield
     except grpc.aio.AioRpcError as error:
-        code = error.code()
-        name = code.name.lower().replace("_", " ")
-        details = " ".join((error.details() or "").split())[:_LONGEST]
-        # gRPC's own "Deadline Exceeded" says nothing that the code did not.
-        says_more = details.lower() not in {"", name}
-        raise SourceFailed(
-            f"{name}: {details}" if says_more else name, answered=code not in _UNANSWERED
-        ) from error
+        raise failure(error) from error

@@ -9,7 +9,7 @@ import aiohttp
 import grpc.aio
 
 from fleet.protocol.retry import Policy
-from fleet.transport.channels import TLSFiles, open_channel, target_of
+from fleet.transport.channels import TLSFiles, open_channel, still_options, target_of
 from fleet.transport.retrying.aio import Retrying
 from fleet.transport.retrying.calling import SharedBudget
 from fleet.transport.retrying.reads import DEFAULT, reads
@@ -34,7 +34,7 @@ class Connections:
         """The channel to host:port. Raises ValueError for an address that is none, TLSError."""
         found = self._channels.get(address)
         if found is None:
-            found = self._channels[address] = open_channel(_target(address), self._tls)
+            found = self._channels[address] = open_channel(_target(address), self._tls, more=still_options())
         return found
 
     def reader(self, address: str) -> grpc.aio.Channel:
@@ -42,7 +42,7 @@ class Connections:
         found = self._readers.get(address)
         if found is None:
             found = self._readers[address] = open_channel(
-                _target(address), self._tls, interceptors=[self._retrying]
+                _target(address), self._tls, more=still_options(), interceptors=[self._retrying]
             )
         return found
 

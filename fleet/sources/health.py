@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2
 from fleet.domain.instances import ServingStatus
 from fleet.protocol import standing
 from fleet.protocol.standing import Said
-from fleet.sources import SourceFailed, asking
+from fleet.sources import failure
 
 #: A stub made for each check would ask gRPC for three methods; the request is always the same.
 _checks: WeakKeyDictionary[grpc.aio.Channel, Callable[..., Any]] = WeakKeyDictionary()
@@ -31,14 +31,14 @@ class HealthAnswer:
 async def ask_health(channel: grpc.aio.Channel, *, timeout: float) -> HealthAnswer:  # noqa: ASYNC109 - it is gRPC's
     """Ask within `timeout` seconds. A server without the health service is SERVICE_UNKNOWN. Raises SourceFailed."""
     try:
-        with asking():
-            call = _check(channel)(_WHOLE_SERVER, timeout=timeout)
-            answer = await call
-            metadata = await call.trailing_metadata()
-    except SourceFailed as error:
-        if error.answered:
+        call = _check(channel)(_WHOLE_SERVER, timeout=timeout)
+        answer = await call
+        metadata = await call.trailing_metadata()
+    except grpc.aio.AioRpcError as error:
+        failed = failure(error)
+        if failed.answered:
             return HealthAnswer(ServingStatus.SERVICE_UNKNOWN)
-        raise
+        raise failed from error
     return HealthAnswer(ServingStatus(int(answer.status)), standing.read(metadata))
 
 

@@ -98,10 +98,12 @@ def target_of(addresses: Sequence[tuple[str, int]]) -> str:
 
     Raises ValueError for several names: gRPC takes a list of IP addresses or one name.
     """
-    if len(addresses) == 1:
+    versions = {_ip_version(host) for host, _ in addresses}
+    # gRPC's resolver of names is a part of what a new connection costs that an address does not need; one of IPv6
+    # gets it nevertheless, because the URI of its own scheme would be escaped in :authority.
+    if len(addresses) == 1 and versions != {4}:
         host, port = addresses[0]
         return f"dns:///{_bracketed(host)}:{port}"
-    versions = {_ip_version(host) for host, _ in addresses}
     if len(versions) != 1 or None in versions:
         raise ValueError("several addresses must be IP addresses of one family; a host name must stand alone")
     return f"ipv{versions.pop()}:" + ",".join(f"{_bracketed(host)}:{port}" for host, port in addresses)

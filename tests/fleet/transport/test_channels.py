@@ -19,7 +19,7 @@ from fleet.transport.process import ProcessState
 @pytest.mark.parametrize(
     ("addresses", "target"),
     [
-        ([("127.0.0.1", 1)], "dns:///127.0.0.1:1"),
+        ([("127.0.0.1", 1)], "ipv4:127.0.0.1:1"),
         ([("auth.example", 1)], "dns:///auth.example:1"),
         ([("::1", 1)], "dns:///[::1]:1"),
         ([("127.0.0.1", 1), ("127.0.0.2", 2)], "ipv4:127.0.0.1:1,127.0.0.2:2"),
