@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from dashboards import reading
 from fleet.control import Refused, changes, desired
 from fleet.control.changes import By
 from fleet.control.desired import Line, Wanted
+from fleet.control.sight import policies_of
 from fleet.domain import rollout
+from fleet.domain.changes import ChangeKind, ChangeState
+from fleet.domain.policy_outlook import Sight
 from fleet.models.changes import Change
 
 
@@ -17,6 +21,12 @@ def lines_of(cluster: str, wanted: Wanted) -> tuple[Line, ...]:
     """Every instance with its policies. Raises StateError."""
     views = reading.reader().instances(cluster, reading.current_time())
     return desired.matrix(views, reading.policy_book().read(cluster), wanted)
+
+
+def sight(cluster: str) -> Sight:
+    """What is seen of the fleet now, for a plan. Raises Blind, StateError."""
+    now, reader = reading.current_time(), reading.reader()
+    return policies_of(reader.table(cluster, now), reader.header(cluster, now).interval, now)
 
 
 def plan(
@@ -28,26 +38,69 @@ def plan(
     roll_out: bool,
     by: By,
     now: datetime,
+    undoes: int | None = None,
 ) -> Change:
-    """Plan it, with a row in the log when it is refused. Raises Refused with problems by field, Stale, StateError."""
+    """Plan it, with a row in the log when it is refused. Raises Refused with problems by field, Stale, StateError.
+
+    While the pollers are blind nobody is restarted, but what is wanted may be changed.
+    """
     read = rollout.read_terms(terms)
     try:
         if read.problems:
             raise Refused(
                 "; ".join(f"{name}: {why}" for name, why in read.problems.items()), dict(read.problems)
             )
-        views = reading.reader().instances(cluster, reading.current_time())
+        lines = lines_of(cluster, desired.wanted_of(cluster))
         return desired.plan(
             cluster,
             wanted,
             revision=revision,
-            lines=lines_of(cluster, desired.wanted_of(cluster)),
-            agents={view.facts.id: view.agents for view in views},
+            lines=lines,
+            agents=_agents(cluster),
             terms=read.terms,
             roll_out=roll_out,
             by=by,
             now=now,
+            sight=lambda: sight(cluster),
+            undoes=undoes,
         )
     except Refused as error:
         changes.refuse(by, "policy.plan", cluster, str(error), now)
         raise
+
+
+def take_back(change: Change, by: By, now: datetime) -> Change:
+    """Plan what was wanted before a change, with the terms it had. Raises Refused, Stale, StateError."""
+    cluster = change.cluster_id
+    try:
+        if change.kind != ChangeKind.POLICY or ChangeState.UNDONE not in changes.followers(change):
+            raise Refused("only a change of policies that is over can be taken back like this")
+        wanted = desired.taken_back(change)
+    except Refused as error:
+        changes.refuse(by, "policy.plan", cluster, str(error), now)
+        raise
+    return plan(
+        cluster,
+        wanted,
+        revision=desired.revision_of(desired.wanted_of(cluster)),
+        terms=change.parameters,
+        roll_out=change.rollout_steps.exists(),
+        by=by,
+        now=now,
+        undoes=change.pk,
+    )
+
+
+def foreseen(cluster: str, target: str, values: Mapping[str, str], *, roll_out: bool) -> dict[str, Any]:
+    """What a plan would say, for a look before there is one; nothing when something is wrong."""
+    wanted = desired.wanted_of(cluster)
+    lines = lines_of(cluster, wanted)
+    try:
+        return desired.foreseen(lines, {**wanted, target: values}, sight(cluster), roll_out=roll_out)
+    except Refused:
+        return {}
+
+
+def _agents(cluster: str) -> dict[str, int]:
+    views = reading.reader().instances(cluster, reading.current_time())
+    return {view.facts.id: view.agents for view in views}

@@ -24,6 +24,7 @@ WORDS = {
     CellState.SAME: "as wanted",
     CellState.RESTART: "restart needed",
     CellState.DRIFT: "drift",
+    CellState.LEFT: "left over",
     CellState.UNKNOWN: "unknown",
 }
 #: Agents on one page of results.
@@ -57,6 +58,7 @@ def cell(found: Cell) -> dict[str, Any]:
         "desired": shown(policy, found.desired) if found.desired else "",
         "desired_of": found.desired_of,
         "following": shown(policy, found.following) if found.following is not None else "",
+        "beneath": shown(policy, found.report.beneath.text) if found.report and found.report.beneath else "",
     }
 
 
@@ -131,6 +133,23 @@ def policy_diff(change: Change) -> list[dict[str, str]]:
         for target in sorted({*before, *after})
         for name in sorted({*before.get(target, {}), *after.get(target, {})})
         if before.get(target, {}).get(name) != after.get(target, {}).get(name)
+    ]
+
+
+def three_way(
+    role: str, base: Mapping[str, str], theirs: Mapping[str, str], mine: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """The policies that either of two people changed, in all three versions."""
+    return [
+        {
+            "label": policy.label,
+            "base": base.get(policy.name, ""),
+            "theirs": theirs.get(policy.name, ""),
+            "mine": mine.get(policy.name, ""),
+            "clash": len({one.get(policy.name, "") for one in (base, theirs, mine)}) == 3,
+        }
+        for policy in of_role(role)
+        if len({one.get(policy.name, "") for one in (base, theirs, mine)}) > 1
     ]
 
 

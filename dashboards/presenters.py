@@ -171,7 +171,7 @@ def recovery_words(verdict: Verdict, cause: str) -> str:
     if verdict.recovery is Recovery.NOT_NEEDED:
         return ""
     if verdict.recovery is Recovery.ONLY_IF_CAUSE_RECOVERS:
-        return f"no, only if {cause or 'the cause'} recovers"
+        return f"not by itself, only if {cause or 'the cause'} recovers"
     if verdict.recovery is Recovery.UNCLEAR:
         return "cannot be told"
     by = moment(verdict.recovers_at)

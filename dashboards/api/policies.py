@@ -12,6 +12,7 @@ from pydantic import Field
 
 from dashboards import policy_plans
 from dashboards.api.access import ApiAccess
+from dashboards.api.changes import found
 from dashboards.api.changing import REFUSALS, ChangeAnswer, answer, base_of, by, known
 from fleet.control import Stale, desired
 from fleet.models.access import Permission
@@ -26,7 +27,7 @@ class PolicyItem(Schema):
     """One policy of one instance."""
 
     name: str
-    #: free, same, restart, drift or unknown.
+    #: free, same, restart, drift, left or unknown.
     state: str
     desired: str
     #: "role", "instance", or empty.
@@ -35,6 +36,8 @@ class PolicyItem(Schema):
     #: flag, file, env or default.
     source: str | None
     next_value: str | None
+    #: What it would run with if it had accepted nothing; null when it does not say.
+    beneath: str | None
 
 
 class InstancePolicies(Schema):
@@ -56,6 +59,8 @@ class PoliciesAnswer(Schema):
     revision: str
     desired: dict[str, dict[str, str]]
     instances: list[InstancePolicies]
+    #: What is still wanted of instances that were deregistered, by id.
+    gone: dict[str, dict[str, str]]
 
 
 class Wanted(Schema):
@@ -99,8 +104,33 @@ def cluster_plan(request: HttpRequest, cluster: str, wanted: Wanted) -> Any:
     return _plan(request, cluster, wanted)
 
 
+@router.post(
+    "/changes/{int:change_id}/undo", tags=_SHORT, auth=_CHANGE, response={201: ChangeAnswer, **REFUSALS}
+)
+def undo(request: HttpRequest, change_id: int) -> Any:
+    """Plan taking a change of policies back; nothing happens before that is confirmed."""
+    return _undo(request, DEFAULT_CLUSTER, change_id)
+
+
+@router.post(
+    "/clusters/{cluster}/changes/{int:change_id}/undo",
+    tags=_NAMED,
+    auth=_CHANGE,
+    response={201: ChangeAnswer, **REFUSALS},
+)
+def cluster_undo(request: HttpRequest, cluster: str, change_id: int) -> Any:
+    """Plan taking a change of policies back; nothing happens before that is confirmed."""
+    return _undo(request, cluster, change_id)
+
+
+def _undo(request: HttpRequest, cluster: str, change_id: int) -> Any:
+    change = policy_plans.take_back(found(cluster, change_id), by(request), timezone.now())
+    return Status(201, answer(change))
+
+
 def _policies(cluster: str, response: HttpResponse) -> PoliciesAnswer:
     wanted = desired.wanted_of(known(cluster))
+    lines = policy_plans.lines_of(cluster, wanted)
     revision = desired.revision_of(wanted)
     response["ETag"] = f'"{revision}"'
     return PoliciesAnswer(
@@ -123,12 +153,14 @@ def _policies(cluster: str, response: HttpResponse) -> PoliciesAnswer:
                         value=cell.now,
                         source=cell.source.value if cell.source else None,
                         next_value=cell.following,
+                        beneath=cell.report.beneath.text if cell.report and cell.report.beneath else None,
                     )
                     for cell in line.cells
                 ],
             )
-            for line in policy_plans.lines_of(cluster, wanted)
+            for line in lines
         ],
+        gone=desired.gone(lines, wanted),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from allauth.account.decorators import reauthentication_required
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
@@ -11,16 +13,19 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from dashboards import acting, change_rows, doing, policy_rows
+from dashboards import acting, change_rows, doing, policy_plans, policy_rows
 from dashboards.permissions import requires
-from dashboards.views.pages import prefix_of, signed_in
-from fleet.control import Refused, changes
+from dashboards.views.pages import needs_record, prefix_of, signed_in
+from fleet.control import Refused, changes, networking
 from fleet.domain.changes import OCCUPYING, PERMISSION_OF, ChangeKind
 from fleet.models.access import Permission, may
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.models.networking import NetworkingRevision
+from fleet.protocol import networking_yaml
 
 _PAGE = 50
+_UNDOABLE = frozenset({"verified", "failed", "cancelled"})
 
 
 @requires(Permission.VIEW_FLEET)
@@ -37,7 +42,7 @@ def change_list(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRes
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 def change(request: HttpRequest, change_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show one change; confirm, approve, cancel, pause, resume, stop or abort it (POST with `do`).
+    """Show one change; confirm, approve, cancel, pause, resume, stop, abort or undo it (POST with `do`).
 
     Template `dashboards/change.html`: `page`, `change`, `question`, `diff`, `closing`, `outcome`, `asks`, `entries`,
     `busy`, `can_act`, `can_approve`, `problems`, `reason`, `typed`, and `policy_rows.action`'s.
@@ -55,6 +60,8 @@ def change(request: HttpRequest, change_id: int, cluster: str = DEFAULT_CLUSTER)
     what = request.POST.get("do", "")
     if what in doing.DOINGS:
         return _do(request, row, what)
+    if what == "undo":
+        return _undo(request, row)
     if what == "cancel":
         return _cancel(request, row)
     agreed: HttpResponseBase = _agree(request, row, what)
@@ -109,15 +116,15 @@ def _do(request: HttpRequest, row: Change, what: str) -> HttpResponseBase:
 def _show(request: HttpRequest, row: Change, error: Refused | None = None) -> HttpResponseBase:
     user = signed_in(request)
     can = may(user, Permission(PERMISSION_OF[ChangeKind(row.kind)]), row.cluster_id)
-    networking = row.kind == ChangeKind.NETWORKING_CONFIG
+    config = row.kind == ChangeKind.NETWORKING_CONFIG
     problems = dict(error.problems) if error else {}
     context = {
         "page": "changes",
         "change": row,
         "question": row.plan.get("question", row.title),
-        "diff": change_rows.diff(row.before, row.after) if networking else [],
+        "diff": change_rows.diff(row.before, row.after) if config else [],
         "closing": change_rows.closing(row.plan),
-        "outcome": change_rows.outcome(row) if networking else None,
+        "outcome": change_rows.outcome(row) if config else None,
         "asks": changes.what_it_asks(row),
         "entries": AuditEntry.objects.filter(change_id=row.pk).order_by("pk"),
         "busy": changes.busy_sentence(row.cluster_id) if row.state in {"planned", "confirmed"} else "",
@@ -128,7 +135,42 @@ def _show(request: HttpRequest, row: Change, error: Refused | None = None) -> Ht
         "sentence": "" if error is None or problems else f"{str(error)[:1].upper()}{str(error)[1:]}.",
         "reason": request.POST.get("reason", ""),
         "typed": request.POST.get("typed", ""),
+        "stale": _stale(row) if config else None,
+        "can_undo": can and row.kind == ChangeKind.POLICY and row.state in _UNDOABLE
+        and row.before != row.after,
         "live": row.state in {"confirmed", "running", "paused", "verifying"},
         **policy_rows.action(row, request.GET.get("state", "")),
     }  # fmt: skip
     return render(request, "dashboards/change.html", context)
+
+
+def _stale(row: Change) -> dict[str, Any] | None:
+    """What somebody else wrote since this was planned, while nothing of this was written; else None."""
+    if row.state not in ("planned", "failed"):
+        return None
+    mine, reading = (
+        networking_yaml.from_document(row.after, strict=False),
+        networking.reading_of(row.cluster_id),
+    )
+    theirs = reading.current if reading is not None else None
+    if theirs is None or theirs.revision == mine.revision or theirs.change_id == row.pk:
+        return None
+    base, wanted, stored = (change_rows.config_of(one) for one in (row.before, row.after, theirs.document))
+    if row.state == "failed" and NetworkingRevision.objects.filter(change=row).exists():
+        return None
+    return {
+        "sentence": f"{theirs.who or 'Somebody, not through this console,'} wrote revision {theirs.revision}.",
+        "revision": mine.revision,
+        "yaml": networking_yaml.to_yaml(mine),
+        "rows": change_rows.three_way(base, stored, wanted),
+    }
+
+
+@needs_record
+def _undo(request: HttpRequest, row: Change) -> HttpResponseBase:
+    """Plan another change that takes one of policies back; then it is confirmed like any other."""
+    try:
+        planned = policy_plans.take_back(row, acting.by(request, signed_in(request)), timezone.now())
+    except Refused as error:
+        return _show(request, row, Refused(str(error)))
+    return redirect(f"{prefix_of(row.cluster_id)}/changes/{planned.pk}/")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
@@ -14,11 +16,13 @@ from django.views.decorators.http import require_http_methods
 from dashboards import acting, policy_plans, policy_rows, reading
 from dashboards.permissions import requires
 from dashboards.views.pages import needs_record, prefix_of, signed_in
-from fleet.control import Refused, changes, desired
-from fleet.control.desired import Line
+from fleet.control import Refused, Stale, changes, desired
+from fleet.control.desired import Line, Wanted
 from fleet.domain import rollout
 from fleet.models.access import Permission, may
+from fleet.models.changes import Change
 from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.models.remembered import Instance
 from fleet.protocol import policies, policy_json, policy_snippets, service_config
 from fleet.protocol.policies import PLURALS, ROLES, Kind
 from fleet.protocol.service_config import ServiceConfigError
@@ -31,7 +35,8 @@ from fleet.protocol.service_config import ServiceConfigError
 def matrix(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show every instance with its policies; `?drift=1`: only those that differ.
 
-    Template `dashboards/policies.html`: `page`, `tables`, `drifting` (how many), `only_drift`, `can_change`.
+    Template `dashboards/policies.html`: `page`, `tables`, `drifting` (how many), `only_drift`, `can_change`, `gone`
+    (what is still wanted of instances that are there no more), `revision`.
     """
     wanted = desired.wanted_of(cluster)
     lines = policy_plans.lines_of(cluster, wanted)
@@ -44,6 +49,11 @@ def matrix(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
         "only_drift": only_drift,
         "can_change": may(request.user, Permission.CHANGE_CONFIG, cluster),
         "busy": changes.busy_sentence(cluster),
+        "gone": [
+            {"id": one, "name": _name_of(cluster, one), "values": values}
+            for one, values in desired.gone(lines, wanted).items()
+        ],
+        "revision": desired.revision_of(wanted),
     }
     return render(request, "dashboards/policies.html", context)
 
@@ -56,68 +66,126 @@ def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) ->
     """Show what a role or an instance is to run with; or (POST) preview or plan other values of it.
 
     Template `dashboards/policy_target.html`: `page`, `target`, `title`, `plural`, `fields`, `terms`, `revision`,
-    `snippets`, `previews`, `sentence`, `can_change`, `roll_out`, `restartable`.
+    `snippets`, `previews`, `outlook`, `three_way`, `sentence`, `can_change`, `roll_out`, `restartable`, `is_gone`.
     """
     wanted = desired.wanted_of(cluster)
     lines = policy_plans.lines_of(cluster, wanted)
     line = next((one for one in lines if one.id == target), None)
-    if target not in ROLES and line is None:
+    if target not in ROLES and line is None and target not in wanted:
         raise Http404(f"There is no instance {target} in the cluster {cluster}.")
-    role = line.role if line else target
-    values = dict(wanted.get(target, {}))
-    problems: dict[str, str] = {}
-    sentence = ""
+    role = target if target in ROLES else line.role if line else _role_of(wanted[target])
+    edit = Edit(dict(wanted.get(target, {})), desired.revision_of(wanted))
     if request.method == "POST":
         if not may(signed_in(request), Permission.CHANGE_CONFIG, cluster):
             raise PermissionDenied(f"This needs the permission: {Permission.CHANGE_CONFIG.label}.")
-        values = {
-            one.name: request.POST.get(one.name, "").strip()
-            for one in policies.of_role(role)
-            if request.POST.get(one.name, "").strip()
-        }
-        if "preview" in request.POST:
-            _, wrong = policies.check(role, values)
-            problems = {error.name: error.sentence for error in wrong}
-        else:
-            try:
-                change = policy_plans.plan(
-                    cluster,
-                    {**wanted, target: values},
-                    revision=request.POST.get("revision", ""),
-                    terms={name: request.POST[name] for name in rollout.RANGES if name in request.POST},
-                    roll_out="roll_out" in request.POST,
-                    by=acting.by(request, signed_in(request)),
-                    now=timezone.now(),
-                )
-            except Refused as error:
-                problems = {name.removeprefix(f"{target}."): why for name, why in error.problems.items()}
-                known = {one.name for one in policies.of_role(role)} | set(rollout.RANGES)
-                sentence = "" if set(problems) & known else f"{str(error)[:1].upper()}{str(error)[1:]}."
-            else:
-                return redirect(f"{prefix_of(cluster)}/changes/{change.pk}/")
+        edit.values, edit.revision = _sent(request, role), request.POST.get("revision", "")
+        planned = _posted(request, cluster, target, role, wanted, edit)
+        if planned is not None:
+            return redirect(f"{prefix_of(cluster)}/changes/{planned.pk}/")
+    values, problems = edit.values, edit.problems
     mine = {**wanted.get(role, {}), **values} if target not in ROLES else values
     context = {
         "page": "policies",
         "target": target,
-        "title": line.name if line else f"all {PLURALS[role]}",
-        "is_role": line is None,
+        "title": f"all {PLURALS[role]}"
+        if target in ROLES
+        else line.name
+        if line
+        else _name_of(cluster, target),
+        "is_role": target in ROLES,
+        "is_gone": target not in ROLES and line is None,
         "role": role,
         "plural": PLURALS[role],
-        "fields": _fields(role, values, problems, wanted.get(role, {}) if line else {}, line),
+        "fields": _fields(role, values, problems, wanted.get(role, {}) if target not in ROLES else {}, line),
         "terms": _terms(request, problems),
-        "revision": request.POST.get("revision") or desired.revision_of(wanted),
+        "revision": edit.revision,
         "snippets": policy_snippets.all_of(role, {n: t for n, t in mine.items() if n not in problems}),
         "previews": _previews(mine) if role == "auth" else [],
-        "sentence": sentence,
+        "outlook": edit.outlook,
+        "three_way": edit.three_way,
+        "conflict": edit.conflict,
+        "sentence": edit.sentence,
         "can_change": may(request.user, Permission.CHANGE_CONFIG, cluster),
         "roll_out": request.method != "POST" or "roll_out" in request.POST,
         "restartable": [
             one.name for one in lines if one.role == role and one.ours and target in (one.id, role)
         ],
     }
-    return render(
-        request, "dashboards/policy_target.html", context, status=400 if problems or sentence else 200
-    )
+    wrong = problems or (edit.sentence and not edit.good)
+    return render(request, "dashboards/policy_target.html", context, status=400 if wrong else 200)
+
+
+@dataclass
+class Edit:
+    """What somebody makes of the policies of one target."""
+
+    values: dict[str, str]
+    #: Of all that is wanted, as they saw it.
+    revision: str
+    problems: dict[str, str] = field(default_factory=dict)
+    sentence: str = ""
+    #: The sentence is no refusal.
+    good: bool = False
+    outlook: dict[str, Any] = field(default_factory=dict)
+    #: Somebody else changed what is wanted meanwhile; what either did to these policies.
+    conflict: bool = False
+    three_way: list[dict[str, Any]] = field(default_factory=list)
+
+
+def _posted(
+    request: HttpRequest, cluster: str, target: str, role: str, wanted: Wanted, edit: Edit
+) -> Change | None:
+    """Preview, rebase or plan; None when the form is shown again."""
+    if "preview" in request.POST:
+        _, wrong = policies.check(role, edit.values)
+        edit.problems = {error.name: error.sentence for error in wrong}
+        if not wrong:
+            roll_out = "roll_out" in request.POST
+            edit.outlook = policy_plans.foreseen(cluster, target, edit.values, roll_out=roll_out)
+        return None
+    theirs = wanted.get(target, {})
+    known = desired.base_of(cluster, edit.revision)
+    base = theirs if known is None else known.get(target, {})
+    if "rebase" in request.POST:
+        edit.values, edit.revision = desired.rebased(base, edit.values, theirs), desired.revision_of(wanted)
+        edit.good = True
+        edit.sentence = "Your change stands on theirs now. Nothing is wanted yet: look, and plan it."
+        return None
+    try:
+        return policy_plans.plan(
+            cluster,
+            {**wanted, target: edit.values},
+            revision=edit.revision,
+            terms={name: request.POST[name] for name in rollout.RANGES if name in request.POST},
+            roll_out="roll_out" in request.POST,
+            by=acting.by(request, signed_in(request)),
+            now=timezone.now(),
+        )
+    except Stale as error:
+        edit.conflict = True
+        edit.three_way = policy_rows.three_way(role, base, theirs, edit.values)
+        edit.sentence = f"{str(error)[:1].upper()}{str(error)[1:]}."
+    except Refused as error:
+        edit.problems = {name.removeprefix(f"{target}."): why for name, why in error.problems.items()}
+        shown = {one.name for one in policies.of_role(role)} | set(rollout.RANGES)
+        edit.sentence = "" if set(edit.problems) & shown else f"{str(error)[:1].upper()}{str(error)[1:]}."
+    return None
+
+
+def _sent(request: HttpRequest, role: str) -> dict[str, str]:
+    written = {one.name: request.POST.get(one.name, "").strip() for one in policies.of_role(role)}
+    return {name: text for name, text in written.items() if text}
+
+
+def _role_of(values: Mapping[str, str]) -> str:
+    """The role of an instance that has gone, by what was wanted of it."""
+    return next(policies.BY_NAME[name].role for name in values)
+
+
+def _name_of(cluster: str, instance_id: str) -> str:
+    """The name an instance had; its id when nobody remembers."""
+    found = Instance.objects.filter(cluster=cluster, instance_id=instance_id).values_list("name", flat=True)
+    return found.first() or instance_id
 
 
 def _fields(

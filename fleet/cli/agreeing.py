@@ -56,7 +56,7 @@ def carry_out(
         console.post(f"{here}/cancel", {}, cluster=cluster)
         return
     if not yes:
-        if not click.confirm(f"{change['question']}?", err=True):
+        if not click.confirm(f"{change['question'].rstrip('?')}?", err=True):
             console.post(f"{here}/cancel", {}, cluster=cluster)
             raise Failure("nothing was changed")
         if change["asks_typed"] and not typed:

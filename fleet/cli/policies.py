@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -10,10 +12,28 @@ import click
 from fleet.cli import agreeing, api
 from fleet.cli.answers import Failure, show_json, table
 from fleet.cli.console import asks_console
+from fleet.domain import rollout
+from fleet.domain.policy_outlook import ttl_sentence
 from fleet.protocol import policies as rules
 from fleet.protocol import policy_snippets
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print the API's answer.")
+
+
+def _terms(command: Callable[..., None]) -> Callable[..., None]:
+    """Add a flag for each term of a rollout; the command is given `terms`, which the console checks."""
+
+    @functools.wraps(command)
+    def run(*asked: Any, **given: Any) -> None:
+        terms = {name: given.pop(name) for name in rollout.RANGES}
+        command(*asked, terms={name: text for name, text in terms.items() if text is not None}, **given)
+
+    for name, (low, high, label, unit) in reversed(list(rollout.RANGES.items())):
+        said = (
+            f"{label}: {low} to {high}{f' {unit}' if unit else ''}; default {getattr(rollout.Terms(), name)}."
+        )
+        run = click.option(f"--{name.replace('_', '-')}", name, help=said)(run)
+    return run
 
 
 @click.group()
@@ -45,9 +65,11 @@ def list_command(console: api.Console, cluster: str, drift: bool, as_json: bool)
         )
         for line in found["instances"]
         for one in line["policies"]
-        if not drift or one["state"] in {"drift", "restart"}
+        if not drift or one["state"] in {"drift", "restart", "left"}
     ]
     click.echo(table(("instance", "policy", "runs with", "from", "wanted", "state"), rows))
+    for one in found["gone"]:
+        click.echo(f"still wanted of {one}, which is gone; forget it: refloat policies forget {one}")
 
 
 @policies.command("set")
@@ -55,7 +77,7 @@ def list_command(console: api.Console, cluster: str, drift: bool, as_json: bool)
 @click.argument("values", metavar="NAME=VALUE...", nargs=-1, required=True)
 @asks_console
 @click.option("--no-rollout", is_flag=True, help="Want it only; restart nobody.")
-@click.option("--at-once", default=1, show_default=True, help="Instances at a time.")
+@_terms
 @agreeing.agreeing
 def set_command(
     console: api.Console,
@@ -63,7 +85,7 @@ def set_command(
     target: str,
     values: tuple[str, ...],
     no_rollout: bool,
-    at_once: int,
+    terms: dict[str, str],
     **how: Any,
 ) -> None:
     """Plan other policies and their rollout, ask, and watch it. An empty VALUE unsets."""
@@ -75,17 +97,47 @@ def set_command(
         if not equals:
             raise Failure(f"{text!r} is not NAME=VALUE")
         wanted[_name(name)] = value
-    body = {
-        "desired": {whose: {name: value for name, value in wanted.items() if value}},
-        "roll_out": not no_rollout,
-        "terms": {"at_once": at_once},
-    }
+    kept = {name: value for name, value in wanted.items() if value}
+    body = {"desired": {whose: kept}, "roll_out": not no_rollout, "terms": terms}
+    _plan(console, cluster, found, body, **how)
+
+
+@policies.command("forget")
+@click.argument("instance_id")
+@asks_console
+@agreeing.agreeing
+def forget_command(console: api.Console, cluster: str, instance_id: str, **how: Any) -> None:
+    """Want nothing any more of an instance that was deregistered."""
+    found = console.get("/policies", cluster=cluster)
+    if instance_id not in found["gone"]:
+        raise Failure(f"nothing is wanted of an instance {instance_id!r} that is gone")
+    _plan(console, cluster, found, {"desired": {instance_id: {}}, "roll_out": False}, **how)
+
+
+@policies.command("undo")
+@click.argument("change_id", type=int, metavar="CHANGE")
+@asks_console
+@agreeing.agreeing
+def undo_command(console: api.Console, cluster: str, change_id: int, **how: Any) -> None:
+    """Plan what was wanted before a change, by its number, and its rollout; ask, and watch it."""
+    change = console.post(f"/changes/{change_id}/undo", {}, cluster=cluster)
+    agreeing.carry_out(console, cluster, change, _said(change["plan"]), **how)
+
+
+def _plan(
+    console: api.Console, cluster: str, found: dict[str, Any], body: dict[str, Any], **how: Any
+) -> None:
     headers = {"If-Match": f'"{found["revision"]}"', "Idempotency-Key": secrets.token_hex(8)}
     change = console.post("/policies/plan", body, cluster=cluster, headers=headers)
-    planned = change["plan"]
-    lines = [f"  restarts {one['name']}, {one['agents']} agents" for one in planned["restarts"]]
-    lines += [f"  {one['name']} is for you to restart: {one['why']}" for one in planned["by_hand"]]
-    agreeing.carry_out(console, cluster, change, lines, **how)
+    agreeing.carry_out(console, cluster, change, _said(change["plan"]), **how)
+
+
+def _said(plan: dict[str, Any]) -> list[str]:
+    """A plan in lines."""
+    lines = [f"  restarts {one['name']}, {one['agents']} agents" for one in plan["restarts"]]
+    lines += [f"  {one['name']} is for you to restart: {one['why']}" for one in plan["by_hand"]]
+    lines += [f"  {ttl_sentence(row)}" for row in plan.get("ttl", ())]
+    return lines + [f"  {note}" for note in plan.get("notes", ())]
 
 
 @policies.command("snippet")

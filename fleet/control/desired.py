@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -15,11 +15,13 @@ from typing import Any
 
 from django.db import transaction
 
-from fleet.control import Refused, Stale, changes
+from fleet.control import Blind, Refused, Stale, changes
 from fleet.control.changes import By, Draft
+from fleet.domain import policy_outlook
 from fleet.domain.changes import ChangeKind
 from fleet.domain.instances import InstanceState
-from fleet.domain.node_policies import Observed
+from fleet.domain.node_policies import Observed, PolicyReport
+from fleet.domain.policy_outlook import Changing, Sight
 from fleet.domain.rollout import StepState, Terms
 from fleet.domain.views import InstanceView
 from fleet.models.actions import DesiredPolicy, RolloutStep
@@ -29,6 +31,9 @@ from fleet.protocol import policies
 from fleet.protocol.policies import BY_NAME, PLURALS, ROLES, Policy, Source
 
 Wanted = Mapping[str, Mapping[str, str]]
+
+#: Changes that are searched for what somebody started from.
+_REMEMBERED = 200
 
 
 class CellState(StrEnum):
@@ -42,6 +47,8 @@ class CellState(StrEnum):
     RESTART = "restart"
     #: It would not run with it even after a restart.
     DRIFT = "drift"
+    #: Nothing is wanted any more, but what it accepted once is in its file still.
+    LEFT = "left"
     #: It does not say.
     UNKNOWN = "unknown"
 
@@ -61,6 +68,8 @@ class Cell:
     source: Source | None
     #: What it would run with after a restart.
     following: str | None
+    #: All that it says of it; None when it does not.
+    report: PolicyReport | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +90,7 @@ class Line:
     @property
     def drifts(self) -> bool:
         """Whether anything is not as wanted."""
-        return any(cell.state in (CellState.DRIFT, CellState.RESTART) for cell in self.cells)
+        return any(cell.state in (CellState.DRIFT, CellState.RESTART, CellState.LEFT) for cell in self.cells)
 
 
 def wanted_of(cluster: str) -> dict[str, dict[str, str]]:
@@ -98,6 +107,42 @@ def revision_of(wanted: Wanted) -> str:
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def base_of(cluster: str, revision: str) -> dict[str, dict[str, str]] | None:
+    """What was wanted when it had that revision; None when no change remembers it."""
+    for wanted in ({}, wanted_of(cluster)):
+        if revision_of(wanted) == revision:
+            return wanted
+    rows = Change.objects.filter(cluster=cluster, kind=ChangeKind.POLICY.value).order_by("-pk")
+    for documents in rows.values_list("before", "after")[:_REMEMBERED]:
+        for document in documents:
+            if revision_of(document or {}) == revision:
+                return document or {}
+    return None
+
+
+def rebased(base: Mapping[str, str], mine: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, str]:
+    """What I changed of `base`, done to `theirs`; policies of one target by name."""
+    changed = {name for name in {*base, *mine} if base.get(name) != mine.get(name)}
+    kept = {name: text for name, text in theirs.items() if name not in changed}
+    return kept | {name: text for name, text in mine.items() if name in changed}
+
+
+def taken_back(change: Change) -> dict[str, dict[str, str]]:
+    """What is wanted now with a change's own part undone. Raises Refused when somebody changed it again since."""
+    now = wanted_of(change.cluster_id)
+    before, after = change.before or {}, change.after or {}
+    for target in {*before, *after}:
+        old, new, here = before.get(target, {}), after.get(target, {}), now.setdefault(target, {})
+        for name in {*old, *new}:
+            if old.get(name) == new.get(name):
+                continue
+            if here.get(name) != new.get(name):
+                raise Refused(f"{name} was changed again since: look at what is wanted now, and change that")
+            here.pop(name, None)
+            here |= {name: old[name]} if name in old else {}
+    return {target: values for target, values in now.items() if values}
+
+
 def wanted_for(wanted: Wanted, role: str, instance_id: str) -> dict[str, str]:
     """What one instance is to run with: its role's, and its own over that."""
     return {**wanted.get(role, {}), **wanted.get(instance_id, {})}
@@ -112,11 +157,19 @@ def matrix(
     return tuple(_line(view, observed.get(view.facts.id), wanted) for view in here)
 
 
-def check(wanted: Wanted, known: Mapping[str, str]) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    """What is to be wanted as it is kept, and problems by `target.NAME`. `known`: role by instance id."""
+def check(
+    wanted: Wanted, known: Mapping[str, str], before: Wanted
+) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    """What is to be wanted as it is kept, and problems by `target.NAME`. `known`: role by instance id.
+
+    What was wanted `before` of an instance that has gone since stays, or is forgotten.
+    """
     kept: dict[str, dict[str, str]] = {}
     problems: dict[str, str] = {}
     for target, values in wanted.items():
+        if target not in ROLES and target not in known and values in ({}, before.get(target, {})):
+            kept[target] = dict(values)
+            continue
         role = target if target in ROLES else known.get(target)
         if role is None:
             problems[target] = "is neither a role nor an instance that is known"
@@ -130,6 +183,12 @@ def check(wanted: Wanted, known: Mapping[str, str]) -> tuple[dict[str, dict[str,
     return {target: values for target, values in kept.items() if values}, problems
 
 
+def gone(lines: Iterable[Line], wanted: Wanted) -> dict[str, dict[str, str]]:
+    """What is still wanted of instances that are in the record no more, by id."""
+    here = {*ROLES, *(line.id for line in lines)}
+    return {target: dict(values) for target, values in wanted.items() if values and target not in here}
+
+
 def plan(
     cluster: str,
     wanted: Wanted,
@@ -141,35 +200,46 @@ def plan(
     roll_out: bool,
     by: By,
     now: datetime,
+    sight: Callable[[], Sight] | None = None,
+    undoes: int | None = None,
 ) -> Change:
     """Plan other desired policies, and their rollout if that is asked for. `agents`: how many are on each instance.
 
-    Raises Stale when `revision` is not that of what is wanted now, Refused with problems by `target.NAME`.
+    Raises Stale when `revision` is not that of what is wanted now, Refused with problems by `target.NAME`, and by
+    `at_once` when all of a role would be away at the same time, and Blind when somebody would restart.
     """
     before = wanted_of(cluster)
     if revision != revision_of(before):
         raise Stale("somebody else changed the desired policies meanwhile: look at them again")
-    known = {line.id: line.role for line in lines}
-    after, problems = check(wanted, known)
+    after, problems = check(wanted, {line.id: line.role for line in lines}, before)
     if problems:
         raise Refused("; ".join(f"{where}: {why}" for where, why in problems.items()), problems)
-    affected = [line for line in lines if _affected(line, wanted_for(after, line.role, line.id))]
-    restarts = [line for line in affected if line.ours] if roll_out else []
+    affected, restarts = _reached(lines, after, roll_out=roll_out)
     if before == after and not restarts:
         raise Refused(
             "nothing would change: every instance runs with what is wanted", {"values": "nothing changed"}
         )
+    _refuse_all_at_once(lines, restarts, terms)
+    seen: dict[str, Any] = {}
+    if sight is not None:
+        try:
+            seen = foreseen(lines, after, sight(), roll_out=roll_out)
+        except Blind:
+            if restarts:
+                raise
     draft = Draft(
         kind=ChangeKind.POLICY,
         title=_title(before, after, len(restarts)),
         before=before,
         after=after,
         plan={
+            "question": _question(restarts, agents),
             "restarts": [
                 {"id": one.id, "name": one.name, "agents": agents.get(one.id, 0)} for one in restarts
             ],
             "by_hand": [{"name": one.name, "why": one.note} for one in affected if one not in restarts],
             "at_connect": _at_connect(before, after),
+            **seen,
         },
         agents=sum(agents.get(line.id, 0) for line in restarts),
         parameters={
@@ -178,6 +248,7 @@ def plan(
             "settle": terms.settle,
             "patience": terms.patience,
         },
+        undoes=undoes,
     )
     with transaction.atomic():
         change = changes.create(cluster, draft, by, now)
@@ -193,6 +264,54 @@ def plan(
                 for position, line in enumerate(restarts)
             )
     return change
+
+
+def foreseen(lines: Sequence[Line], after: Wanted, sight: Sight, *, roll_out: bool) -> dict[str, Any]:
+    """What other desired policies will do: `policy_outlook.outlook`."""
+    _, restarts = _reached(lines, after, roll_out=roll_out)
+    return policy_outlook.outlook(
+        [_changing(line, wanted_for(after, line.role, line.id), restarts=line in restarts) for line in lines],
+        sight,
+    )
+
+
+def _reached(lines: Sequence[Line], after: Wanted, *, roll_out: bool) -> tuple[list[Line], list[Line]]:
+    """Who would have to restart or to be told, and who of them a rollout restarts."""
+    affected = [line for line in lines if _affected(line, wanted_for(after, line.role, line.id))]
+    return affected, [line for line in affected if line.ours] if roll_out else []
+
+
+def _changing(line: Line, wanted: Mapping[str, str], *, restarts: bool) -> Changing:
+    reports = {cell.policy.name: cell.report for cell in line.cells if cell.report is not None}
+    return Changing(
+        line.id,
+        line.name,
+        line.role,
+        restarts=restarts,
+        now={name: report.now.text for name, report in reports.items()},
+        then={name: report.with_wanted(wanted.get(name, "")) for name, report in reports.items()},
+    )
+
+
+def _refuse_all_at_once(lines: Sequence[Line], restarts: Sequence[Line], terms: Terms) -> None:
+    for role in ROLES:
+        all_of_it = sum(line.role == role for line in lines)
+        away = min(terms.at_once, sum(line.role == role for line in restarts))
+        if 1 < all_of_it <= away:
+            sentence = f"all {all_of_it} {PLURALS[role]} would be away at the same time: take fewer"
+            raise Refused(sentence, {"at_once": sentence})
+
+
+def _question(restarts: Sequence[Line], agents: Mapping[str, int]) -> str:
+    if not restarts:
+        return "Want this from now on, and restart nobody?"
+    parts = [
+        f"{count} {PLURALS[role] if count > 1 else role}"
+        for role in ROLES
+        if (count := sum(line.role == role for line in restarts))
+    ]
+    on = sum(agents.get(line.id, 0) for line in restarts)
+    return f"Restart {' and '.join(parts)} that {on:,} agent{' rests' if on == 1 else 's rest'} on?"
 
 
 def store(change: Change) -> None:
@@ -239,7 +358,7 @@ def _line(view: InstanceView, seen: Observed | None, wanted: Wanted) -> Line:
         desired = mine.get(policy.name, "")
         state = CellState.UNKNOWN
         if found is not None:
-            state = _state(policy.name, desired, found.now.text, found.following.text)
+            state = _state(policy.name, desired, found)
         cells.append(
             Cell(
                 policy,
@@ -249,6 +368,7 @@ def _line(view: InstanceView, seen: Observed | None, wanted: Wanted) -> Line:
                 found.now.text if found else None,
                 found.now.source if found else None,
                 found.following.text if found else None,
+                found,
             )
         )
     note = "not asked yet" if seen is None else seen.error if report is None else report.why_not
@@ -263,9 +383,10 @@ def _line(view: InstanceView, seen: Observed | None, wanted: Wanted) -> Line:
     )
 
 
-def _state(name: str, desired: str, now: str, following: str) -> CellState:
+def _state(name: str, desired: str, found: PolicyReport) -> CellState:
     if not desired:
-        return CellState.FREE
+        return CellState.LEFT if _is_left(found) else CellState.FREE
+    now, following = found.now.text, found.following.text
     if policies.same(name, desired, now):
         return CellState.SAME if policies.same(name, desired, following) else CellState.DRIFT
     return CellState.RESTART if policies.same(name, desired, following) else CellState.DRIFT
@@ -280,9 +401,13 @@ def _affected(line: Line, wanted: Mapping[str, str]) -> bool:
                 return True
         elif text and not policies.same(cell.policy.name, text, cell.now):
             return True
-        elif not text and cell.source is Source.FILE:
+        elif not text and cell.report is not None and _is_left(cell.report):
             return True  # accepted once, and wanted no more
     return False
+
+
+def _is_left(found: PolicyReport) -> bool:
+    return Source.FILE in (found.now.source, found.following.source)
 
 
 def _at_connect(before: Wanted, after: Wanted) -> list[str]:
@@ -305,4 +430,6 @@ def _title(before: Wanted, after: Wanted, restarts: int) -> str:
             whose = PLURALS.get(target, "one instance")
             parts.append(f"{len(names)} {'policy' if len(names) == 1 else 'policies'} of {whose}")
     said = " and ".join(parts) or "desired policies once more"
-    return f"{said}; restart {restarts} instances" if restarts else f"{said}; no restarts"
+    if not restarts:
+        return f"{said}; no restarts"
+    return f"{said}; restart {restarts} instance{'' if restarts == 1 else 's'}"

@@ -89,6 +89,8 @@ class _Step:
         self.terms: Terms = desired.terms_of(change)
         self.rows = list(change.rollout_steps.all())
         self.views = {view.facts.id: view for view in views}
+        #: What those under way say now, by instance id.
+        self.reports: dict[str, NodeReport] = {}
         self.reason = f"change {change.pk}: {change.reason}"[:200]
 
     def make(self) -> None:
@@ -113,6 +115,10 @@ class _Step:
                 reason=self.change.reason,
                 outcome=desired.progress_of(self.change),
             )
+            undone = self.change.undoes
+            if undone is not None and ChangeState.UNDONE in changes.followers(undone):
+                said = f"taken back by change {self.change.pk}"
+                changes.move(undone, ChangeState.UNDONE, _moment(self.now), detail=said)
             return
         turns, waits_for = rollout.turns(
             [StepState(row.state) for row in self.rows], self.terms, self._sick()
@@ -122,7 +128,10 @@ class _Step:
         changes.note(self.change, progress={"stepped_at": self.now, "waits_for": waits_for})
 
     def _sick(self) -> list[str]:
-        """Instances of the same roles, not under way themselves, that are not well: nobody restarts beside them."""
+        """Instances of the same roles, not under way themselves, of which it is not seen that they are well.
+
+        Nobody restarts beside them, nor while the pollers are blind.
+        """
         ours = {row.instance_id for row in self.rows if row.state in rollout.UNDER_WAY}
         kinds = {self.views[row.instance_id].facts.kind for row in self.rows if row.instance_id in self.views}
         return sorted(
@@ -130,7 +139,7 @@ class _Step:
             for view in self.views.values()
             if view.facts.kind in kinds
             and view.facts.id not in ours
-            and view.state in (InstanceState.SILENT, InstanceState.UNHEALTHY, InstanceState.EXPIRED)
+            and view.state not in (InstanceState.OK, InstanceState.GONE)
             and not self._waiting(view.facts.id)
         )
 
@@ -141,9 +150,13 @@ class _Step:
 
     def _begin(self, row: RolloutStep) -> None:
         """Have it accept what is wanted, and drain it."""
+        view = self.views.get(row.instance_id)
+        if view is None or view.state is InstanceState.GONE:
+            self._to(row, StepState.SKIPPED, "it was deregistered meanwhile")
+            return
         try:
             report, _ = self.nodes.read(row.instance_id)
-            if self._runs(report, row) and dict(row.wanted) == report.accepted:
+            if not report.differs(row.wanted) and dict(row.wanted) == report.accepted:
                 self._to(row, StepState.SKIPPED, "it runs with all that is wanted already")
                 return
             if report.why_not:
@@ -180,7 +193,7 @@ class _Step:
             case Move.CHECK:
                 self._to(row, StepState.CHECKING, "it runs with what is wanted")
             case Move.FINISH:
-                self._to(row, StepState.OK, "")
+                self._to(row, StepState.OK, self._fallen_back(row))
             case Move.FAIL:
                 self._to(row, StepState.FAILED, found.detail)
             case Move.NOTHING:
@@ -211,12 +224,18 @@ class _Step:
             report, serving = self.nodes.read(row.instance_id)
         except SourceFailed as error:
             return NodeSeen(error=str(error))
-        return NodeSeen(report.run_id, self._runs(report, row), serving)
+        self.reports[row.instance_id] = report
+        differs = report.differs(row.wanted)
+        return NodeSeen(report.run_id, not differs, differs, serving)
 
-    def _runs(self, report: NodeReport, row: RolloutStep) -> bool:
-        return all(
-            name in report.policies and policies.same(name, value, report.policies[name].now.text)
-            for name, value in row.wanted.items()
+    def _fallen_back(self, row: RolloutStep) -> str:
+        """What an instance runs with where something was wanted of it before and nothing is now."""
+        report = self.reports[row.instance_id]
+        before = desired.wanted_for(self.change.before or {}, report.role, row.instance_id)
+        names = [name for name in report.policies if name in before and name not in row.wanted]
+        values = [report.policies[name].now for name in names]
+        return "; ".join(
+            f"{policies.BY_NAME[one.name].label}: {one.text or 'nothing'} ({one.source})" for one in values
         )
 
     def _to(self, row: RolloutStep, state: StepState, detail: str) -> None:

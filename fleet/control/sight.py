@@ -10,13 +10,17 @@ import numpy as np
 from fleet.control import Blind
 from fleet.domain.agent_report import AgentReport, Answer
 from fleet.domain.closing_plan import SeenAgent, SeenProxy, SeenTunnel
+from fleet.domain.columns import HEALTH_CHECK
+from fleet.domain.evidence import Mode
 from fleet.domain.instances import InstanceKind, InstanceState
 from fleet.domain.networking_plan import Fleet
+from fleet.domain.policy_outlook import Sight, Told
 from fleet.domain.verdicts import State
 from fleet.domain.views import FleetTable, InstanceView
 
 #: Agents before this do not know the fields that close tunnels.
 _KNOWS_SINCE = (0, 1)
+_MODES = {Mode.PICK_FIRST: "pick_first", Mode.RECONNECT: "reconnect"}
 _LOST = frozenset({InstanceState.EXPIRED, InstanceState.GONE})
 _SICK = frozenset({InstanceState.SILENT, InstanceState.UNHEALTHY, InstanceState.UNKNOWN})
 
@@ -57,6 +61,29 @@ def fleet_of(table: FleetTable, answers: Mapping[int, Answer], now: float) -> Fl
         proxies=tuple(_proxy(view, newest) for view in sorted(views, key=lambda view: view.facts.name)),
         held={identity: int(held[index]) for index, identity in ids.items()},
         size=int(len(table.ids) - retired.sum()),
+        as_of=table.as_of,
+        age=max(now - table.as_of, 0.0),
+    )
+
+
+def policies_of(table: FleetTable, interval: float, now: float) -> Sight:
+    """The fleet as a plan of policies needs it; `interval` is between rounds, seconds. Raises Blind."""
+    _refuse_blind(table)
+    assert table.as_of is not None, "a table without a round is refused as blind"
+    alive = (table.verdicts["state"] != State.RETIRED) & (table.heartbeats["expires_at"] > now)
+    told: dict[str, dict[Told, int]] = {}
+    for index, view in table.instances.items():
+        rows = table.heartbeats[alive & (table.heartbeats["auth"] == index)]
+        for mode in (Mode.PICK_FIRST, Mode.RECONNECT):
+            for checks in (False, True):
+                count = ((rows["mode"] == mode) & (((rows["flags"] & HEALTH_CHECK) != 0) == checks)).sum()
+                if count:
+                    told.setdefault(view.facts.id, {})[_MODES[mode], checks] = int(count)
+    return Sight(
+        agents={view.facts.id: view.agents for view in table.instances.values()},
+        told=told,
+        size=int((table.verdicts["state"] != State.RETIRED).sum()),
+        round_interval=interval,
         as_of=table.as_of,
         age=max(now - table.as_of, 0.0),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fleet.protocol import policies
 from fleet.protocol.policies import Source, Value
 
 
@@ -16,6 +17,18 @@ class PolicyReport:
     now: Value
     #: What it would run with after a restart.
     following: Value
+    #: What it would run with if it had accepted nothing; None: it does not say.
+    beneath: Value | None = None
+
+    def with_wanted(self, text: str) -> str:
+        """What it runs with once it has accepted that, or, with an empty text, once it has accepted nothing."""
+        if self.now.source is Source.FLAG:
+            return self.now.text
+        if text:
+            return text
+        if self.beneath is not None:
+            return self.beneath.text
+        return "" if self.now.source is Source.FILE else self.now.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +47,25 @@ class NodeReport:
     why_not: str
     #: By name.
     policies: Mapping[str, PolicyReport]
+
+    def differs(self, wanted: Mapping[str, str]) -> str:
+        """How it runs otherwise than an instance of which exactly this is wanted, as a sentence; empty: it does not.
+
+        What is not wanted must not come from what it accepted: an unset policy is over only when it is not in force.
+        """
+        for name in wanted:
+            if name not in self.policies:
+                return f"it does not say what it has for {name}"
+        for name, found in self.policies.items():
+            now = found.now
+            if name in wanted:
+                if not policies.same(name, wanted[name], now.text):
+                    return f"{name} is {now.text or 'unset'} ({now.source}), not {wanted[name]}"
+            elif now.source is Source.FILE:
+                return f"{name} is still {now.text}, as it was accepted once"
+            elif found.beneath is not None and not policies.same(name, found.beneath.text, now.text):
+                return f"{name} is {now.text or 'unset'} ({now.source}), not {found.beneath.text or 'unset'}"
+        return ""
 
     @property
     def accepted(self) -> dict[str, str]:

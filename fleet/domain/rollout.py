@@ -80,8 +80,10 @@ class NodeSeen:
 
     #: Empty when it does not answer.
     run_id: str = ""
-    #: It runs with all that is wanted.
+    #: It runs with all that is wanted, and with nothing that is wanted no more.
     runs_wanted: bool = False
+    #: How it does not, as a sentence.
+    differs: str = ""
     #: It says SERVING.
     serving: bool = False
     #: Why it does not answer.
@@ -117,7 +119,7 @@ def following(
         if seen.run_id and seen.run_id != run_id:
             if seen.runs_wanted:
                 return Next(Move.CHECK)
-            return Next(Move.FAIL, "it started again without what is wanted: something else decides there")
+            return Next(Move.FAIL, f"it started again, but {seen.differs or 'something else decides there'}")
         why = seen.error or "it still runs as before"
         return Next(Move.NOTHING, why) if waited < terms.patience else _late(terms, "come back", why)
     if state is StepState.CHECKING:

@@ -190,6 +190,9 @@ class NodePoliciesServicer:
         following: tuple[Value, ...] = ()
         with contextlib.suppress(PolicyError, OSError):
             following = policies.effective(own.role, own.environment, own.accepted(), own.flags)
+        beneath = {
+            value.name: value for value in policies.effective(own.role, own.environment, {}, own.flags)
+        }
         return fleet_pb2.PoliciesReport(
             instance_id=self._instance.flags.id,
             role=own.role,
@@ -204,6 +207,8 @@ class NodePoliciesServicer:
                     source=now[value.name].source.value,
                     next_value=value.text,
                     next_source=value.source.value,
+                    beneath_value=beneath[value.name].text,
+                    beneath_source=beneath[value.name].source.value,
                 )
                 for value in following or own.running
             ],

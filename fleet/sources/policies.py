@@ -24,6 +24,9 @@ async def ask_policies(
             one.name: PolicyReport(
                 Value(one.name, one.value, Source(one.source)),
                 Value(one.name, one.next_value, Source(one.next_source)),
+                Value(one.name, one.beneath_value, Source(one.beneath_source))
+                if one.beneath_source
+                else None,
             )
             for one in answer.policies
             if one.name in BY_NAME

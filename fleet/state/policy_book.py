@@ -62,9 +62,13 @@ def pack(seen: Observed) -> str:
             "up_for": report.up_for,
             "revision": report.revision,
             "why_not": report.why_not,
+            "names": list(report.policies),
             "policies": [
-                [name, one.now.text, one.now.source, one.following.text, one.following.source]
-                for name, one in report.policies.items()
+                [
+                    [value.text, value.source] if value is not None else None
+                    for value in (one.now, one.following, one.beneath)
+                ]
+                for one in report.policies.values()
             ],
         }
     return json.dumps(document)
@@ -77,10 +81,8 @@ def unpack(text: bytes | str) -> Observed | None:
         if "id" not in document:
             return Observed(float(document["at"]), None, str(document["error"]))
         found = {
-            name: PolicyReport(
-                Value(name, now, Source(source)), Value(name, following, Source(following_source))
-            )
-            for name, now, source, following, following_source in document["policies"]
+            name: PolicyReport(_value(name, now), _value(name, following), beneath and _value(name, beneath))
+            for name, (now, following, beneath) in zip(document["names"], document["policies"], strict=True)
             if name in BY_NAME
         }
         report = NodeReport(
@@ -95,3 +97,8 @@ def unpack(text: bytes | str) -> Observed | None:
         return Observed(float(document["at"]), report)
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def _value(name: str, kept: Any) -> Value:
+    text, source = kept
+    return Value(name, text, Source(source))

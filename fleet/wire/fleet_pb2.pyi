@@ -352,18 +352,22 @@ class PoliciesReport(_message.Message):
     def __init__(self, instance_id: _Optional[str] = ..., role: _Optional[str] = ..., run_id: _Optional[str] = ..., up_for_ms: _Optional[int] = ..., revision: _Optional[str] = ..., why_not: _Optional[str] = ..., policies: _Optional[_Iterable[_Union[PolicyReport, _Mapping]]] = ...) -> None: ...
 
 class PolicyReport(_message.Message):
-    __slots__ = ("name", "value", "source", "next_value", "next_source")
+    __slots__ = ("name", "value", "source", "next_value", "next_source", "beneath_value", "beneath_source")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     NEXT_VALUE_FIELD_NUMBER: _ClassVar[int]
     NEXT_SOURCE_FIELD_NUMBER: _ClassVar[int]
+    BENEATH_VALUE_FIELD_NUMBER: _ClassVar[int]
+    BENEATH_SOURCE_FIELD_NUMBER: _ClassVar[int]
     name: str
     value: str
     source: str
     next_value: str
     next_source: str
-    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ..., source: _Optional[str] = ..., next_value: _Optional[str] = ..., next_source: _Optional[str] = ...) -> None: ...
+    beneath_value: str
+    beneath_source: str
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ..., source: _Optional[str] = ..., next_value: _Optional[str] = ..., next_source: _Optional[str] = ..., beneath_value: _Optional[str] = ..., beneath_source: _Optional[str] = ...) -> None: ...
 
 class SetPoliciesRequest(_message.Message):
     __slots__ = ("revision", "values")

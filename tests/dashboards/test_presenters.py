@@ -44,7 +44,7 @@ def test_age_ms(at: float | None, age: int | None) -> None:
         (_verdict(Recovery.NOT_NEEDED), ""),
         (_verdict(Recovery.BY_ITSELF), "yes"),
         (_verdict(Recovery.BY_ITSELF, NOW), "yes, by 22:13:20 UTC"),
-        (_verdict(Recovery.ONLY_IF_CAUSE_RECOVERS), "no, only if auth-2 recovers"),
+        (_verdict(Recovery.ONLY_IF_CAUSE_RECOVERS), "not by itself, only if auth-2 recovers"),
         (_verdict(Recovery.UNCLEAR), "cannot be told"),
     ],
 )

@@ -48,9 +48,11 @@ class PolicyNode:
     def report(self) -> NodeReport:
         """What it says."""
         following = policies.effective(self.role, self.environment, self.accepted, self.flags)
+        beneath = policies.effective(self.role, self.environment, {}, self.flags)
         return NodeReport(
             self.id, self.role, str(self.run), 1.0, policies.revision(self.accepted), self.why_not,
-            {own.name: PolicyReport(own, then) for own, then in zip(self.running, following, strict=True)},
+            {own.name: PolicyReport(own, then, under)
+             for own, then, under in zip(self.running, following, beneath, strict=True)},
         )  # fmt: skip
 
     def restart(self) -> None:

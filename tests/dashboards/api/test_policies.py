@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from django.utils import timezone
 
 from dashboards import reading
+from fleet.control import changes, desired
+from fleet.domain.changes import ChangeState
 from fleet.models.changes import AuditEntry, Change
 from fleet.protocol.announce import AUTH_TTL_VARIABLE
 from tests.dashboards.api.test_networking import Ask, ask
@@ -32,6 +35,23 @@ def test_read_plan_and_follow(ask: Ask) -> None:
     assert [one["name"] for one in made.json()["plan"]["restarts"]] == ["auth-1"]
     progress = ask("GET", f"/api/v1/clusters/default/changes/{made.json()['id']}/progress").json()
     assert (progress["total"], progress["done"]) == (1, 0)
+    (row,) = made.json()["plan"]["ttl"]
+    assert (row["before"]["detection"], row["after"]["detection"]) == ("13m0s", "4m0s")
+    assert made.json()["question"] == "Restart 1 auth that 2 agents rest on?"
+
+
+def test_taking_back(ask: Ask) -> None:
+    """A plan like any other; only of what is over, and of policies."""
+    etag = ask("GET", "/api/v1/policies").headers["ETag"]
+    first = ask("POST", "/api/v1/policies/plan", WANTED, If_Match=etag).json()["id"]
+    here = f"/api/v1/clusters/default/changes/{first}/undo"
+    assert ask("POST", here).status_code == 409
+    row = Change.objects.get()
+    desired.store(row)
+    changes.move(row, ChangeState.CONFIRMED, timezone.now())
+    changes.move(row, ChangeState.FAILED, timezone.now())
+    made = ask("POST", f"/api/v1/changes/{first}/undo")
+    assert (made.status_code, made.json()["undoes"], made.json()["after"]) == (201, first, {})
 
 
 def test_wrong_values_are_named(ask: Ask) -> None:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
+
 import pytest
 from celery import current_app
 from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
+from dashboards import reading
 from fleet.control import changes
 from fleet.control.changes import By, Draft
 from fleet.domain.changes import Actor, ActorKind, ChangeKind, ChangeState
+from fleet.domain.rollout import Terms
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster, ensure_default_cluster
 from tests.dashboards.conftest import MakeUser
+from tests.dashboards.views.test_networking import STORED, remember
+from tests.dashboards.views.test_networking import sent as sent_form
+from tests.fakes.policy_nodes import FakePolicyBook
+from tests.fakes.reader import FakeReader
 
 pytestmark = pytest.mark.django_db
 PLAN = {
@@ -168,3 +176,50 @@ def test_outcome_beside_the_plan(client: Client, person: MakeUser) -> None:
     page = client.get(f"/changes/{change.pk}/").content.decode()
     assert "1 fewer than foreseen" in page
     assert "1 of these agents have gone" in page
+
+
+def _policy_change(user: User) -> Change:
+    ensure_default_cluster()
+    draft = Draft(
+        ChangeKind.POLICY, "1 policy of auths", {}, {"auth": {"X": "1"}}, {}, parameters=asdict(Terms())
+    )
+    return changes.create(
+        "default", draft, By(Actor(ActorKind.PERSON, user.get_username(), user.pk)), timezone.now()
+    )
+
+
+def test_change_of_policies_is_taken_back_by_a_plan(
+    client: Client, person: MakeUser, fake_reader: FakeReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Offered once it is over; what was changed again since is not touched, and says so."""
+    monkeypatch.setattr(reading, "policy_book", FakePolicyBook)
+    change = _policy_change(person("config admin"))
+    client.force_login(User.objects.get())
+    assert "Plan taking it back" not in client.get(f"/changes/{change.pk}/").content.decode()
+    changes.move(change, ChangeState.CANCELLED, timezone.now())
+    assert "Plan taking it back" in client.get(f"/changes/{change.pk}/").content.decode()
+    assert "changed again since" in client.post(f"/changes/{change.pk}/", {"do": "undo"}).content.decode()
+    client.force_login(person("operator"))
+    assert client.post(f"/changes/{change.pk}/", {"do": "undo"}).status_code == 403
+
+
+def test_plan_that_somebody_overtook_shows_three_versions(
+    client: Client, person: MakeUser, fake_reader: FakeReader
+) -> None:
+    """Planned by two on one revision: the second is not asked to confirm, but to put theirs on top."""
+    remember(STORED, "r1")
+    client.force_login(person("config admin"))
+    client.post("/networking/", sent_form(keep_alive_count_max="7"))
+    change = Change.objects.get()
+    remember(replace(STORED, web_idle_timeout=60.0), "r2")
+    page = client.get(f"/changes/{change.pk}/")
+    assert {row.key for row in page.context["stale"]["rows"]} == {"keep_alive_count_max", "web_idle_timeout"}
+    shown = page.content.decode()
+    assert "Rebase my change" in shown
+    assert 'name="reason"' not in shown
+    stale = page.context["stale"]
+    form = client.post(
+        "/networking/", {"tab": "yaml", "yaml": stale["yaml"], "revision": stale["revision"], "rebase": "1"}
+    ).context["tab"]
+    assert "keep_alive_count_max: 7" in form.yaml
+    assert "web_idle_timeout: 1m0s" in form.yaml

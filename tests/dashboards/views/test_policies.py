@@ -11,8 +11,9 @@ from dashboards import reading
 from fleet.control import desired
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import ensure_default_cluster
+from fleet.models.remembered import Instance
 from fleet.protocol.announce import AUTH_TTL_VARIABLE
-from fleet.protocol.policies import BY_NAME
+from fleet.protocol.policies import BY_NAME, HTTP_CLOSE_VARIABLE
 from fleet.protocol.service_config import RFD_VARIABLE
 from tests.dashboards.conftest import MakeUser
 from tests.fakes.policy_nodes import FakePolicyBook, PolicyNode
@@ -56,6 +57,86 @@ def test_matrix_and_its_way_to_a_plan(page: Client) -> None:
     stale = page.post("/policies/auth/", sent)
     assert stale.status_code == 400
     assert "Somebody else changed" in stale.content.decode()
+
+
+def test_plan_says_what_it_costs_and_whom_it_concerns(page: Client) -> None:
+    """At Preview, and on the page of the change: detection, writes, warnings, restarts, the number in the question."""
+    sent = {
+        "revision": desired.revision_of({}),
+        AUTH_TTL_VARIABLE: "1s",
+        HTTP_CLOSE_VARIABLE: "true",
+        "roll_out": "on",
+    }
+    preview = page.post("/policies/auth/", sent | {"preview": "1"}).content.decode()
+    assert not Change.objects.exists()
+    page.post("/policies/auth/", sent)
+    change = Change.objects.get()
+    assert [row["title"] for row in change.plan["ttl"]] == [
+        "1 auth, TTL 10m0s to 1s",
+        "1 auth, TTL 1m0s to 1s",
+    ]
+    shown = page.get(f"/changes/{change.pk}/").content.decode()
+    for where in (preview, shown):
+        for words in (
+            "1 auth, TTL 10m0s to 1s",
+            "A lost one is seen after",
+            "Heartbeat writes a second",
+            "below three of our rounds",
+            "2 of 2 must restart: auth-1, auth-2",
+            "of 4 agents",
+        ):
+            assert words in where
+    assert "<h1>Restart 2 auths that 4 agents rest on?</h1>" in shown
+
+
+def test_second_of_two_sees_three_versions_and_rebases(page: Client) -> None:
+    """Theirs is wanted, mine is offered on top of it, and can be planned then."""
+    start = desired.revision_of({})
+    page.post("/policies/auth/", {"revision": start, HTTP_CLOSE_VARIABLE: "true"})
+    desired.store(Change.objects.get())
+    mine = {"revision": start, AUTH_TTL_VARIABLE: "2m", "roll_out": "on"}
+    answer = page.post("/policies/auth/", mine)
+    rows = {
+        row["label"]: (row["base"], row["theirs"], row["mine"], row["clash"])
+        for row in answer.context["three_way"]
+    }
+    assert rows == {
+        BY_NAME[HTTP_CLOSE_VARIABLE].label: ("", "true", "", False),
+        BY_NAME[AUTH_TTL_VARIABLE].label: ("", "", "2m", False),
+    }
+    rebased = page.post("/policies/auth/", mine | {"rebase": "1"})
+    assert rebased.status_code == 200
+    again = {field["policy"].name: field["value"] for field in rebased.context["fields"] if field["value"]}
+    assert again == {HTTP_CLOSE_VARIABLE: "true", AUTH_TTL_VARIABLE: "2m"}
+    page.post("/policies/auth/", {**again, "revision": rebased.context["revision"], "roll_out": "on"})
+    assert Change.objects.latest("pk").after == {"auth": again}
+
+
+def test_instance_that_has_gone_can_be_forgotten(page: Client) -> None:
+    """It is listed below the matrix, under the name it had, with a way to a plan."""
+    page.post("/policies/auth-id-2/", {"revision": desired.revision_of({}), AUTH_TTL_VARIABLE: "2m"})
+    change = Change.objects.get()
+    change.after = {"gone-id": change.after["auth-id-2"]}
+    change.before = {}
+    desired.store(change)
+    Instance.objects.create(
+        cluster_id="default", instance_id="gone-id", kind="auth", name="auth-9", position=9
+    )
+    matrix = page.get("/policies/").content.decode()
+    assert "Plan forgetting it" in matrix
+    assert "auth-9" in matrix
+    assert "in the record no more" in page.get("/policies/gone-id/").content.decode()
+    page.post("/policies/gone-id/", {"revision": desired.revision_of(desired.wanted_of("default"))})
+    assert Change.objects.latest("pk").after == {}
+
+
+def test_blind_pollers_restart_nobody(page: Client, fake_reader: FakeReader) -> None:
+    """What is wanted may be changed all the same."""
+    fake_reader.as_of = 1.0
+    sent = {"revision": desired.revision_of({}), AUTH_TTL_VARIABLE: "2m"}
+    assert "blind" in page.post("/policies/auth/", sent | {"roll_out": "on"}).context["sentence"]
+    assert not Change.objects.exists()
+    assert page.post("/policies/auth/", sent).status_code == 302
 
 
 @pytest.mark.parametrize("name", list(BY_NAME))

@@ -17,11 +17,16 @@ FOUND = {
         {"name": AUTH_TTL_VARIABLE, "state": "drift", "desired": "1m", "desired_of": "role", "value": "10m",
          "source": "default", "next_value": "10m"},
     ]}],
+    "gone": {"id-9": {AUTH_TTL_VARIABLE: "5m"}},
 }  # fmt: skip
 CHANGE = {
     "id": 7, "title": "1 policy of auths", "question": "Restart 1 instance", "asks_typed": "", "asks_second": False,
     "approved_by": "", "state": "planned", "detail": "",
-    "plan": {"restarts": [{"name": "auth-1", "agents": 3}], "by_hand": [{"name": "auth-2", "why": "no folder"}]},
+    "plan": {"restarts": [{"name": "auth-1", "agents": 3}], "by_hand": [{"name": "auth-2", "why": "no folder"}],
+             "notes": ["Raising the TTL: beware."],
+             "ttl": [{"role": "proxy", "title": "2 proxies, TTL 1m0s to 10m0s",
+                      "before": {"detection": "2m0s", "writes": 0.06, "messages": 3.1},
+                      "after": {"detection": "20m0s", "writes": 0.006, "messages": 0.31}}]},
 }  # fmt: skip
 PROGRESS = {
     "id": 7, "kind": "policy", "state": "verified", "detail": "", "total": 1, "done": 1, "percent": 100, "failed": 0,
@@ -35,6 +40,7 @@ def console() -> Iterator[FakeConsole]:
         running.answers = {
             "/api/v1/policies": (200, FOUND),
             "/api/v1/policies/plan": (201, CHANGE),
+            "/api/v1/changes/3/undo": (201, CHANGE),
             "/api/v1/changes/7/confirm": (202, CHANGE),
             "/api/v1/changes/7/progress": (200, PROGRESS),
         }
@@ -62,7 +68,35 @@ def test_set_goes_on_from_what_was_read(console: FakeConsole) -> None:
     assert path == "/api/v1/policies/plan"
     assert body["desired"] == {"auth": {"TELEPORT_UNSTABLE_HTTP_CLOSE_UNHEALTHY": "true"}}
     assert headers["If-Match"] == '"r1"'
-    assert "auth-2 is for you to restart: no folder" in result.output
+    assert body["terms"] == {}
+    for words in (
+        "auth-2 is for you to restart: no folder",
+        "a lost one is seen after 20m0s, now after 2m0s",
+        "0.31 discovery messages a second, now 3.1",
+        "Raising the TTL: beware.",
+    ):
+        assert words in result.output
+
+
+def test_terms_go_to_the_console_as_they_are(console: FakeConsole) -> None:
+    """It knows their ranges."""
+    words = ("auth", "auth-announce-ttl=2m", "--at-once", "0", "--patience", "x", "--yes", "--reason", "why")
+    assert _run(console, "set", *words).exit_code == 0
+    assert console.sent[0][1]["terms"] == {"at_once": "0", "patience": "x"}
+
+
+def test_forget_an_instance_that_is_gone(console: FakeConsole) -> None:
+    """It is named by the list; others cannot be forgotten."""
+    assert "refloat policies forget id-9" in _run(console, "list").output
+    assert _run(console, "forget", "id-9", "--yes", "--reason", "gone").exit_code == 0
+    assert console.sent[0][1] == {"desired": {"id-9": {}}, "roll_out": False}
+    assert "nothing is wanted" in _run(console, "forget", "id-1").output
+
+
+def test_undo_plans_and_asks(console: FakeConsole) -> None:
+    """By the number of the change."""
+    assert _run(console, "undo", "3", "--yes", "--reason", "it was wrong").exit_code == 0
+    assert [path for path, _, _ in console.sent] == ["/api/v1/changes/3/undo", "/api/v1/changes/7/confirm"]
 
 
 @pytest.mark.parametrize(

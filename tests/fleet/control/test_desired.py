@@ -41,6 +41,20 @@ def test_cells() -> None:
     assert (cell.state, cell.now) == (CellState.UNKNOWN, None)
 
 
+def test_left_over() -> None:
+    """Nothing is wanted any more, but the file still has it: seen before a restart and after."""
+    node = PolicyNode("auth-1", environment={AUTH_TTL_VARIABLE: "60s"})
+    nodes = PolicyNodes(node)
+    node.accepted = {AUTH_TTL_VARIABLE: "30s"}
+    assert _cell(nodes, {}).state is CellState.LEFT
+    node.restart()
+    cell = _cell(nodes, {})
+    assert (cell.state, cell.now) == (CellState.LEFT, "30s")
+    assert cell.report is not None
+    assert cell.report.with_wanted("") == "60s"
+    assert desired.matrix(nodes.views(), nodes.observed(), {})[0].drifts
+
+
 def test_lines() -> None:
     """Auths first; why an instance takes nothing is said."""
     nodes = PolicyNodes(PolicyNode("proxy-1", "proxy"), PolicyNode("auth-1", why_not="no folder"))
@@ -51,7 +65,12 @@ def test_lines() -> None:
 
 
 def _plan(
-    cluster: Cluster, user: User, wanted: dict[str, dict[str, str]], nodes: PolicyNodes, revision: str = ""
+    cluster: Cluster,
+    user: User,
+    wanted: dict[str, dict[str, str]],
+    nodes: PolicyNodes,
+    revision: str = "",
+    at_once: int = 1,
 ) -> Change:
     return desired.plan(
         cluster.pk,
@@ -59,7 +78,7 @@ def _plan(
         revision=revision or desired.revision_of(desired.wanted_of(cluster.pk)),
         lines=desired.matrix(nodes.views(), nodes.observed(), desired.wanted_of(cluster.pk)),
         agents={"id-auth-1": 150},
-        terms=Terms(),
+        terms=Terms(at_once=at_once),
         roll_out=True,
         by=by(user),
         now=NOW,
@@ -127,3 +146,62 @@ def test_at_connect_is_foreseen(cluster: Cluster, alice: User) -> None:
     change = _plan(cluster, alice, {"auth": {RFD_VARIABLE: text}}, PolicyNodes(PolicyNode("auth-1")))
     assert change.plan["at_connect"] == [RFD_VARIABLE]
     assert change.plan["restarts"] == []
+
+
+def test_question_has_the_numbers(cluster: Cluster, alice: User) -> None:
+    """Who restarts, and how many agents rest on them."""
+    change = _plan(cluster, alice, {"auth": {AUTH_TTL_VARIABLE: "60s"}}, PolicyNodes(PolicyNode("auth-1")))
+    assert change.plan["question"] == "Restart 1 auth that 150 agents rest on?"
+
+
+def test_all_of_a_role_are_never_away_at_once(cluster: Cluster, alice: User) -> None:
+    """A message at the field; a single one has no choice."""
+    nodes = PolicyNodes(PolicyNode("auth-1"), PolicyNode("auth-2"))
+    wanted = {"auth": {AUTH_TTL_VARIABLE: "60s"}}
+    with pytest.raises(Refused) as caught:
+        _plan(cluster, alice, wanted, nodes, at_once=2)
+    assert set(caught.value.problems) == {"at_once"}
+    assert _plan(cluster, alice, wanted, PolicyNodes(PolicyNode("auth-1")), at_once=2).plan["restarts"]
+
+
+def test_instance_that_has_gone_holds_nobody_up(cluster: Cluster, alice: User) -> None:
+    """What was wanted of it stays, is shown, and can be forgotten; nothing else can be wanted of it."""
+    auths = PolicyNodes(PolicyNode("auth-1"), PolicyNode("auth-2"))
+    desired.store(_plan(cluster, alice, {"id-auth-2": {AUTH_TTL_VARIABLE: "60s"}}, auths))
+    left = PolicyNodes(PolicyNode("auth-1"))
+    wanted = desired.wanted_of(cluster.pk)
+    lines = desired.matrix(left.views(), left.observed(), wanted)
+    assert desired.gone(lines, wanted) == {"id-auth-2": {AUTH_TTL_VARIABLE: "60s"}}
+    change = _plan(cluster, alice, {**wanted, "auth": {HTTP_CLOSE_VARIABLE: "true"}}, left)
+    assert change.after["id-auth-2"] == {AUTH_TTL_VARIABLE: "60s"}
+    with pytest.raises(Refused, match="neither a role nor an instance"):
+        _plan(cluster, alice, {"id-auth-2": {AUTH_TTL_VARIABLE: "30s"}}, left)
+    assert _plan(cluster, alice, {"id-auth-2": {}}, left).after == {}
+
+
+def test_of_two_who_edit_nothing_is_lost(cluster: Cluster, alice: User) -> None:
+    """What the second started from is found again, and their change stands on the first one's."""
+    nodes = PolicyNodes(PolicyNode("auth-1"))
+    seen = desired.revision_of({})
+    desired.store(_plan(cluster, alice, {"auth": {HTTP_CLOSE_VARIABLE: "true"}}, nodes))
+    assert desired.base_of(cluster.pk, seen) == {}
+    theirs = desired.wanted_of(cluster.pk)
+    assert desired.base_of(cluster.pk, desired.revision_of(theirs)) == theirs
+    assert desired.base_of(cluster.pk, "never") is None
+    mine = desired.rebased({}, {AUTH_TTL_VARIABLE: "1m"}, theirs["auth"])
+    assert mine == {HTTP_CLOSE_VARIABLE: "true", AUTH_TTL_VARIABLE: "1m"}
+    assert desired.rebased(theirs["auth"], {}, mine) == {AUTH_TTL_VARIABLE: "1m"}
+
+
+def test_taking_back(cluster: Cluster, alice: User) -> None:
+    """Only what the change changed, and only while nobody changed that again."""
+    nodes = PolicyNodes(PolicyNode("auth-1"))
+    first = _plan(cluster, alice, {"auth": {HTTP_CLOSE_VARIABLE: "true"}}, nodes)
+    desired.store(first)
+    desired.store(
+        _plan(cluster, alice, {"auth": {HTTP_CLOSE_VARIABLE: "true", AUTH_TTL_VARIABLE: "1m"}}, nodes)
+    )
+    assert desired.taken_back(first) == {"auth": {AUTH_TTL_VARIABLE: "1m"}}
+    desired.store(_plan(cluster, alice, {}, nodes))
+    with pytest.raises(Refused, match="changed again since"):
+        desired.taken_back(first)

@@ -16,16 +16,27 @@ from fleet.protocol.announce import AUTH_TTL_VARIABLE
 from tests.fakes.policy_nodes import PolicyNode, PolicyNodes
 from tests.fleet.control.conftest import NOW, by
 
+TTL = {"auth": {AUTH_TTL_VARIABLE: "30s"}}
+
 
 class Rollout:
     """One rollout of a TTL, with a clock of its own."""
 
-    def __init__(self, cluster: Cluster, user: User, *nodes: PolicyNode, **terms: int) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        user: User,
+        *nodes: PolicyNode,
+        wanted: dict[str, dict[str, str]] = TTL,
+        undoes: int | None = None,
+        **terms: int,
+    ) -> None:
         self.nodes, self.now, self.user = PolicyNodes(*nodes), NOW.timestamp(), user
         self.most = 0
         change = desired.plan(
             cluster.pk,
-            {"auth": {AUTH_TTL_VARIABLE: "30s"}},
+            wanted,
+            undoes=undoes,
             revision=desired.revision_of(desired.wanted_of(cluster.pk)),
             lines=desired.matrix(self.nodes.views(), self.nodes.observed(), {}),
             agents={},
@@ -169,3 +180,52 @@ def test_desired_state_that_changed_meanwhile_fails_it(cluster: Cluster, alice: 
     desired.store(other)
     assert one.until_over().state == ChangeState.FAILED
     assert auths[0].run == 1
+
+
+def test_unset_is_over_when_it_is_in_force_no_more(cluster: Cluster, alice: User) -> None:
+    """Each must run with what it has beneath; that value is said; what was undone is undone."""
+    auths = [PolicyNode("auth-1"), PolicyNode("auth-2", environment={AUTH_TTL_VARIABLE: "7m"})]
+    first = Rollout(cluster, alice, *auths)
+    first.until_over()
+    back = Rollout(cluster, alice, *auths, wanted={}, undoes=first.change.pk)
+    assert back.until_over().state == ChangeState.VERIFIED
+    assert [row.detail for row in back.rows] == [
+        "Announce TTL of auths: 10m (default)",
+        "Announce TTL of auths: 7m (env)",
+    ]
+    assert [auth.accepted for auth in auths] == [{}, {}]
+    first.change.refresh_from_db()
+    assert first.change.state == ChangeState.UNDONE
+
+
+def test_unset_that_stays_in_force_pauses(
+    cluster: Cluster, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that starts again with what it should have forgotten has not done what was asked."""
+    auth = PolicyNode("auth-1")
+    Rollout(cluster, alice, auth).until_over()
+    monkeypatch.setattr(auth, "_start", lambda: None)  # as if it read the old file
+    back = Rollout(cluster, alice, auth, wanted={})
+    assert back.until_over().state == ChangeState.PAUSED
+    assert f"{AUTH_TTL_VARIABLE} is still 30s" in back.change.detail
+
+
+def test_deregistered_meanwhile_is_skipped(cluster: Cluster, alice: User) -> None:
+    """There is nothing to restart, and the others go on."""
+    auths = auths_of_a_fleet()
+    one = Rollout(cluster, alice, *auths)
+    auths[1].state = InstanceState.GONE
+    assert one.until_over().state == ChangeState.VERIFIED
+    assert [(row.state, row.detail) for row in one.rows][1] == ("skipped", "it was deregistered meanwhile")
+    assert auths[1].run == 1
+
+
+def test_blind_pollers_hold_it_up(cluster: Cluster, alice: User) -> None:
+    """Of the neighbours nothing is known: nobody restarts beside them."""
+    auths = auths_of_a_fleet()
+    one = Rollout(cluster, alice, *auths)
+    for auth in auths:
+        auth.state = InstanceState.UNKNOWN
+    one.step(5)
+    assert [auth.run for auth in auths] == [1, 1, 1]
+    assert "waits until" in one.change.progress["waits_for"]

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from fleet.control import Blind
-from fleet.control.sight import fleet_of, tunnels_of
+from fleet.control.sight import fleet_of, policies_of, tunnels_of
+from fleet.domain import columns
 from fleet.domain.agent_report import AgentReport, Answer, ReportedTunnel
+from fleet.domain.evidence import Mode
 from fleet.domain.instances import InstanceState
 from fleet.domain.verdicts import State
 from fleet.domain.views import FleetTable
@@ -74,3 +76,17 @@ def test_retired_agents_are_left_out() -> None:
 def test_tunnels_of_named_agents() -> None:
     """Those that are not there are left out."""
     assert tunnels_of(_table(), {"id-0": 5, "id-9": 1}) == {"id-0": 2}
+
+
+def test_what_agents_were_told_by_which_auth() -> None:
+    """Mode and health check of heartbeats that are not expired; nothing while the pollers are blind."""
+    table = FakeReader(as_of=NOW - 1).table("default", NOW)
+    table.heartbeats["auth"] = [0, 0, 1, 1]
+    table.heartbeats["mode"] = [Mode.PICK_FIRST, Mode.PICK_FIRST, Mode.RECONNECT, Mode.UNKNOWN]
+    table.heartbeats["flags"][2] = columns.HEALTH_CHECK
+    table.heartbeats["expires_at"][1] = NOW - 1
+    seen = policies_of(table, 0.6, NOW)
+    assert seen.told == {"auth-id-1": {("pick_first", False): 1}, "auth-id-2": {("reconnect", True): 1}}
+    assert (seen.size, seen.round_interval, seen.age, seen.agents["auth-id-1"]) == (4, 0.6, 1.0, 2)
+    with pytest.raises(Blind):
+        policies_of(FakeReader(as_of=NOW - 60).table("default", NOW), 0.6, NOW)

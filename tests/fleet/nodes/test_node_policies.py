@@ -85,6 +85,7 @@ async def test_accept_report_restart(plane: Plane, tmp_path: Path) -> None:
         ttl = report.policies[AUTH_TTL_VARIABLE]
         assert (ttl.now.text, ttl.now.source) == ("10m", Source.ENVIRONMENT)
         assert (ttl.following.text, ttl.following.source) == ("30s", Source.FILE)
+        assert ttl.beneath == ttl.now
         with pytest.raises(Conflict, match="somebody else wrote"):
             await admin.set(before.revision, {})
         with pytest.raises(Conflict, match="not this run"):

@@ -7,14 +7,17 @@ from redis import Redis
 
 from fleet.domain.node_policies import NodeReport, Observed, PolicyReport
 from fleet.protocol.announce import AUTH_TTL_VARIABLE
-from fleet.protocol.policies import Source, Value
+from fleet.protocol.policies import HTTP_CLOSE_VARIABLE, Source, Value
 from fleet.state import StateUnavailable
 from fleet.state.policy_book import PolicyBook, open_book, unpack
 
 _REPORT = NodeReport(
     "a", "auth", "run", 2.5, "rev", "",
     {AUTH_TTL_VARIABLE: PolicyReport(
-        Value(AUTH_TTL_VARIABLE, "1m", Source.ENVIRONMENT), Value(AUTH_TTL_VARIABLE, "2m", Source.FILE)
+        Value(AUTH_TTL_VARIABLE, "1m", Source.ENVIRONMENT), Value(AUTH_TTL_VARIABLE, "2m", Source.FILE),
+        Value(AUTH_TTL_VARIABLE, "1m", Source.ENVIRONMENT),
+    ), HTTP_CLOSE_VARIABLE: PolicyReport(
+        Value(HTTP_CLOSE_VARIABLE, "false", Source.DEFAULT), Value(HTTP_CLOSE_VARIABLE, "false", Source.DEFAULT)
     )},
 )  # fmt: skip
 
