@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TextIO
 
 import click
 
-from fleet.cli.answers import Failure
+from fleet.cli.answers import Failure, show_json
 from fleet.cli.home import home_option
 from fleet.nodes import simulation
 from fleet.nodes.flags import TTL, Duration
@@ -119,14 +120,37 @@ def _run(made: simulation.Simulation, steps: tuple[Step, ...], home: Path, *, as
 def fault(home: Path, words: tuple[str, ...]) -> None:
     """Do something to the running simulation: ACTION TARGET [COUNT].
 
-    Actions: freeze, thaw, kill, unhealthy, expire, cut-backend, strand, offline, heal. TARGET is a name, a
-    pattern like 'proxy-1*', or all; strand and offline take a number of agents.
+    Actions: freeze, thaw, kill, unhealthy, expire, cut-backend, strand, offline, deaf, heal. TARGET is a name, a
+    pattern like 'proxy-1*', or all; strand, offline and deaf take a number of agents.
     """
     with _clear_errors():
         asked: Fault = parse_fault(" ".join(words))
-        running = simulation.find(home)
-        if running is None:
-            raise simulation.SimulationError(
-                f"none runs on {home}: start one with `refloat fleet simulate`, or set REFLOAT_HOME to its folder"
-            )
+        running = _running(home)
         click.echo(f"{asked.action}: {', '.join(asyncio.run(simulation.tell(running, asked)))}")
+
+
+@simulate.command("advice")
+@home_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def advice(home: Path, as_json: bool) -> None:
+    """Say how many agents of the running simulation were advised to reconnect, by the advice's id."""
+    with _clear_errors():
+        said = asyncio.run(simulation.advised(_running(home)))
+    if as_json:
+        show_json(asdict(said))
+        return
+    for name, agents in said.agents.items():
+        click.echo(f"{name}: {agents} agents advised")
+    click.echo(
+        f"at most {said.most} times under one id; none had fewer than {said.fewest} tunnels afterwards"
+    )
+
+
+def _running(home: Path) -> simulation.Running:
+    """The simulation that runs on `home`. Raises SimulationError."""
+    running = simulation.find(home)
+    if running is None:
+        raise simulation.SimulationError(
+            f"none runs on {home}: start one with `refloat fleet simulate`, or set REFLOAT_HOME to its folder"
+        )
+    return running

@@ -20,6 +20,8 @@ from fleet.protocol.feed import Feed
 
 #: An agent whose heartbeat could not be written tries again after this, seconds.
 _RETRY = 5.0
+#: An agent that was advised dials within so many seconds, and lets its old tunnel go after as many.
+_MOVES_WITHIN = 0.5
 #: Agents that lost a tunnel come back over this many seconds, not all at once.
 _SPREAD = 2.0
 
@@ -100,8 +102,13 @@ class Fleet:
         ]
         #: (when, proxy, agent) of tunnels that are about to open.
         self._opening: list[tuple[float, int, int]] = []
-        #: What took an agent off: the instance's name, for `heal`.
+        #: (when, the proxy they leave, agent, the one they went to) of tunnels that close when another is open.
+        self._leaving: list[tuple[float, int, int, int]] = []
+        #: The fewest tunnels an agent had when it let one go on advice.
+        self.fewest = shape.tunnels_each
+        #: What took an agent off, or made it deaf: the instance's name, for `heal`.
         self._taken: dict[int, str] = {}
+        self._deaf: dict[int, str] = {}
         self._enrol(chance, now)
 
     def _instance(self, kind: InstanceKind, index: int, chance: Random, now: float) -> Instance:
@@ -168,6 +175,7 @@ class Fleet:
         self._renew_instances(now)
         self._heartbeat(np.nonzero(self.beating & (self.due_at <= now))[0], now)
         self._open_due(now)
+        self._let_go(now)
         self._churn(now)
 
     def _renew_instances(self, now: float) -> None:
@@ -226,6 +234,31 @@ class Fleet:
             ):
                 self._open(agent, proxy, at)
 
+    def move(self, agent: int, leaves: int, to: int, now: float) -> None:
+        """Have an agent follow advice: a tunnel to another proxy first, then it lets the old one go."""
+        mine = self.places[agent]
+        if leaves not in mine or to in mine or agent in self._taken:
+            return
+        mine[mine == leaves] = to
+        self._open_later(agent, to, now + _MOVES_WITHIN)
+        self._leaving.append((now + 2 * _MOVES_WITHIN, leaves, agent, to))
+
+    def is_deaf(self, agent: int) -> bool:
+        """Whether it takes no advice."""
+        return agent in self._deaf
+
+    def _let_go(self, now: float) -> None:
+        due = [entry for entry in self._leaving if entry[0] <= now]
+        self._leaving = [entry for entry in self._leaving if entry[0] > now]
+        for entry in due:
+            _, leaves, agent, to = entry
+            if agent not in self._taken and to in self._proxies_of(agent) and not self._has(agent, to):
+                self._leaving.append(entry)  # its new one is not open yet
+            elif leaves not in self._proxies_of(agent):
+                self._close(agent, leaves)
+                open_now = sum(self._has(agent, proxy) for proxy in self._proxies_of(agent))
+                self.fewest = min(self.fewest, open_now)
+
     def _churn(self, now: float) -> None:
         """Once a second close some tunnels and open them again, the same ones in every process."""
         while self.shape.churn and now - self._churned_to >= 1.0:
@@ -277,6 +310,10 @@ class Fleet:
                 instance.unhealthy = instance.expiring = True
             case Action.STRAND | Action.OFFLINE:
                 self._take(instance, fault)
+            case Action.DEAF:
+                mine = [agent for agent in self._agents_of(instance) if agent not in self._deaf]
+                for agent in self._fate.sample(mine, min(fault.count, len(mine))):
+                    self._deaf[agent] = instance.name
             case Action.HEAL:
                 self._heal(instance, now)
 
@@ -320,6 +357,7 @@ class Fleet:
         revived = self._agents_of(instance) if instance.killed else []
         instance.frozen = instance.killed = instance.unhealthy = instance.expiring = False
         instance.due_at = now
+        self._deaf = {agent: name for agent, name in self._deaf.items() if name != instance.name}
         back = [agent for agent, name in self._taken.items() if name == instance.name]
         for agent in back:
             del self._taken[agent]

@@ -36,11 +36,13 @@ class Action(StrEnum):
     STRAND = "strand"
     #: Some of its agents lose every tunnel and stop heartbeating.
     OFFLINE = "offline"
+    #: Some of its agents take no advice to reconnect elsewhere.
+    DEAF = "deaf"
     #: Undo everything done to it and to agents through it.
     HEAL = "heal"
 
 
-_COUNTED = frozenset({Action.STRAND, Action.OFFLINE})
+_COUNTED = frozenset({Action.STRAND, Action.OFFLINE, Action.DEAF})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Fault:
     action: Action
     #: An instance's name, or a pattern of names: `proxy-1*`, `auth-*`, `all`.
     target: str
-    #: Agents concerned, for strand and offline.
+    #: Agents concerned, for strand, offline and deaf.
     count: int = 0
 
     @override

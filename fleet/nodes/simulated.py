@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from fleet.domain.instances import InstanceKind
 from fleet.nodes.invented import Fleet, Instance
+from fleet.nodes.invented_advice import Advice, TunnelAdmin
 from fleet.nodes.invented_wire import (
     AgentFeed,
     AgentStatus,
@@ -50,11 +51,14 @@ class _Gate(grpc.aio.ServerInterceptor):
 class SimulatedInstance:
     """Serves one instance and follows what the model says was done to it."""
 
-    def __init__(self, fleet: Fleet, instance: Instance, directory: Directory, clock: Clock) -> None:
+    def __init__(
+        self, fleet: Fleet, instance: Instance, directory: Directory, clock: Clock, advice: Advice
+    ) -> None:
         self._fleet = fleet
         self._instance = instance
         self._directory = directory
         self._clock = clock
+        self._advice = advice
         self._gate = _Gate()
         self._grpc_port = 0
         self._diag_port = 0
@@ -120,6 +124,8 @@ class SimulatedInstance:
             fleet_pb2_grpc.add_TunnelFeedServicer_to_server(tunnels, server)
             statuses = AgentStatus(self._fleet, self._instance, self._clock)
             agent_status_pb2_grpc.add_AgentStatusServicer_to_server(statuses, server)
+            admin = TunnelAdmin(self._advice, self._instance)
+            fleet_pb2_grpc.add_TunnelAdminServicer_to_server(admin, server)
             return
         fleet_pb2_grpc.add_AgentFeedServicer_to_server(AgentFeed(self._fleet, self._clock), server)
         presence = Presence(self._fleet, self._directory, self._clock)

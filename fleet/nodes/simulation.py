@@ -12,8 +12,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,18 @@ class Running:
     control: str
     #: gRPC addresses of its auths: what REFLOAT_AUTHS wants.
     auths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Advised:
+    """What agents of a simulation were advised: to reconnect elsewhere."""
+
+    #: How many agents, by the advice's id.
+    agents: dict[str, int]
+    #: How often one agent was sent the same advice, at most.
+    most: int
+    #: The fewest tunnels any of them had afterwards.
+    fewest: int
 
 
 class Simulation:
@@ -101,6 +114,7 @@ class Simulation:
                 *(sys.executable, "-m", "fleet.nodes.simulator", *arguments(self.shape)),
                 *("--seed", str(self._seed), "--started-at", repr(started_at)),
                 *("--part", str(part), "--parts", str(self._parts), "--control", path),
+                *("--parent", self.control),
             ]
             self._children.append(children.spawn(argv))
             connector = aiohttp.UnixConnector(path=path)
@@ -145,6 +159,22 @@ class Simulation:
         names: list[str] = done["done"]
         return names
 
+    async def advised(self) -> Advised:
+        """What its proxies advised so far."""
+        asked: dict[str, Counter[str]] = {}
+        fewest = []
+        for session in self._sessions:
+            async with session.get("/advice") as answer:
+                told = await answer.json()
+            fewest.append(int(told["fewest"]))
+            for advice, counts in told["asked"].items():
+                asked.setdefault(advice, Counter()).update(counts)
+        return Advised(
+            {one: len(counts) for one, counts in asked.items()},
+            max((max(counts.values()) for counts in asked.values() if counts), default=0),
+            min(fewest),
+        )
+
     async def play(self, script: Sequence[Step], say: Callable[[str], None]) -> None:
         """Do the steps of a script at their times, counted from now."""
         began = time.monotonic()
@@ -166,8 +196,20 @@ class Simulation:
     def _application(self) -> web.Application:
         app = web.Application()
         app.router.add_post("/fault", self._fault)
+        app.router.add_post("/moves", self._moves)
+        app.router.add_get("/advice", self._advised)
         app.router.add_get("/directory", self._show)
         return app
+
+    async def _moves(self, request: web.Request) -> web.Response:
+        """A part tells where agents go that took its advice: all parts are told, in one order."""
+        moves = await request.json()
+        async with self._order:
+            await self._tell("/moves", {"moves": moves, "at": time.time()})
+        return web.json_response({})
+
+    async def _advised(self, request: web.Request) -> web.Response:
+        return web.json_response(asdict(await self.advised()))
 
     async def _fault(self, request: web.Request) -> web.Response:
         try:
@@ -234,16 +276,26 @@ def find(home: Path) -> Running | None:
 
 async def tell(running: Running, fault: Fault) -> list[str]:
     """Have a running simulation do a fault; return the instances concerned. Raises FaultError, SimulationError."""
-    connector = aiohttp.UnixConnector(path=running.control)
-    try:
-        async with (
-            aiohttp.ClientSession("http://simulation", connector=connector) as session,
-            session.post("/fault", json={"fault": str(fault)}) as answer,
-        ):
-            told: dict[str, Any] = await answer.json()
-    except aiohttp.ClientError as error:
-        raise SimulationError(f"the simulation (pid {running.pid}) does not answer: {error}") from error
+    told = await _ask(running, "POST", "/fault", {"fault": str(fault)})
     if "error" in told:
         raise FaultError(told["error"])
     names: list[str] = told["done"]
     return names
+
+
+async def advised(running: Running) -> Advised:
+    """What agents of a running simulation were advised. Raises SimulationError."""
+    return Advised(**await _ask(running, "GET", "/advice", None))
+
+
+async def _ask(running: Running, method: str, path: str, message: object) -> dict[str, Any]:
+    connector = aiohttp.UnixConnector(path=running.control)
+    try:
+        async with (
+            aiohttp.ClientSession("http://simulation", connector=connector) as session,
+            session.request(method, path, json=message) as answer,
+        ):
+            told: dict[str, Any] = await answer.json()
+    except aiohttp.ClientError as error:
+        raise SimulationError(f"the simulation (pid {running.pid}) does not answer: {error}") from error
+    return told

@@ -7,15 +7,19 @@ Started by `fleet.nodes.simulation`, and told of addresses and faults over a uni
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from random import Random
 
+import aiohttp
 import click
 from aiohttp import web
 
 from fleet.nodes.invented import Fleet, Instance, Shape
+from fleet.nodes.invented_advice import Advice, Move
 from fleet.nodes.invented_faults import FaultError, parse_fault
 from fleet.nodes.running import raise_file_limit
 from fleet.nodes.simulated import SimulatedInstance
@@ -36,11 +40,16 @@ def mine(fleet: Fleet, part: int, parts: int) -> list[Instance]:
 class Simulator:
     """The model, and the ports of this part."""
 
-    def __init__(self, shape: Shape, seed: int, started_at: float, part: int, parts: int) -> None:
+    def __init__(
+        self, shape: Shape, seed: int, started_at: float, part: int, parts: int, parent: str = ""
+    ) -> None:
+        """`parent` is the socket on which the whole simulation is told of moves; empty: there is no other part."""
         self._fleet = Fleet(shape, Random(seed), started_at)
         self._directory: dict[str, tuple[str, str]] = {}
+        self._parent = parent
+        self._advice = Advice(self._fleet, self._spread, Random(seed + part))
         self._served = {
-            instance.name: SimulatedInstance(self._fleet, instance, self._directory, time.time)
+            instance.name: SimulatedInstance(self._fleet, instance, self._directory, time.time, self._advice)
             for instance in mine(self._fleet, part, parts)
         }
 
@@ -66,7 +75,32 @@ class Simulator:
         app.router.add_get("/addresses", self._addresses)
         app.router.add_post("/directory", self._learn)
         app.router.add_post("/fault", self._fault)
+        app.router.add_post("/moves", self._moves)
+        app.router.add_get("/advice", self._advised)
         return app
+
+    async def _spread(self, moves: Sequence[Move]) -> None:
+        """Have every part move these agents. A simulation that does not answer is at its end: they stay."""
+        if not self._parent:
+            self._move(moves, time.time())
+            return
+        connector = aiohttp.UnixConnector(path=self._parent)
+        with contextlib.suppress(aiohttp.ClientError):
+            async with aiohttp.ClientSession("http://simulation", connector=connector) as session:
+                await (await session.post("/moves", json=moves)).read()
+
+    def _move(self, moves: Sequence[Move], at: float) -> None:
+        for agent, leaves, to in moves:
+            self._fleet.move(agent, leaves, to, at)
+
+    async def _moves(self, request: web.Request) -> web.Response:
+        told = await request.json()
+        self._move(told["moves"], told["at"])
+        return web.json_response({})
+
+    async def _advised(self, request: web.Request) -> web.Response:
+        asked = {advice: dict(counts) for advice, counts in self._advice.asked.items()}
+        return web.json_response({"asked": asked, "fewest": self._fleet.fewest})
 
     async def _addresses(self, request: web.Request) -> web.Response:
         return web.json_response({name: served.addresses for name, served in self._served.items()})
@@ -132,10 +166,14 @@ def arguments(shape: Shape) -> list[str]:
 @click.option("--part", type=int, required=True)
 @click.option("--parts", type=int, required=True)
 @click.option("--control", required=True, help="Path of the unix socket to be told on.")
-def main(*, seed: int, started_at: float, part: int, parts: int, control: str, **shape: float) -> None:
+@click.option("--parent", required=True, help="Path of the unix socket of the whole simulation.")
+def main(
+    *, seed: int, started_at: float, part: int, parts: int, control: str, parent: str, **shape: float
+) -> None:
     """Serve one part of an invented fleet."""
     raise_file_limit()
-    simulator = Simulator(Shape(**shape), seed, started_at, part, parts)  # type: ignore[arg-type] # click checked them
+    made = Shape(**shape)  # type: ignore[arg-type] # click checked them
+    simulator = Simulator(made, seed, started_at, part, parts, parent)
     asyncio.run(serve(simulator, control))
 
 

@@ -54,11 +54,13 @@ def test_simulate_runs_takes_a_fault_and_ends_on_interrupt(home: Path) -> None:
         assert process.stdout is not None
         ready = json.loads(process.stdout.readline())
         told = CliRunner().invoke(simulate, ["fault", "freeze", "proxy-1"])
+        advice = CliRunner().invoke(simulate, ["advice"])
         again = CliRunner().invoke(simulate, [])
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0
     assert len(ready["auths"]) == 2
     assert told.output == "freeze: proxy-1\n"
+    assert advice.output.startswith("at most 0 times under one id")
     assert again.exit_code == 2
     assert "one runs already" in again.output
     assert not any(psutil.pid_exists(pid) for pid in ready["pids"])

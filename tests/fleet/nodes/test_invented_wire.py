@@ -19,6 +19,7 @@ from fleet.wire import (
     presence_pb2,
     presence_pb2_grpc,
 )
+from tests.fakes.local_advice import local_advice
 
 
 @dataclass
@@ -47,7 +48,8 @@ async def served() -> AsyncIterator[_Served]:
         instance.name: (f"10.0.0.1:{3000 + instance.index}", "10.0.0.1:1") for instance in fleet.instances
     }
     instances = [
-        SimulatedInstance(fleet, one, directory, clock) for one in (fleet.auths[0], fleet.proxies[0])
+        SimulatedInstance(fleet, one, directory, clock, local_advice(fleet, clock))
+        for one in (fleet.auths[0], fleet.proxies[0])
     ]
     for instance in instances:
         await instance.follow()

@@ -13,6 +13,7 @@ from fleet.nodes.invented import Fleet, Shape
 from fleet.nodes.invented_faults import parse_fault
 from fleet.nodes.simulated import SimulatedInstance
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
+from tests.fakes.local_advice import local_advice
 
 _OWN = [("grpc.use_local_subchannel_pool", 1)]
 
@@ -22,7 +23,8 @@ class _Proxy:
 
     def __init__(self) -> None:
         self.fleet = Fleet(Shape(agents=50, proxies=2), Random(3), time.time())
-        self.served = SimulatedInstance(self.fleet, self.fleet.proxies[0], {}, time.time)
+        advice = local_advice(self.fleet)
+        self.served = SimulatedInstance(self.fleet, self.fleet.proxies[0], {}, time.time, advice)
 
     async def do(self, text: str) -> None:
         self.fleet.apply(parse_fault(text), time.time())

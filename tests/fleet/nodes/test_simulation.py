@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import grpc.aio
 import psutil
@@ -12,7 +13,9 @@ import pytest
 from fleet.nodes import simulation
 from fleet.nodes.invented import Shape
 from fleet.nodes.invented_faults import FaultError, parse_fault, parse_script
+from fleet.transport.admin import TunnelAdmin
 from fleet.wire import fleet_pb2, fleet_pb2_grpc, presence_pb2, presence_pb2_grpc
+from tests.fakes.waiting import eventually
 
 _SHAPE = Shape(agents=60, proxies=3, auths=2)
 
@@ -26,22 +29,36 @@ async def test_simulation_in_two_processes_is_one_fleet(tmp_path: Path) -> None:
         assert await simulation.tell(found, parse_fault("strand proxy-1 10")) == ["proxy-1"]
         with pytest.raises(FaultError, match="proxy-7"):
             await simulation.tell(found, parse_fault("strand proxy-7 10"))
-        async with grpc.aio.insecure_channel(found.auths[1]) as channel:
-            presence = presence_pb2_grpc.PresenceServiceStub(channel)
-            proxies = await presence.ListProxyServers(presence_pb2.ListProxyServersRequest())
-            agents = await fleet_pb2_grpc.AgentFeedStub(channel).ListAgents(fleet_pb2.ListAgentsRequest())
-        claims = {(e.agent.agent_id, proxy) for e in agents.agents for proxy in e.agent.tracker.claimed}
-        tunnels = set()
-        for proxy in proxies.servers:
-            async with grpc.aio.insecure_channel(proxy.spec.addr) as channel:
-                answer = await fleet_pb2_grpc.TunnelFeedStub(channel).ListTunnels(
-                    fleet_pb2.ListTunnelsRequest()
-                )
-            tunnels |= {(tunnel.agent_id, proxy.metadata.name) for tunnel in answer.tunnels}
+        claims, tunnels = await _claims_and_tunnels(found)
         assert claims == tunnels
         assert len(tunnels) == 100
+
+        async with grpc.aio.insecure_channel(running.directory["proxy-1"][0]) as channel:
+            assert (await TunnelAdmin(channel).advise_reconnect("x", "to try", limit=5)).advised == 5
+        assert await simulation.advised(found) == simulation.Advised({"x": 5}, 1, _SHAPE.tunnels_each)
+
+        async def moved() -> bool:
+            claims, now = await _claims_and_tunnels(found)
+            return claims == now and len(now) == 100 and len(now - tunnels) == 5
+
+        await eventually(moved)
         pids = running.pids
     assert not any(psutil.pid_exists(pid) for pid in pids)
+
+
+async def _claims_and_tunnels(found: simulation.Running) -> tuple[set[Any], set[Any]]:
+    """(agent, proxy) as the agents say it, and as the proxies do."""
+    async with grpc.aio.insecure_channel(found.auths[1]) as channel:
+        presence = presence_pb2_grpc.PresenceServiceStub(channel)
+        proxies = await presence.ListProxyServers(presence_pb2.ListProxyServersRequest())
+        agents = await fleet_pb2_grpc.AgentFeedStub(channel).ListAgents(fleet_pb2.ListAgentsRequest())
+    claims = {(e.agent.agent_id, proxy) for e in agents.agents for proxy in e.agent.tracker.claimed}
+    tunnels = set()
+    for proxy in proxies.servers:
+        async with grpc.aio.insecure_channel(proxy.spec.addr) as channel:
+            answer = await fleet_pb2_grpc.TunnelFeedStub(channel).ListTunnels(fleet_pb2.ListTunnelsRequest())
+        tunnels |= {(tunnel.agent_id, proxy.metadata.name) for tunnel in answer.tunnels}
+    return claims, tunnels
 
 
 async def test_simulation_plays_its_script() -> None:

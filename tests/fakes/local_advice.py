@@ -1,0 +1,20 @@
+"""Advice of a simulation that has one part only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from random import Random
+
+from fleet.nodes.invented import Fleet
+from fleet.nodes.invented_advice import Advice, Move
+
+
+def local_advice(fleet: Fleet, clock: Callable[[], float] = time.time) -> Advice:
+    """Its agents move in this process."""
+
+    async def spread(moves: Sequence[Move]) -> None:
+        for agent, leaves, to in moves:
+            fleet.move(agent, leaves, to, clock())
+
+    return Advice(fleet, spread, Random(1))
