@@ -10,6 +10,7 @@ from django import forms
 from django.forms import BoundField
 from typing_extensions import override
 
+from fleet.domain.networking_plan import FOLLOWED
 from fleet.protocol import durations
 from fleet.protocol import networking_config as rules
 from fleet.protocol.networking_config import (
@@ -63,6 +64,10 @@ class Row:
     range: str
     #: What holds when it is left empty.
     default: str
+    #: What holds now.
+    effective: str
+    #: Refloat's own nodes follow it.
+    followed: bool
 
 
 class NetworkingForm(forms.Form):
@@ -115,10 +120,21 @@ class NetworkingForm(forms.Form):
 
     def sections(self) -> Sequence[tuple[str, list[Row]]]:
         """The fields as they stand together."""
-        return [
-            (heading, [Row(self[name], _BY_NAME[name].key, _range(name), _default(name)) for name in names])
-            for heading, names in SECTIONS
-        ]
+        return [(heading, [self._row(_BY_NAME[name]) for name in names]) for heading, names in SECTIONS]
+
+    def _row(self, field: Field) -> Row:
+        held = self._base.value(field)
+        effective = (
+            ("on" if held else "off") if isinstance(held, bool) else str(rules.format_value(field, held))
+        )
+        return Row(
+            self[field.name],
+            field.key,
+            _range(field.name),
+            _default(field.name),
+            field.zero if held == 0 and field.zero else effective if held != "" else "empty",
+            followed=field.name in FOLLOWED,
+        )
 
 
 def initial_of(config: NetworkingConfig, revision: str) -> dict[str, Any]:

@@ -66,6 +66,9 @@ def networking_config(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> H
         sentence = f"This needs the permission: {Permission.CHANGE_CONFIG.label}."
         networking.refused(cluster, _by(request), timezone.now(), sentence)
         raise PermissionDenied(sentence)
+    if "try_closing" in request.POST:
+        networking.try_closing(cluster, _by(request), timezone.now())
+        return redirect(f"{prefix_of(cluster)}/networking/")
     if "revert" in request.POST:
         return _revert(request, cluster, reading_row, current)
     return _posted(request, cluster, reading_row, current)
@@ -75,8 +78,12 @@ def _posted(
     request: HttpRequest, cluster: str, reading_row: NetworkingReading, current: NetworkingRevision
 ) -> HttpResponseBase:
     base = _base(cluster, request.POST.get("revision", ""), current)
+    if base is None:
+        tab = _tab(reading_row, current, request.POST.get("tab", "form"))
+        tab.sentence = "Nobody here knows the revision you started from: this is what is stored now."
+        return _show(request, cluster, reading_row, tab)
     tab = _read(request, reading_row, base)
-    wanted = _wanted(tab)
+    wanted = _wanted(tab, _config(base))
     if wanted is None:
         sentence = "; ".join(f"{key}: {words}" for key, words in _problems(tab))
         networking.refused(cluster, _by(request), timezone.now(), sentence)
@@ -167,13 +174,13 @@ def _read(request: HttpRequest, reading_row: NetworkingReading, base: Networking
     return tab
 
 
-def _wanted(tab: Tab) -> NetworkingConfig | None:
+def _wanted(tab: Tab, base: NetworkingConfig) -> NetworkingConfig | None:
     """The config that was sent; None when it cannot be used, and the tab says why."""
     if tab.name == "form":
         return tab.form.config if tab.form.is_valid() else None
     try:
         found = networking_yaml.from_yaml(tab.yaml).config
-        rules.check(rules.with_defaults(found))
+        rules.check(rules.with_defaults(found), base)
     except NetworkingConfigError as error:
         tab.problems = tuple((one.key, one.sentence) for one in error.problems)
         return None
@@ -186,12 +193,13 @@ def _problems(tab: Tab) -> list[tuple[str, str]]:
     return [(name, " ".join(map(str, errors))) for name, errors in tab.form.errors.items()]
 
 
-def _base(cluster: str, revision: str, current: NetworkingRevision) -> NetworkingRevision:
-    """The revision that the sender started from; one nobody knows counts as the present one's predecessor."""
-    if revision == current.revision or "\0" in revision:
+def _base(cluster: str, revision: str, current: NetworkingRevision) -> NetworkingRevision | None:
+    """The revision that the sender started from; None when nobody here has seen it."""
+    if revision == current.revision:
         return current
-    found = NetworkingRevision.objects.filter(cluster=cluster, revision=revision).first()
-    return found or current.previous or current
+    if "\0" in revision:
+        return None
+    return NetworkingRevision.objects.filter(cluster=cluster, revision=revision).first()
 
 
 def _config(revision: NetworkingRevision) -> NetworkingConfig:

@@ -68,6 +68,9 @@ def remember(
         },
     )
     NetworkingReading.objects.filter(cluster=cluster).update(current=row, read_at=now, error="")
+    if resource.config.graceful_tunnel_closing:
+        # Whoever wrote it: it was kept.
+        NetworkingReading.objects.filter(cluster=cluster).update(knows_closing=True)
     if made and change is None and before is not None:
         attempt = Attempt(SYSTEM, "networking-config.seen", cluster, "written by somebody else")
         attempt.before, attempt.after = before.document, row.document
@@ -79,6 +82,13 @@ def remember(
 def unread(cluster: str, error: str) -> None:
     """Take note that the config could not be read."""
     NetworkingReading.objects.update_or_create(cluster_id=cluster, defaults={"error": error})
+
+
+def try_closing(cluster: str, by: By, now: datetime) -> None:
+    """Forget that a cluster did not know GracefulTunnelClosing: its auths may have been upgraded since."""
+    NetworkingReading.objects.filter(cluster=cluster).update(knows_closing=None)
+    attempt = Attempt(by.actor, "networking-config.try-closing", cluster, request_id=by.request_id)
+    record(attempt, "done", now)
 
 
 class Conflict(Stale):

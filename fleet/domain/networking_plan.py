@@ -27,6 +27,8 @@ TUNNEL_FIELDS = frozenset(
     }
 )
 _PING_FIELDS = frozenset({"keep_alive_interval", "keep_alive_count_max"})
+#: What Refloat's own agents and proxies follow; all else is kept and served for Teleport's programs.
+FOLLOWED = TUNNEL_FIELDS | _PING_FIELDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ def plan_of(before: NetworkingConfig, after: NetworkingConfig, fleet: Fleet | No
     if changed & _PING_FIELDS:
         plan["agents"] = max(plan["agents"], fleet.size if fleet else 0)
         plan["notes"].append(_ping_note(before, after))
-    idle = sorted(changed - TUNNEL_FIELDS - _PING_FIELDS)
+    idle = sorted(changed - FOLLOWED)
     if idle:
         plan["notes"].append(
             f"Refloat's own agents and proxies do nothing with {', '.join(idle)}; Teleport's do."

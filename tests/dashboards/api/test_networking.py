@@ -19,6 +19,7 @@ from fleet.models.tokens import create_token
 from tests.dashboards.conftest import MakeUser
 from tests.dashboards.views.test_networking import STORED, remember
 from tests.fakes.reader import FakeReader
+from tests.fakes.wrong_values import NETWORKING, document_of
 
 pytestmark = pytest.mark.django_db
 Ask = Callable[..., Any]
@@ -86,6 +87,16 @@ def test_wrong_values_are_400_by_field(ask: Ask, body: Any, key: str) -> None:
     answer = ask("POST", PLAN, body, If_Match="r1")
     assert (answer.status_code, key in answer.json()["problems"]) == (400, True)
     assert not Change.objects.exists()
+
+
+@pytest.mark.parametrize(("key", "text", "value"), [(key, text, value) for key, text, value, _ in NETWORKING])
+def test_wrong_value_of_every_field(ask: Ask, key: str, text: str, value: object) -> None:
+    """As a person writes it and in a spec: 400 by key, nothing saved, each attempt in the log."""
+    for body in ({"fields": {key: text}}, {"spec": document_of(key, value)}):
+        answer = ask("POST", PLAN, body, If_Match="r1")
+        assert (answer.status_code, set(answer.json()["problems"])) == (400, {key})
+    assert not Change.objects.exists()
+    assert AuditEntry.objects.filter(outcome="refused").count() == 2
 
 
 def test_plan_confirm_and_log(ask: Ask) -> None:

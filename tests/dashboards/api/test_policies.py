@@ -10,8 +10,10 @@ from fleet.control import changes, desired
 from fleet.domain.changes import ChangeState
 from fleet.models.changes import AuditEntry, Change
 from fleet.protocol.announce import AUTH_TTL_VARIABLE
+from fleet.protocol.policies import BY_NAME
 from tests.dashboards.api.test_networking import Ask, ask
 from tests.fakes.policy_nodes import FakePolicyBook, PolicyNode
+from tests.fakes.wrong_values import POLICIES
 
 __all__ = ["ask"]
 pytestmark = pytest.mark.django_db
@@ -65,3 +67,14 @@ def test_wrong_values_are_named(ask: Ask) -> None:
     assert set(terms.json()["problems"]) == {"at_once"}
     assert not Change.objects.exists()
     assert AuditEntry.objects.filter(action="policy.plan", outcome="refused").count() == 2
+
+
+@pytest.mark.parametrize(("name", "text"), POLICIES)
+def test_wrong_value_of_every_policy(ask: Ask, name: str, text: str) -> None:
+    """400 by target and policy; nothing is planned or wanted."""
+    role = BY_NAME[name].role
+    etag = ask("GET", "/api/v1/policies").headers["ETag"]
+    answer = ask("POST", "/api/v1/policies/plan", {"desired": {role: {name: text}}}, If_Match=etag)
+    assert (answer.status_code, set(answer.json()["problems"])) == (400, {f"{role}.{name}"})
+    assert not Change.objects.exists()
+    assert desired.wanted_of("default") == {}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+import yaml
 from django.test import Client
 
 from dashboards.forms.networking import initial_of
@@ -15,9 +17,18 @@ from fleet.domain.changes import ChangeState
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.networking import NetworkingReading
-from fleet.protocol.networking_config import ORIGIN_LABEL, NetworkingConfig, Resource, Strategy, with_defaults
+from fleet.protocol.networking_config import (
+    FIELDS,
+    ORIGIN_LABEL,
+    NetworkingConfig,
+    Resource,
+    Strategy,
+    field_of,
+    with_defaults,
+)
 from tests.dashboards.conftest import MakeUser
 from tests.fakes.reader import FakeReader
+from tests.fakes.wrong_values import IN_FORMS, NETWORKING, document_of
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -46,39 +57,74 @@ def sent(revision: str = "r1", **fields: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not False}
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "words"),
-    [
-        ("client_idle_timeout", "soon", "soon"),
-        ("client_idle_timeout", "721h", "not within"),
-        ("idle_timeout_message", "x" * 1025, "longer than 1024"),
-        ("idle_timeout_message", "a\x07b", "control characters"),
-        ("web_idle_timeout", "-1s", "not within"),
-        ("keep_alive_interval", "2h", "not within"),
-        ("keep_alive_count_max", "three", "not a whole number"),
-        ("keep_alive_count_max", "101", "not within"),
-        ("session_control_timeout", "25h", "not within"),
-        ("proxy_listener_mode", "triplex", "not one of the available"),
-        ("routing_strategy", "", "none of"),
-        ("tunnel_strategy", "star", "not one of the available"),
-        ("agent_connection_count", "0.5", "not a whole number"),
-        ("agent_connection_count", "-1", "not within"),
-        ("proxy_ping_interval", "1ms", "not within"),
-        ("assist_command_execution_workers", "1001", "not within"),
-        ("ssh_dial_timeout", "11m", "not within"),
-        ("tunnel_closing_wait_min", "25h", "not within"),
-        ("tunnel_closing_wait_max", "10m", "below the shortest wait"),
-        ("tunnel_disconnect_threshold", "x", "x"),
-    ],
-)
-def test_wrong_value_is_said_at_its_field(editor: Client, field: str, value: str, words: str) -> None:
-    """And nothing is saved: no plan, only the attempt in the log."""
-    answer = editor.post("/networking/", sent(**{field: value}))
+@pytest.mark.parametrize(("key", "text", "words"), [(key, text, words) for key, text, _, words in IN_FORMS])
+def test_wrong_value_is_said_at_its_field(editor: Client, key: str, text: str, words: str) -> None:
+    """Of every field; and nothing is saved: no plan, only the attempt in the log."""
+    field = field_of(key).name
+    answer = editor.post("/networking/", sent(**{field: text}))
     errors = answer.context["tab"].form.errors
-    assert words in " ".join(errors[field]).lower()
+    assert re.search(words, " ".join(errors[field]).lower())
     assert f'id="id_{field}_error"' in answer.content.decode()
     assert not Change.objects.exists()
     assert AuditEntry.objects.get().outcome == "refused"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"), [(key, value, words) for key, _, value, words in NETWORKING]
+)
+def test_wrong_value_in_yaml_is_named_by_its_key(editor: Client, key: str, value: object, words: str) -> None:
+    """Of every field, above the text, which stays as it was written."""
+    text = yaml.safe_dump({"spec": document_of(key, value)})
+    answer = editor.post("/networking/", {"tab": "yaml", "yaml": text, "revision": "r1"})
+    problems = dict(answer.context["tab"].problems)
+    assert re.search(words, problems[key])
+    assert answer.context["tab"].yaml == text
+    assert not Change.objects.exists()
+    assert AuditEntry.objects.get().outcome == "refused"
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [("keep_alive_count_max", "three"), ("client_idle_timeout", "soon"), ("routing_strategy", "")],
+)
+def test_what_is_none_of_its_kind(editor: Client, field: str, text: str) -> None:
+    """Words where a number or a duration is wanted, and nothing where a choice is."""
+    assert editor.post("/networking/", sent(**{field: text})).context["tab"].form.errors[field]
+    assert not Change.objects.exists()
+
+
+def test_every_field_says_what_holds_and_who_follows_it(editor: Client) -> None:
+    """The value in force, and plainly which ones Refloat's own nodes do nothing with."""
+    page = editor.get("/networking/")
+    rows = {row.key: row for _, rows in page.context["tab"].form.sections() for row in rows}
+    assert len(rows) == len(FIELDS)
+    assert {key for key, row in rows.items() if row.followed} == {
+        "tunnel_strategy.type", "tunnel_strategy.agent_connection_count", "graceful_tunnel_closing",
+        "tunnel_closing_wait_min", "tunnel_closing_wait_max", "tunnel_disconnect_threshold",
+        "keep_alive_interval", "keep_alive_count_max",
+    }  # fmt: skip
+    assert (rows["keep_alive_interval"].effective, rows["ssh_dial_timeout"].effective) == ("5m0s", "30s")
+    assert (rows["graceful_tunnel_closing"].effective, rows["idle_timeout_message"].effective) == (
+        "off",
+        "empty",
+    )
+    assert page.content.decode().count("Refloat's own do nothing with it") == 10
+
+
+def test_revision_nobody_knows_overwrites_nothing(editor: Client) -> None:
+    """What is stored is shown instead."""
+    answer = editor.post("/networking/", sent("r9", keep_alive_count_max="7"))
+    assert "Nobody here knows the revision" in answer.content.decode()
+    assert not Change.objects.exists()
+
+
+def test_yaml_judges_only_what_was_changed(editor: Client) -> None:
+    """A value that somebody stored elsewhere, and that we would refuse, stands in nobody's way."""
+    remember(replace(STORED, web_idle_timeout=-5.0), "r2")
+    text = editor.get("/networking/?tab=yaml").context["tab"].yaml
+    changed = text.replace("keep_alive_count_max: 3", "keep_alive_count_max: 4")
+    editor.post("/networking/", {"tab": "yaml", "yaml": changed, "revision": "r2"})
+    assert Change.objects.get().title == "keep_alive_count_max = 4"
 
 
 def test_two_rules_at_once_are_refused(editor: Client) -> None:
@@ -179,6 +225,13 @@ def test_cluster_that_does_not_know_the_switch(editor: Client) -> None:
     assert "does not know the field" in page
     editor.post("/networking/", sent(graceful_tunnel_closing="on"))
     assert not Change.objects.exists()
+    editor.post("/networking/", {"try_closing": "1"})
+    assert AuditEntry.objects.filter(action="networking-config.try-closing", outcome="done").exists()
+    editor.post("/networking/", sent(graceful_tunnel_closing="on"))
+    assert Change.objects.get().title == "graceful_tunnel_closing = true"
+    NetworkingReading.objects.update(knows_closing=False)
+    remember(replace(STORED, graceful_tunnel_closing=True), "r2")
+    assert NetworkingReading.objects.get().knows_closing
 
 
 def test_viewer_looks_and_cannot_change(client: Client, person: MakeUser, fake_reader: FakeReader) -> None:

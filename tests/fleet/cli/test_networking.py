@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from click.testing import CliRunner, Result
 from fleet.cli.main import main
 from fleet.nodes import fleet_plan
 from fleet.processes.supervisor import Supervisor, json_line
+from tests.fakes.wrong_values import NETWORKING
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +92,18 @@ def test_set(refloat: Any) -> None:
     shown = spec(refloat)
     assert shown["tunnel_strategy"] == {"type": "proxy_peering", "agent_connection_count": 2}
     assert shown["ssh_dial_timeout"] == "9s"
+
+
+def test_set_refuses_a_wrong_value_of_every_field(refloat: Any) -> None:
+    """Each by its key, before anything is written."""
+    assert refloat("set", "tunnel_strategy.type=proxy_peering").exit_code == 0
+    before = spec(refloat)
+    for key, text, _value, words in NETWORKING:
+        result = refloat("set", f"{key}={text}")
+        assert result.exit_code == 2, (key, result.output)
+        assert f"{key}: " in result.output
+        assert re.search(words, result.output)
+    assert spec(refloat) == before
 
 
 @pytest.mark.parametrize(
