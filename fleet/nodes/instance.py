@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 DIAG_LABEL = "refloat.dev/diag-addr"
 TTL_LABEL = "refloat.dev/announce-ttl"
 CONNECT_LABEL = "refloat.dev/connect-addr"
+#: It takes nobody new; the reason, if one was given.
+DRAINING_LABEL = "refloat.dev/draining"
 
 #: An agent's id is a UUID; what is much longer is no id.
 LONGEST_ID = 128
@@ -103,6 +105,9 @@ class Instance:
         self.labels = dict(flags.labels)
         self._stack = AsyncExitStack()
         self._heartbeats: asyncio.Task[None] | None = None
+        # What its resource says has changed: others are to know before the next heartbeat.
+        self._news = asyncio.Event()
+        self.standing.listen(self._news.set)
         self.grpc_address = ""
         self.diag_address = ""
 
@@ -189,7 +194,10 @@ class Instance:
     async def _keep_announcing(self) -> None:
         wait = self.schedule.interval
         while True:
-            await asyncio.sleep(wait)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._news.wait()
+            self._news.clear()
             try:
                 await self._announce_once()
                 wait = self.schedule.interval
@@ -212,6 +220,7 @@ class Instance:
         expires = Timestamp()
         expires.FromNanoseconds(durations.to_nanoseconds(now + flags.announce_ttl))
         diag_address = addresses.join(*flags.advertise_diag) if flags.advertise_diag else self.diag_address
+        draining = self.standing.draining
         return types_pb2.ServerV2(
             kind="auth_server" if self.kind == "auth" else "proxy",
             version="v2",
@@ -223,6 +232,7 @@ class Instance:
                     DIAG_LABEL: diag_address,
                     TTL_LABEL: durations.format_seconds(flags.announce_ttl),
                     **self.labels,
+                    **({} if draining is None else {DRAINING_LABEL: draining.reason}),
                 },
             ),
             spec=types_pb2.ServerSpecV2(

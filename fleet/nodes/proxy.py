@@ -24,7 +24,7 @@ from fleet.nodes.auth_door import AuthDoor
 from fleet.nodes.connect_access import ConnectFlags, read_tokens
 from fleet.nodes.connect_metrics import ConnectMetrics
 from fleet.nodes.connect_port import ConnectPort
-from fleet.nodes.instance import CONNECT_LABEL, Instance, InstanceFlags
+from fleet.nodes.instance import CONNECT_LABEL, DRAINING_LABEL, Instance, InstanceFlags
 from fleet.nodes.node_policies import NodePoliciesServicer, Policies
 from fleet.nodes.proxy_metrics import ProxyMetrics
 from fleet.nodes.proxy_networking import ProxyNetworking
@@ -201,6 +201,7 @@ def _resource(server: types_pb2.ServerV2) -> ProxyResource:
         group=labels.get(discovery.GROUP_ID_LABEL, ""),
         generation=discovery.generation_of(labels.get(discovery.GENERATION_LABEL, "")),
         expires_at=server.metadata.expires.ToNanoseconds() / 1e9,
+        draining=DRAINING_LABEL in labels,
     )
 
 

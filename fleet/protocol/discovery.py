@@ -44,6 +44,8 @@ class DiscoveredProxy:
     generation: int = 0
     #: Seconds the receiver keeps it; 0 when the sender did not say.
     ttl: float = 0.0
+    #: It keeps the tunnels it has and takes no new ones. Ours: agents that do not know the key pass over it.
+    draining: bool = False
 
 
 @functools.lru_cache(maxsize=64)
@@ -58,6 +60,8 @@ def encode(proxies: tuple[DiscoveredProxy, ...]) -> bytes:
             entry["ggen"] = proxy.generation
         if proxy.ttl:
             entry["ttl"] = durations.to_nanoseconds(proxy.ttl)
+        if proxy.draining:
+            entry["draining"] = True
         entries.append(entry)
     return json.dumps({"proxies": entries}, separators=(",", ":")).encode()
 
@@ -86,11 +90,15 @@ def _proxy(entry: object) -> DiscoveredProxy:
     group = entry.get("gid", "")
     if not isinstance(name, str) or not name or not isinstance(group, str):
         raise DiscoveryError("a proxy of the discovery request has no name")
+    draining = entry.get("draining", False)
+    if not isinstance(draining, bool):
+        raise DiscoveryError("'draining' of a proxy of the discovery request is neither true nor false")
     return DiscoveredProxy(
         name=name,
         group=group,
         generation=_whole(entry, "ggen", _HIGHEST_GENERATION),
         ttl=durations.from_nanoseconds(_whole(entry, "ttl", _LONGEST_TTL)),
+        draining=draining,
     )
 
 
@@ -120,10 +128,11 @@ class ProxyResource:
     generation: int
     #: As its resource says, by whatever clock wrote it: only *changes* of it mean anything here.
     expires_at: float
+    draining: bool = False
 
 
-def _place(proxy: ProxyResource) -> tuple[str, int]:
-    return proxy.group, proxy.generation
+def _place(proxy: ProxyResource) -> tuple[str, int, bool]:
+    return proxy.group, proxy.generation, proxy.draining
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +193,9 @@ class Publisher:
     def _since(self, version: int, now: float) -> tuple[DiscoveredProxy, ...]:
         ttl = self.ttl if self.compact else 0.0
         return tuple(
-            DiscoveredProxy(known.proxy.name, known.proxy.group, known.proxy.generation, ttl)
+            DiscoveredProxy(
+                known.proxy.name, known.proxy.group, known.proxy.generation, ttl, known.proxy.draining
+            )
             for known in self._known.values()
             if known.version > version and not (self.compact and now - known.seen_at > self.ttl)
         )

@@ -32,6 +32,13 @@ class Tracked:
     generation: int
     #: By the caller's clock.
     expires_at: float
+    #: It takes no new tunnels.
+    draining: bool = False
+
+    @property
+    def place(self) -> tuple[str, int, bool]:
+        """What of it says whether it is desired."""
+        return self.group, self.generation, self.draining
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +97,9 @@ class Tracker:
                 continue  # who tells of it has not noticed yet
             ttl = proxy.ttl if proxy.ttl > 0 else self._default_expiry
             old = self._tracked.get(proxy.name)
-            changed = changed or old is None or (old.group, old.generation) != (proxy.group, proxy.generation)
-            self._tracked[proxy.name] = Tracked(proxy.group, proxy.generation, now + ttl)
+            known = Tracked(proxy.group, proxy.generation, now + ttl, proxy.draining)
+            changed = changed or old is None or old.place != known.place
+            self._tracked[proxy.name] = known
             self._ttl_seen = proxy.ttl
             self._cannot_lease = False
         if changed:
@@ -107,13 +115,14 @@ class Tracker:
     def leave(self, name: str, now: float, *, going: bool = False) -> bool:
         """Take note that a held proxy is to be left for another; return whether there is, or may be, another.
 
-        `going` is a proxy that goes away: it counts as expired until its tunnel is over.
+        `going` is a proxy that goes away: it counts as expired until its tunnel is over. One that drains need not be
+        made up for by more than what others there are.
         """
         self._expire(now)
         if going and name in self._claimed:
             self._going.add(name)
             self._forget([name], now)
-        desired = self._desired()
+        desired = self._desired(leaving=name)
         elsewhere = desired - self._leaving - {name}
         if name not in self._claimed or (name in desired and len(elsewhere) < self._wanted(desired)):
             return False
@@ -124,7 +133,7 @@ class Tracker:
     def can_do_without(self, name: str, held: Iterable[str], now: float) -> bool:
         """Whether the tunnel to `name` can go, with tunnels on `held` that are known to work: make before break."""
         self._expire(now)
-        desired = self._desired()
+        desired = self._desired(leaving=name)
         others = set(held) - self._leaving - {name}
         return bool(others & self._tracked.keys()) and len(others & desired) >= self._wanted(desired)
 
@@ -184,11 +193,16 @@ class Tracker:
     def _wanted(self, desired: set[str]) -> int:
         return len(desired) if self._connection_count <= 0 else min(len(desired), self._connection_count)
 
-    def _desired(self) -> set[str]:
+    def _desired(self, leaving: str = "") -> set[str]:
+        # One that drains keeps the tunnel it has, which counts until it is let go; nobody needs a new one there.
+        kept = self._claimed - {leaving}
+        open_to_us = {
+            name: known for name, known in self._tracked.items() if not known.draining or name in kept
+        }
         newest: dict[str, int] = {}
-        for known in self._tracked.values():
+        for known in open_to_us.values():
             newest[known.group] = max(newest.get(known.group, 0), known.generation)
-        return {name for name, known in self._tracked.items() if known.generation == newest[known.group]}
+        return {name for name, known in open_to_us.items() if known.generation == newest[known.group]}
 
     def _expire(self, now: float) -> None:
         expired = [name for name, known in self._tracked.items() if known.expires_at < now]

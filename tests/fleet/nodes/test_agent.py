@@ -90,6 +90,23 @@ async def test_mesh_and_count(plane: Plane) -> None:
     assert proxies_of(counted.agents[0]) == ids(*first)
 
 
+async def test_mesh_and_a_proxy_that_drains(plane: Plane) -> None:
+    """The mesh that stands keeps its tunnel there; a new one is complete without it, and dials when it is over."""
+    auth = await plane.auth(ttl=600.0)
+    stays, drained = await plane.proxy("stays", ttl=2.0), await plane.proxy("drained", ttl=2.0)
+    where = grpc_of(stays, drained)
+    (old,) = (await plane.agents(grpc_of(auth)[0], where, connections=0)).agents
+    await eventually(lambda: proxies_of(old) == ids(stays, drained))
+    drained.instance.standing.drain("kernel update")
+    (new,) = (await plane.agents(grpc_of(auth)[0], where, connections=0, name_prefix="new")).agents
+    await eventually(lambda: len(new.snapshot().tracked) == 2 and proxies_of(new) == ids(stays))
+    await eventually(lambda: new.snapshot().wanted == 1)
+    assert proxies_of(old) == ids(stays, drained)
+    assert old.snapshot().wanted == 2
+    drained.instance.standing.undrain()
+    await eventually(lambda: proxies_of(new) == ids(stays, drained))
+
+
 async def test_frozen_proxy(plane: Plane) -> None:
     """A proxy from which nothing comes any more: its TTL runs out, and the agent has a tunnel elsewhere."""
     auth, frozen = await plane.auth(ttl=600.0), await plane.proxy("frozen", ttl=1.0)

@@ -9,7 +9,7 @@ import pytest
 
 from fleet.nodes import running
 from fleet.nodes.forwards import Mode
-from fleet.nodes.instance import Instance
+from fleet.nodes.instance import DRAINING_LABEL, Instance
 from tests.fakes.plane import TTL, Plane, get, serving
 from tests.fakes.waiting import eventually
 
@@ -117,3 +117,24 @@ def test_backend_is_no_url(plane: Plane) -> None:
     """A wrong flag is named."""
     with pytest.raises(running.StartError, match="--backend 'nonsense'"):
         Instance("auth", plane.instance_flags("auth", "auth-1", backend="nonsense"))
+
+
+async def test_draining_is_in_its_resource(plane: Plane) -> None:
+    """Other instances read it within moments, not with the next heartbeat, and read as soon that it is over."""
+    proxy = (await plane.proxy(ttl=600.0)).instance
+
+    async def said() -> str | None:
+        (resource,) = await proxy.backend.instances("proxy")
+        return resource.metadata.labels.get(DRAINING_LABEL)
+
+    async def drains() -> bool:
+        return await said() == "kernel update"
+
+    async def takes() -> bool:
+        return await said() is None
+
+    assert await takes()
+    proxy.standing.drain("kernel update")
+    await eventually(drains)
+    proxy.standing.undrain()
+    await eventually(takes)

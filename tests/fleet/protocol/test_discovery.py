@@ -50,6 +50,7 @@ def test_decode_ignores_what_it_does_not_know() -> None:
             group=st.text(),
             generation=st.integers(0, 2**64 - 1),
             ttl=st.integers(0, 10**6).map(float),
+            draining=st.booleans(),
         )
     )
 )
@@ -77,6 +78,7 @@ def test_decode_what_was_encoded(proxies: list[DiscoveredProxy]) -> None:
         b'{"proxies": [{"version": "v2", "metadata": {"name": "p"}, "ttl": 1.5}]}',
         b"[" * 100_000,
         b'{"proxies": [{"version": "v2", "metadata": {"name": ["p"]}}]}',
+        b'{"proxies": [{"version": "v2", "metadata": {"name": "p"}, "draining": "yes"}]}',
     ],
 )
 def test_decode_malformed(request_: bytes) -> None:
@@ -261,3 +263,14 @@ class TestProxyPubSub:
         for at, expires_at in ((4.0, 5000.0 - 3600), (8.0, 5000.0 + 3600)):
             publisher.observe(resources(("a", expires_at)), at)
             assert names(subscriber.read(at)) == ["a"]
+
+
+@pytest.mark.parametrize("compact", [True, False])
+def test_draining_is_told_at_once(compact: bool) -> None:
+    """Agents hear of it, and of its end, with the next message, in either mode."""
+    publisher = Publisher(10.0, compact=compact)
+    subscriber = Subscriber(publisher)
+    for at, draining in ((0.0, False), (1.0, True), (2.0, False)):
+        assert publisher.observe([ProxyResource("a", "", 0, 10.0 + at, draining)], at)
+        (told,) = discovery.decode(discovery.encode(subscriber.read(at)))
+        assert told.draining is draining
