@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import ssl
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from typing_extensions import override
 from fleet.nodes import addresses, gateway_backends, gateway_heads, http_site, running
 from fleet.nodes.flags import Duration, tls_files, tls_options
 from fleet.nodes.gateway_backends import Backends, Ref
+from fleet.nodes.gateway_certificates import Certificates, Contexts
 from fleet.nodes.gateway_door import Door
 from fleet.nodes.gateway_file import FileError, RoutesFile
 from fleet.nodes.gateway_metrics import DestinationHealth, GatewayMetrics
@@ -32,7 +32,6 @@ from fleet.protocol.route_table import RouteTable
 from fleet.transport import diag
 from fleet.transport.channels import TLSError, TLSFiles
 from fleet.transport.http2.connection import Options
-from fleet.transport.http2.dialing import client_context, server_context
 from fleet.transport.process import ProcessState
 
 log = logging.getLogger(__name__)
@@ -69,7 +68,13 @@ class Gateway:
         self.process.register("gateway")
         self.registry = diag.new_registry(self.process)
         self.metrics = GatewayMetrics(self.registry)
-        self._server_tls, client_tls = _contexts(flags)
+        try:
+            self.certificates = Certificates(
+                flags.tls, flags.backend_tls, self._apply_certificates, self.metrics.certificates
+            )
+        except TLSError as error:
+            raise running.StartError(f"TLS: {error}") from None
+        client_tls = self.certificates.contexts.backends
         options = Options()
         self.backends = Backends(
             fixed=flags.backends or {},
@@ -99,9 +104,10 @@ class Gateway:
         except FileError as error:
             raise running.StartError(str(error)) from None
         bound = await running.listening(
-            self.flags.listen, self.door.listen(self.flags.listen, self._server_tls)
+            self.flags.listen, self.door.listen(self.flags.listen, self.certificates.contexts.callers)
         )
-        self.door.tasks.start(self.file.keep_reading())
+        self.door.tasks.start(self.file.files.keep_reading())
+        self.door.tasks.start(self.certificates.files.keep_reading())
         self.door.tasks.start(self.backends.keep_resolving())
         self.process.succeeded("gateway", asyncio.get_running_loop().time())
         return bound
@@ -117,6 +123,17 @@ class Gateway:
         await self.backends.use(refs)
         self.door.route(table)
 
+    def look_now(self) -> None:
+        """Read all files again, whether they changed or not."""
+        self.file.files.look_now()
+        self.certificates.files.look_now()
+
+    async def _apply_certificates(self, contexts: Contexts) -> None:
+        if contexts.backends is not None:
+            self.backends.use_tls(contexts.backends)
+        if contexts.callers is not None:
+            await self.door.use_tls(contexts.callers)
+
     def _resolved(self) -> None:
         self.door.reroute()
 
@@ -126,25 +143,15 @@ def _probes(flags: GatewayFlags) -> probing.Settings:
     return probing.Settings(interval=flags.probe_interval, fast_interval=fast, timeout=flags.probe_timeout)
 
 
-def _contexts(flags: GatewayFlags) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None]:
-    try:
-        return (
-            server_context(flags.tls) if flags.tls.enabled else None,
-            None if flags.backend_tls is None else client_context(flags.backend_tls),
-        )
-    except (TLSError, OSError) as error:
-        raise running.StartError(f"TLS: {error}") from None
-
-
 async def serve(flags: GatewayFlags) -> None:
-    """Run until SIGTERM or SIGINT; SIGHUP reads the routes again. Raises StartError."""
+    """Run until SIGTERM or SIGINT; SIGHUP reads routes and certificates again. Raises StartError."""
     gateway = Gateway(flags)
     async with AsyncExitStack() as stack:
         bound = await gateway.start()
         stack.push_async_callback(gateway.stop)
         site = gateway_site(gateway.process, gateway.registry, gateway.door, gateway.backends, gateway.file)
         diag_at = await stack.enter_async_context(http_site.serving(site, flags.diag_listen))
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, gateway.file.look_now)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, gateway.look_now)
         running.announce(role="gateway", name=flags.name, grpc=bound, diag=diag_at)
         await running.until_told_to_end()
         await gateway.stop()

@@ -95,6 +95,12 @@ class Backends:
                 weights[name] = weights.get(name, 0.0) + backend.weight / len(found)
         return weights
 
+    def use_tls(self, tls: ssl.SSLContext) -> None:
+        """Connect backends by this from now on."""
+        self._tls = tls
+        for dialer in self._dialers.values():
+            dialer.use_tls(tls)
+
     def dialer(self, name: str) -> Dialer:
         """The connections to an address."""
         return self._dialers[name]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import random
+import socket
 import ssl
 import time
 from collections.abc import Callable
@@ -53,7 +55,8 @@ class Door:
         self._known: Known[RequestHead] = Known(read_head)
         self._options = options
         self._budget = budget
-        self._server: asyncio.Server | None = None
+        #: One, or one for each address of a host.
+        self._servers: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
         self._calls: set[Call] = set()
         #: Set when the last call ended, once the gateway ends.
@@ -71,8 +74,21 @@ class Door:
     async def listen(self, address: tuple[str, int], tls: ssl.SSLContext | None) -> str:
         """Listen, and say where. Raises OSError."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._connected, *address, ssl=tls, backlog=_BACKLOG)
-        return addresses.join(address[0], self._server.sockets[0].getsockname()[1])
+        server = await loop.create_server(self._connected, *address, ssl=tls, backlog=_BACKLOG)
+        self._servers = [server]
+        return addresses.join(address[0], server.sockets[0].getsockname()[1])
+
+    async def use_tls(self, tls: ssl.SSLContext) -> None:
+        """Accept by this from now on: on the same sockets, so that nobody who connects meanwhile is refused."""
+        loop = asyncio.get_running_loop()
+        old = self._servers
+        listening = [socket.socket(fileno=os.dup(one.fileno())) for server in old for one in server.sockets]
+        self._servers = [
+            await loop.create_server(self._connected, sock=one, ssl=tls, backlog=_BACKLOG)
+            for one in listening
+        ]
+        for server in old:
+            server.close()
 
     def route(self, table: RouteTable) -> None:
         """Send calls by these routes from now on; those under way are not touched."""
@@ -91,8 +107,8 @@ class Door:
 
     async def stop(self, within: float) -> None:
         """Take no new calls, wait for those there are, then end."""
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         for connection in list(self._connections):
             connection.retire()
         self._idle = asyncio.Event()

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from fleet.nodes.watched_files import WatchedFiles
 from fleet.protocol import grpc_route_yaml
 from fleet.protocol.grpc_route import RouteError
 from fleet.protocol.route_table import RouteTable
 
 log = logging.getLogger(__name__)
 
-#: So often the file is looked at, seconds.
-_LOOK = 0.5
 #: A file of routes is text that people wrote; what is longer was given by mistake.
 _LONGEST = 4 * 1024 * 1024
-
-#: Device, file, time in ns, size: another file, or another content.
-_Stamp = tuple[int, int, int, int] | None
 
 
 class FileError(Exception):
@@ -56,36 +50,17 @@ class RoutesFile:
         self.path = path
         self._apply = apply
         self._report = report
-        self._stamp: _Stamp = None
-        self._now = asyncio.Event()
+        self.files = WatchedFiles([path], self._reload)
         #: What is wrong with the file as it is now; empty: it is in force.
         self.problems: list[str] = []
         self.loaded_at = 0.0
 
     async def load(self) -> None:
         """Read it and put it in force. Raises FileError."""
-        self._stamp = self._stamped()
+        self.files.note()
         await self._apply(read(self.path))
         self.loaded_at, self.problems = time.time(), []
         self._report(valid=True, loaded=True)
-
-    def look_now(self) -> None:
-        """Read it again, whether it changed or not."""
-        self._stamp = None
-        self._now.set()
-
-    async def keep_reading(self) -> None:
-        """Read it whenever it changes."""
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK):
-                    await self._now.wait()
-            self._now.clear()
-            try:
-                if self._stamp is None or self._stamped() != self._stamp:
-                    await self._reload()
-            except Exception:
-                log.exception("%s could not be put in force", self.path)
 
     async def _reload(self) -> None:
         was_wrong = bool(self.problems)
@@ -98,10 +73,3 @@ class RoutesFile:
             self._report(valid=False, loaded=False)
             return
         log.info("%s %s", self.path, "reads well again and is in force" if was_wrong else "is in force")
-
-    def _stamped(self) -> _Stamp:
-        try:
-            found = self.path.stat()
-        except OSError:
-            return (0, 0, 0, 0)
-        return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size

@@ -38,6 +38,14 @@ class GatewayMetrics:
             "When the routes in force were read",
             registry=registry,
         )
+        self._certificates_valid = Gauge(
+            "gateway_certificates_valid", "1 while the certificates' files can be used", registry=registry
+        )
+        self._certificates_loaded = Gauge(
+            "gateway_certificates_loaded_timestamp_seconds",
+            "When the certificates in force were read",
+            registry=registry,
+        )
         self._ended: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
 
     def ended(self, rule: str, status: str, seconds: float) -> None:
@@ -58,6 +66,12 @@ class GatewayMetrics:
         self._valid.set(valid)
         if loaded:
             self._loaded.set(time.time())
+
+    def certificates(self, *, valid: bool, loaded: bool) -> None:
+        """The certificates were read."""
+        self._certificates_valid.set(valid)
+        if loaded:
+            self._certificates_loaded.set(time.time())
 
 
 class DestinationHealth(Collector):

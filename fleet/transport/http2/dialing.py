@@ -89,6 +89,10 @@ class Dialer:
         """Connections that are open."""
         return len(self._connections)
 
+    def use_tls(self, tls: ssl.SSLContext) -> None:
+        """Connect by this from now on; connections there are go on."""
+        self._tls = tls
+
     def ready(self) -> Connection | None:
         """A connection that takes a call at once."""
         for connection in self._connections:

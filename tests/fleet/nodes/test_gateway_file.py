@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fleet.nodes import gateway_file
+from fleet.nodes import gateway_file, watched_files
 from fleet.nodes.gateway_file import FileError, RoutesFile
 from fleet.protocol.route_table import RouteTable
 from tests.fakes.echoing import route, write_routes
@@ -36,10 +36,10 @@ class Node:
 @pytest.fixture
 async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Node]:
     """One that looks often."""
-    monkeypatch.setattr(gateway_file, "_LOOK", 0.01)
+    monkeypatch.setattr(watched_files, "_LOOK", 0.01)
     node = Node(write_routes(tmp_path / "routes.yaml", route(name="first")))
     await node.file.load()
-    task = asyncio.create_task(node.file.keep_reading())
+    task = asyncio.create_task(node.file.files.keep_reading())
     yield node
     task.cancel()
 
@@ -106,7 +106,7 @@ async def test_file_that_vanishes_comes_back(node: Node) -> None:
 async def test_read_at_command(node: Node) -> None:
     """SIGHUP: also when nothing seems to have changed."""
     loaded_at = node.file.loaded_at
-    node.file.look_now()
+    node.file.files.look_now()
 
     await eventually(lambda: node.file.loaded_at > loaded_at)
 

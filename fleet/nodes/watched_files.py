@@ -1,0 +1,59 @@
+"""Files that are read again when they change: by what the file system says of them, looked at now and then."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+#: So often files are looked at, seconds.
+_LOOK = 0.5
+
+#: Device, file, time in ns, size: another file, or another content; zeros: there is none.
+_Stamp = tuple[int, int, int, int]
+
+
+class WatchedFiles:
+    """Some files, and what is to be done when they are others."""
+
+    def __init__(self, paths: Sequence[Path], read: Callable[[], Awaitable[None]]) -> None:
+        """Read nothing yet; `read` tells whoever must know what is wrong with them."""
+        self._paths = tuple(paths)
+        self._read = read
+        self._stamps: tuple[_Stamp, ...] | None = None
+        self._now = asyncio.Event()
+
+    def note(self) -> None:
+        """Take note of them as they are; to be called before they are read: what changes meanwhile is read again."""
+        self._stamps = tuple(map(_stamp, self._paths))
+
+    def look_now(self) -> None:
+        """Read them again, whether they changed or not."""
+        self._stamps = None
+        self._now.set()
+
+    async def keep_reading(self) -> None:
+        """Read them whenever they change."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK):
+                    await self._now.wait()
+            self._now.clear()
+            try:
+                if self._stamps is None or tuple(map(_stamp, self._paths)) != self._stamps:
+                    self.note()
+                    await self._read()
+            except Exception:
+                log.exception("%s could not be put in force", ", ".join(map(str, self._paths)))
+
+
+def _stamp(path: Path) -> _Stamp:
+    try:
+        found = path.stat()
+    except OSError:
+        return (0, 0, 0, 0)
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
