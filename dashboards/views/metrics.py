@@ -16,10 +16,11 @@ from dashboards import hub, reading
 from dashboards.bearer import allow_token
 from dashboards.permissions import known_clusters, requires
 from fleet.alerts.values import Severity
-from fleet.domain.views import StreamHeader
+from fleet.domain.views import InstanceView, StreamHeader
 from fleet.models.access import Permission
 from fleet.models.alerting import AlertClock, Delivery
 from fleet.models.incidents import Incident
+from fleet.protocol.destination import Health
 from fleet.state import StateUnavailable
 
 
@@ -65,6 +66,7 @@ class FleetCollector(Collector):
         for cluster, count in hub.sockets().items():
             sockets.add_metric((cluster,), count)
         yield from (agents, age, stale, reachable, sockets)
+        yield from _instances(self._clusters, self._now)
         yield from _alerting(self._clusters)
 
     def _header(self, cluster: str) -> StreamHeader | None:
@@ -72,6 +74,39 @@ class FleetCollector(Collector):
             return reading.reader().header(cluster, self._now)
         except StateUnavailable:
             return None
+
+
+def _instances(clusters: Iterable[str], now: float) -> Iterator[Metric]:
+    """The destination health of every auth and proxy that is not gone: one series each, of what it is now."""
+    labels = ("cluster", "kind", "instance_id", "name")
+    health = GaugeMetricFamily(
+        "refloat_instance_health",
+        "1: an auth's or proxy's health as a destination, and why.",
+        labels=(*labels, "health", "reason"),
+    )
+    since = GaugeMetricFamily(
+        "refloat_instance_health_since_timestamp_seconds", "Since when it is that.", labels=labels
+    )
+    draining = GaugeMetricFamily("refloat_instance_draining", "1: it takes nobody new.", labels=labels)
+    for cluster in clusters:
+        for view in _views(cluster, now):
+            facts = view.facts
+            who = (cluster, facts.kind.value, facts.id, facts.name)
+            known = view.health is not Health.UNKNOWN
+            why = facts.watch.active.signal.reason.value if known else ""
+            health.add_metric((*who, view.health.value, why), 1)
+            if view.health_since is not None:
+                since.add_metric(who, view.health_since)
+            draining.add_metric(who, float(view.draining is not None))
+    yield from (health, since, draining)
+
+
+def _views(cluster: str, now: float) -> list[InstanceView]:
+    try:
+        views = reading.reader().instances(cluster, now)
+    except StateUnavailable:
+        return []
+    return [view for view in views if view.facts.gone_at is None]
 
 
 def _alerting(clusters: Iterable[str]) -> Iterator[Metric]:

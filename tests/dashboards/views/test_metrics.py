@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 from django.test import Client
 from django.utils import timezone
 
 from dashboards import reading
+from fleet.domain.instances import Attempt
+from fleet.domain.watch import Watch
 from fleet.models.access import Permission
 from fleet.models.tokens import create_token
+from fleet.protocol.destination import Active, Draining, Health, Reason, Signal
+from fleet.state.codec import Poll
 from fleet.state.writer import Writer
 from tests.dashboards.conftest import MakeUser
 
@@ -29,6 +35,32 @@ def test_metrics_by_cluster_and_state(client: Client, scraper: dict[str, str], r
     assert 'refloat_data_stale{cluster="default"} 0.0' in text
     assert 'refloat_data_age_seconds{cluster="default"}' in text
     assert "refloat_record_reachable 1.0" in text
+
+
+def test_metrics_of_instances(client: Client, scraper: dict[str, str], record: Writer) -> None:
+    """The health of each as a destination with its reason, since when, and who drains; one that is gone has none."""
+    now, epoch = time.time(), record.epoch("default")
+    assert epoch is not None
+    active = Active(
+        Signal(Health.DEGRADED, Reason.FAILURES_IN_WINDOW, now - 30),
+        probed_at=now - 0.1,
+    )
+    watch = Watch(active, "127.0.0.1:9000", draining=Draining("kernel update", now - 5))
+    poll = Poll(attempts=(Attempt(now - 0.1, ok=True),), watch=watch)
+    record.write_instances("default", epoch, polls={0: poll}, probed_at=now)
+    lines = client.get("/metrics", headers=scraper).content.decode().splitlines()
+    said = [line for line in lines if line.startswith("refloat_instance_") and "auth-1-id" in line]
+    assert len(said) == 3
+    assert any(
+        'health="degraded"' in line and 'reason="too many of the last probes failed"' in line for line in said
+    )
+    assert any(line.startswith("refloat_instance_draining{") and line.endswith(" 1.0") for line in said)
+    (since,) = (line for line in said if "since_timestamp" in line)
+    assert float(since.rsplit(" ", 1)[1]) == pytest.approx(now - 30)
+    other = [line for line in lines if line.startswith("refloat_instance_health{") and "proxy-2-id" in line]
+    assert len(other) == 1
+    assert 'health="unknown",' in other[0]
+    assert 'reason=""' in other[0]
 
 
 def test_metrics_without_the_record(
