@@ -9,19 +9,12 @@ from typing import Any
 
 from typing_extensions import override
 
-from fleet.transport.http2 import frames
+from fleet.transport.http2 import floods, frames, header_blocks
 from fleet.transport.http2.fields import MAX_LIST, Decoder, Known
 from fleet.transport.http2.frames import Code, ConnectionBroken, Setting, Type
+from fleet.transport.http2.header_blocks import Block, HeaderBlocks
+from fleet.transport.http2.liveness import Liveness
 from fleet.transport.http2.stream import Stream
-
-#: A header block in pieces may be so long; after that somebody floods us.
-_MAX_BLOCK = 2 * MAX_LIST
-#: A peer that reads nothing but makes us answer (pings, settings) is cut off at so many unsent bytes.
-_MAX_UNSENT = 4 * 1024 * 1024
-#: And at so many frames that one turn of the loop made us write.
-_MAX_ANSWERS = 20_000
-#: Streams that a client resets: so many at once, and so many more each second (CVE-2023-44487).
-_RESETS, _RESETS_PER_SECOND = 1_000, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +64,16 @@ class Connection(asyncio.Protocol):
         self._blocked: dict[int, Stream] = {}
         #: The greatest number of a stream that was opened, by whoever opens them.
         self._last = 0 if on_stream is not None else -1
-        self._block: tuple[int, int, list[bytes]] | None = None
+        self._blocks = HeaderBlocks()
         self._received = 0
-        self._resets = float(_RESETS)
-        self._resets_at = self._loop.time()
-        self._heard_at = self._loop.time()
-        self._pinged_at: float | None = None
-        self._pinger: asyncio.TimerHandle | None = None
+        self._resets = floods.Resets(self._loop.time)
+        self._liveness = Liveness(
+            options.ping_after,
+            options.answer_within,
+            wanted=lambda: bool(self._streams) and not self.ended,
+            send=self.write,
+            dead=self._frozen,
+        )
         self._initial_window = frames.DEFAULT_WINDOW
         self._peer_streams = 100 if on_stream is None else 0
         self._why = ""
@@ -119,7 +115,7 @@ class Connection(asyncio.Protocol):
         if self._last > frames.LARGEST_WINDOW - 2:
             self._retire()
         stream.send_headers(block, end=end)
-        self._watch()
+        self._liveness.watch()
         return stream
 
     def retire(self) -> None:
@@ -153,16 +149,8 @@ class Connection(asyncio.Protocol):
             self._transport.write(data)
 
     def write_headers(self, number: int, block: bytes, *, end: bool) -> None:
-        """Send a list of fields, in pieces if it is too long for a frame."""
-        flags = frames.END_STREAM if end else 0
-        if len(block) <= self.peer_frame:
-            self.write(frames.frame(Type.HEADERS, flags | frames.END_HEADERS, number, block))
-            return
-        pieces = [block[at : at + self.peer_frame] for at in range(0, len(block), self.peer_frame)]
-        written = [frames.frame(Type.HEADERS, flags, number, pieces[0])]
-        written += [frames.frame(Type.CONTINUATION, 0, number, piece) for piece in pieces[1:-1]]
-        written.append(frames.frame(Type.CONTINUATION, frames.END_HEADERS, number, pieces[-1]))
-        self.write(b"".join(written))
+        """Send a list of fields."""
+        self.write(header_blocks.written(number, block, self.peer_frame, end=end))
 
     def write_reset(self, number: int, code: Code) -> None:
         """End a stream."""
@@ -204,7 +192,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.ended:
             return
-        self._heard_at = self._loop.time()
+        self._liveness.heard()
         buffer = self._unread + data if self._unread else data
         at, size = 0, len(buffer)
         try:
@@ -249,16 +237,14 @@ class Connection(asyncio.Protocol):
     def _frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
         if not self._settled and kind != Type.SETTINGS:
             raise ConnectionBroken(Code.PROTOCOL_ERROR, "the peer does not speak HTTP/2: no SETTINGS first")
-        if self._block is not None and (kind != Type.CONTINUATION or number != self._block[0]):
-            raise ConnectionBroken(Code.PROTOCOL_ERROR, "a header block is interrupted")
+        self._blocks.must_not_interrupt(kind, number)
         match kind:
             case Type.DATA:
                 self._data(number, flags, payload)
             case Type.HEADERS:
-                block = frames.unpadded(payload, flags, priority=True)
-                self._continue(number, flags & frames.END_STREAM, flags, [block])
+                self._headers(self._blocks.begun(number, flags, payload))
             case Type.CONTINUATION:
-                self._continuation(flags, payload)
+                self._headers(self._blocks.continued(flags, payload))
             case Type.RST_STREAM:
                 self._rst_stream(number, code_of(frames.long(payload)))
             case Type.SETTINGS:
@@ -288,29 +274,18 @@ class Connection(asyncio.Protocol):
         data = frames.unpadded(payload, flags) if flags & frames.PADDED else payload
         stream.data(data, size, end=bool(flags & frames.END_STREAM))
 
-    def _continuation(self, flags: int, payload: bytes) -> None:
-        if self._block is None:
-            raise ConnectionBroken(Code.PROTOCOL_ERROR, "CONTINUATION of nothing")
-        number, end, pieces = self._block
-        pieces.append(payload)
-        if sum(map(len, pieces)) > _MAX_BLOCK or len(pieces) > _MAX_BLOCK // 64:
-            raise ConnectionBroken(Code.ENHANCE_YOUR_CALM, "a header block is too long")
-        self._continue(number, end, flags, pieces)
-
-    def _continue(self, number: int, end: int, flags: int, pieces: list[bytes]) -> None:
-        if not flags & frames.END_HEADERS:
-            self._block = number, end, pieces
+    def _headers(self, whole: Block | None) -> None:
+        if whole is None:
             return
-        self._block = None
-        block = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        number, block, end = whole
         made = self._decoder.read(block, self._known)
         stream = self._streams.get(number)
         if stream is not None:
-            stream.headers(made, end=bool(end))
+            stream.headers(made, end=end)
         elif self._on_stream is None or number <= self._last:
             self._must_be_closed(number)
         else:
-            self._begin(number, made, end=bool(end))
+            self._begin(number, made, end=end)
 
     def _begin(self, number: int, made: Any, *, end: bool) -> None:
         assert self._on_stream is not None
@@ -323,7 +298,7 @@ class Connection(asyncio.Protocol):
         stream = Stream(self, number, self._initial_window, self.stream_window)
         self._streams[number] = stream
         self._on_stream(stream, made)
-        self._watch()
+        self._liveness.watch()
         if stream.listener is not None:
             stream.headers(made, end=end)
 
@@ -334,7 +309,7 @@ class Connection(asyncio.Protocol):
 
     def _rst_stream(self, number: int, code: Code) -> None:
         if self._on_stream is not None:
-            self._count_reset()
+            self._resets.count()
         stream = self._streams.get(number)
         if stream is None:
             self._must_be_closed(number)
@@ -342,13 +317,6 @@ class Connection(asyncio.Protocol):
         listener = stream.drop()
         if listener is not None:
             listener.on_reset(code, "")
-
-    def _count_reset(self) -> None:
-        at = self._loop.time()
-        self._resets = min(_RESETS, self._resets + (at - self._resets_at) * _RESETS_PER_SECOND) - 1
-        self._resets_at = at
-        if self._resets < 0:
-            raise ConnectionBroken(Code.ENHANCE_YOUR_CALM, "too many streams were reset")
 
     def _settings(self, flags: int, payload: bytes) -> None:
         if flags & frames.ACK:
@@ -388,14 +356,13 @@ class Connection(asyncio.Protocol):
         if len(payload) != 8:
             raise ConnectionBroken(Code.FRAME_SIZE_ERROR, "a ping is not eight bytes")
         if flags & frames.ACK:
-            self._pinged_at = None
+            self._liveness.answered()
         else:
             self._answer(frames.frame(Type.PING, frames.ACK, 0, payload))
 
     def _answer(self, data: bytes) -> None:
         unsent = self._transport.get_write_buffer_size() if self._transport else 0
-        if unsent > _MAX_UNSENT or len(self._unsent) > _MAX_ANSWERS:
-            raise ConnectionBroken(Code.ENHANCE_YOUR_CALM, "the peer asks and does not read")
+        floods.must_read(unsent, len(self._unsent))
         self.write(data)
 
     def _goaway(self, payload: bytes) -> None:
@@ -458,8 +425,7 @@ class Connection(asyncio.Protocol):
         self.flush()
         self.ended = self.retired = True
         self._unread = b""
-        if self._pinger is not None:
-            self._pinger.cancel()
+        self._liveness.stop()
         if self._transport is not None:
             self._transport.close()
         for stream in list(self._streams.values()):
@@ -469,28 +435,10 @@ class Connection(asyncio.Protocol):
         if self._on_end is not None:
             self._on_end(self, why)
 
-    # A peer that is frozen.
-
-    def _watch(self) -> None:
-        if self._pinger is None:
-            self._pinger = self._loop.call_later(self._options.ping_after, self._look)
-
-    def _look(self) -> None:
-        self._pinger = None
-        if self.ended or not self._streams:
-            return
-        now = self._loop.time()
-        if self._pinged_at is not None and self._heard_at < self._pinged_at:
-            self._end(Code.NO_ERROR, f"no answer to a ping within {self._options.answer_within:g} s")
-            if self._transport is not None:
-                self._transport.abort()
-            return
-        wait = self._options.ping_after - (now - self._heard_at)
-        if wait <= 0:
-            self._pinged_at = now
-            self.write(frames.frame(Type.PING, 0, 0, b"refloat?"))
-            wait = self._options.answer_within
-        self._pinger = self._loop.call_later(wait, self._look)
+    def _frozen(self, why: str) -> None:
+        self._end(Code.NO_ERROR, why)
+        if self._transport is not None:
+            self._transport.abort()
 
 
 def code_of(number: int) -> Code:

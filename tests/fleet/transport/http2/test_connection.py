@@ -419,7 +419,7 @@ async def test_peer_that_answers_pings_stays() -> None:
     client.open()
     for _ in range(3):
         client.wire.frames()
-        client.connection._look()
+        client.connection._liveness._look()
         (ping,) = [payload for kind, _, _, payload in client.wire.frames() if kind == Type.PING]
         client.get(frames.frame(Type.PING, frames.ACK, 0, ping))
 

@@ -1,0 +1,67 @@
+"""Header blocks in pieces: HEADERS and the CONTINUATION frames after it, RFC 9113 section 4.3."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fleet.transport.http2 import frames
+from fleet.transport.http2.fields import MAX_LIST
+from fleet.transport.http2.frames import Code, ConnectionBroken, Type
+
+#: A header block in pieces may be so long; after that somebody floods us (CVE-2024-27316).
+_MAX_BLOCK = 2 * MAX_LIST
+
+
+class Block(NamedTuple):
+    """A whole one."""
+
+    number: int
+    block: bytes
+    #: Its stream ends with it, as the flags of HEADERS said.
+    end: bool
+
+
+class HeaderBlocks:
+    """Of one connection: at most one is under way, and nothing may come between its pieces."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._end = False
+        self._pieces: list[bytes] = []
+
+    def must_not_interrupt(self, kind: int, number: int) -> None:
+        """Refuse a frame that may not come now. Raises ConnectionBroken."""
+        if self._pieces and (kind != Type.CONTINUATION or number != self._number):
+            raise ConnectionBroken(Code.PROTOCOL_ERROR, "a header block is interrupted")
+
+    def begun(self, number: int, flags: int, payload: bytes) -> Block | None:
+        """Take a HEADERS frame; None: there is more to come. Raises ConnectionBroken."""
+        block = frames.unpadded(payload, flags, priority=True)
+        if flags & frames.END_HEADERS:
+            return Block(number, block, bool(flags & frames.END_STREAM))
+        self._number, self._end, self._pieces = number, bool(flags & frames.END_STREAM), [block]
+        return None
+
+    def continued(self, flags: int, payload: bytes) -> Block | None:
+        """Take a CONTINUATION frame; None: there is more to come. Raises ConnectionBroken."""
+        if not self._pieces:
+            raise ConnectionBroken(Code.PROTOCOL_ERROR, "CONTINUATION of nothing")
+        self._pieces.append(payload)
+        if sum(map(len, self._pieces)) > _MAX_BLOCK or len(self._pieces) > _MAX_BLOCK // 64:
+            raise ConnectionBroken(Code.ENHANCE_YOUR_CALM, "a header block is too long")
+        if not flags & frames.END_HEADERS:
+            return None
+        whole, self._pieces = b"".join(self._pieces), []
+        return Block(self._number, whole, self._end)
+
+
+def written(number: int, block: bytes, longest: int, *, end: bool) -> bytes:
+    """Write a list of fields, in pieces if it is too long for a frame of the peer."""
+    flags = frames.END_STREAM if end else 0
+    if len(block) <= longest:
+        return frames.frame(Type.HEADERS, flags | frames.END_HEADERS, number, block)
+    pieces = [block[at : at + longest] for at in range(0, len(block), longest)]
+    out = [frames.frame(Type.HEADERS, flags, number, pieces[0])]
+    out += [frames.frame(Type.CONTINUATION, 0, number, piece) for piece in pieces[1:-1]]
+    out.append(frames.frame(Type.CONTINUATION, frames.END_HEADERS, number, pieces[-1]))
+    return b"".join(out)

@@ -1,0 +1,61 @@
+"""Header blocks, whole and in pieces."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet.transport.http2 import frames, header_blocks
+from fleet.transport.http2.frames import Code, ConnectionBroken, Type
+from fleet.transport.http2.header_blocks import Block, HeaderBlocks
+
+
+def read(data: bytes) -> list[Block]:
+    """What a connection makes of frames."""
+    blocks, found, at = HeaderBlocks(), [], 0
+    while at < len(data):
+        length, kind, flags, number = frames.header(data, at)
+        at += frames.HEADER_LENGTH
+        payload, at = data[at : at + length], at + length
+        blocks.must_not_interrupt(kind, number)
+        take = blocks.continued(flags, payload) if kind == Type.CONTINUATION else None
+        whole = take if kind == Type.CONTINUATION else blocks.begun(number, flags, payload)
+        found += [] if whole is None else [whole]
+    return found
+
+
+@given(st.lists(st.tuples(st.binary(max_size=200), st.booleans()), max_size=4), st.integers(1, 60))
+def test_blocks_read_as_they_were_written(sent: list[tuple[bytes, bool]], longest: int) -> None:
+    """Whatever their length and that of frames: in order, each with its stream and whether that ends."""
+    written = [
+        header_blocks.written(2 * at + 1, block, longest, end=end) for at, (block, end) in enumerate(sent)
+    ]
+    assert read(b"".join(written)) == [Block(2 * at + 1, *one) for at, one in enumerate(sent)]
+
+
+def test_nothing_comes_between_the_pieces() -> None:
+    """No other frame, and no piece of another stream; nor a piece of nothing."""
+    blocks = HeaderBlocks()
+    with pytest.raises(ConnectionBroken, match="CONTINUATION of nothing"):
+        blocks.continued(0, b"x")
+    assert blocks.begun(1, 0, b"a") is None
+    blocks.must_not_interrupt(Type.CONTINUATION, 1)
+    for kind, number in ((Type.DATA, 1), (Type.CONTINUATION, 3), (Type.PING, 0)):
+        with pytest.raises(ConnectionBroken, match="is interrupted"):
+            blocks.must_not_interrupt(kind, number)
+
+
+@pytest.mark.parametrize("piece", [b"", bytes(16_000)])
+def test_block_without_an_end(piece: bytes) -> None:
+    """Many pieces of nothing, and few large ones: both are a flood."""
+    blocks = HeaderBlocks()
+    blocks.begun(1, 0, b"a")
+
+    def without_end() -> None:
+        for _ in range(100_000):
+            blocks.continued(0, piece)
+
+    with pytest.raises(ConnectionBroken) as caught:
+        without_end()
+    assert caught.value.code is Code.ENHANCE_YOUR_CALM
