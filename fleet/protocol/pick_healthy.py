@@ -191,6 +191,16 @@ class Balancer:
         """Whether the health of the active connection is watched."""
         return self._active.watched
 
+    def awaits(self, connection_id: int) -> bool:
+        """Whether it is not known yet what a connection is good for: it is being made, or asked for its health."""
+        connection = self._find(connection_id)
+        if connection is None or connection.connectivity in (
+            Connectivity.TRANSIENT_FAILURE,
+            Connectivity.SHUTDOWN,
+        ):
+            return False
+        return connection.connecting
+
     @property
     def wake_at(self) -> float | None:
         """When to call `wake`; None: when something happens."""

@@ -7,6 +7,7 @@ The messages are tiny: they are read and written here as bytes.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -80,6 +81,8 @@ def encode(config: ServiceConfig, dialect: Dialect = Dialect.BOTH) -> bytes:
     return _field(1, body)
 
 
+# Whoever asks again, on whatever connection, is nearly always told what was said before.
+@functools.lru_cache(maxsize=64)
 def decode(answer: bytes) -> ServiceConfig:
     """Read a GetServiceConfigResponse of either dialect, as a client does: the first policy it knows counts,
     an unknown mode reads as pick_first. Raises ServiceConfigError when the bytes are no message."""

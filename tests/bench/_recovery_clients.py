@@ -1,6 +1,8 @@
 """Many balanced channels in a process of their own, for the bench `recovery`.
 
-    python -m tests.bench._recovery_clients HOST:PORT COUNT FIRST_WAIT|upstream
+    python -m tests.bench._recovery_clients HOST:PORT COUNT FIRST_WAIT|upstream|bare
+
+`bare` ones are the floor: no policy to ask for, no health of the second connection, one RPC over it.
 
 Says `{"ready": COUNT}` when all are connected and healthy. For each line on stdin, which names a sick auth, it answers
 at once, and again when the first RPC of each channel was answered by another: `{"answered": [...]}`, by the machine's
@@ -11,12 +13,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import sys
 import time
+from typing import Any
 
 import uvloop
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from fleet.protocol.pick_healthy import Settings
+from fleet.nodes import running
+from fleet.protocol.pick_healthy import DEFAULTS, Settings
+from fleet.transport import channels
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.pick_healthy.opening import open_channel
 from tests.bench._recovery_auths import WHO
@@ -43,20 +50,59 @@ class Client:
     async def answered_by_another(self, sick: str) -> float:
         """When an RPC was first answered by another auth."""
         who = self.channel.unary_unary(WHO)
+        before = self.channel.connection
         while True:
             self._changed.clear()
-            policy = self.channel.policy
-            if policy is not None and policy.auth_id != sick:
+            if self.channel.connection != before:
+                before = self.channel.connection
                 answer: bytes = await who(b"", timeout=_GIVE_UP)
                 if answer.decode() != sick:
                     return time.monotonic()
             await self._changed.wait()
 
 
-async def run(address: str, count: int, settings: Settings) -> None:
-    """Connect all, then follow commands until stdin ends."""
+class Bare:
+    """A channel and a health watch; when that turns, another channel and an RPC, within the same wait as ours."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self.channel = channels.open_channel(address)
+        self._watch = health_pb2_grpc.HealthStub(self.channel).Watch(health_pb2.HealthCheckRequest())
+
+    async def connect(self) -> None:
+        """Connect, and be healthy."""
+        async with _CONNECTING:
+            assert (await self._watch.read()).status == health_pb2.HealthCheckResponse.SERVING
+
+    async def answered_by_another(self, sick: str) -> float:
+        """When its RPC was answered by another auth; the balancer may lead it to the sick one again."""
+        while (await self._watch.read()).status == health_pb2.HealthCheckResponse.SERVING:
+            pass
+        old, wait = self.channel, random.random() * (DEFAULTS.first_wait or 0)
+        while True:
+            await asyncio.sleep(wait)
+            wait = 0.0
+            self.channel = channels.open_channel(self._address)
+            who: Any = self.channel.unary_unary(WHO)
+            answer: bytes = await who(b"", wait_for_ready=True, timeout=_GIVE_UP)
+            at = time.monotonic()
+            if answer.decode() != sick:
+                await old.close()
+                return at
+            await self.channel.close()
+
+
+def _clients(address: str, count: int, wait: str) -> list[Client] | list[Bare]:
+    if wait == "bare":
+        return [Bare(address) for _ in range(count)]
     host, _, port = address.rpartition(":")
-    clients = [Client((host, int(port)), settings) for _ in range(count)]
+    settings = Settings(first_wait=None if wait == "upstream" else float(wait))
+    return [Client((host, int(port)), settings) for _ in range(count)]
+
+
+async def run(address: str, count: int, wait: str) -> None:
+    """Connect all, then follow commands until stdin ends."""
+    clients = _clients(address, count, wait)
     await asyncio.gather(*(client.connect() for client in clients))
     print(json.dumps({"ready": count}), flush=True)
     reader = asyncio.StreamReader()
@@ -72,7 +118,5 @@ async def run(address: str, count: int, settings: Settings) -> None:
 
 
 if __name__ == "__main__":
-    wait = sys.argv[3]
-    uvloop.run(
-        run(sys.argv[1], int(sys.argv[2]), Settings(first_wait=None if wait == "upstream" else float(wait)))
-    )
+    running.collect_less()  # as agents' processes do
+    uvloop.run(run(sys.argv[1], int(sys.argv[2]), sys.argv[3]))

@@ -57,13 +57,31 @@ async def _measure(size: _Size) -> Outcome:
     _say(f"{few} agents at once")
     figures |= _of_herd("few", await failover.herd(few, size.processes, "0.25"), few)
     _say(f"{size.agents} agents at once")
-    figures |= _of_herd("herd", await failover.herd(size.agents, size.processes, "0.25"), size.agents)
+    herd = await failover.herd(size.agents, size.processes, "0.25")
+    figures |= _of_herd("herd", herd, size.agents)
+    for found, more in zip((figures, peers), await _floor(size, herd), strict=True):
+        found.update(more)
     _say(f"{size.agents} agents at once, with upstream's waits")
     peers |= _of_herd(
         "upstream_herd", await failover.herd(size.agents, size.processes, "upstream"), size.agents
     )
     await _tunnels(size, figures, peers)
     return Outcome(figures, _TARGETS, peers)
+
+
+async def _floor(size: _Size, ours: Herd) -> tuple[dict[str, Figure], dict[str, Figure]]:
+    """As many bare clients: what gRPC alone takes of this machine, in one process and in as many as ours."""
+    figures: dict[str, Figure] = {}
+    peers: dict[str, Figure] = {}
+    for processes in (size.processes, 1):
+        _say(f"{size.agents} bare clients at once, processes: {processes}")
+        seen = await failover.herd(size.agents, processes, "bare")
+        name = f"bare_herd_of_{processes}"
+        peers |= _of_herd(name, seen, size.agents)
+        del peers[f"{name}_connects"]  # they ask for no policy, and that is what is counted
+        if processes == size.processes and ours.seconds and seen.seconds:
+            figures["herd_p50_to_bare"] = percentile(ours.seconds, 0.5) / percentile(seen.seconds, 0.5)
+    return figures, peers
 
 
 async def _tunnels(size: _Size, figures: dict[str, Figure], peers: dict[str, Figure]) -> None:

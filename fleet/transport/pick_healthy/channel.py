@@ -183,6 +183,8 @@ class PickHealthyChannel(grpc.aio.Channel):
             connection.found, connection.read_at = event.found, now
             self.asked.set()
         self._do(decide(self._balancer, connection.number, event, now, random.random()))
+        if not self._balancer.awaits(connection.number):
+            connection.settled()
 
     def _wake(self) -> None:
         self._do(self._balancer.wake(time.monotonic(), random.random()))

@@ -11,16 +11,20 @@ from typing import Any
 
 import grpc
 import grpc.aio
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
 
 from fleet.protocol.pick_healthy import Health
+from fleet.transport.pick_healthy import turns
 from fleet.transport.pick_healthy.events import Configured, Event, Told, Turned, wait_again
+from fleet.transport.pick_healthy.turns import Turn
 from fleet.transport.service_config import Discovered, discover
 
 log = logging.getLogger(__name__)
 
 #: A stream that breaks because its connection did is no news of health: the loss itself shows within this, seconds.
 _LOSS_SHOWS_WITHIN = 0.05
+
+_WATCH = "/grpc.health.v1.Health/Watch"
 
 
 class Connection:
@@ -44,6 +48,10 @@ class Connection:
         self.read_at: float | None = None
         #: RPCs on it; the ended ones go by themselves.
         self.calls: weakref.WeakSet[grpc.aio.Call] = weakref.WeakSet()
+        self._turns = turns.of_this_loop()
+        self._turn: Turn | None = None
+        # Its end is waited for: it closes without waiting for quiet.
+        self._hurried = asyncio.Event()
         self._following = _run(self._follow())
         self._asking: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -59,11 +67,20 @@ class Connection:
             self._watching.cancel()
         self._watching = None if service is None else _run(self._watch(life, service))
 
+    def settled(self) -> None:
+        """It is known what it is good for: others may be made."""
+        if self._turn is not None:
+            self._turn.end()
+            self._turn = None
+
     async def retire(self, within: float | None) -> None:
         """Close it when its RPCs have ended; after `within` seconds, if that is not None, they are ended."""
         self._following.cancel()
-        self._forget()
+        self.settled()
         pending = [call for call in self.calls if not call.done()]
+        if not pending:
+            await self._leisure()
+        self._forget()
         ends = [asyncio.create_task(_end_of(call)) for call in pending]
         if ends:
             await asyncio.wait(ends, timeout=within)
@@ -78,12 +95,22 @@ class Connection:
         if ends:
             await asyncio.wait(ends)
 
+    async def _leisure(self) -> None:
+        """Wait until nobody waits for a connection, or for the end of this one."""
+        waits = [asyncio.ensure_future(self._turns.quiet()), asyncio.ensure_future(self._hurried.wait())]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+
     def end_calls(self) -> None:
-        """End all RPCs on it."""
+        """End all RPCs on it, and with them itself if it is retired."""
+        self._hurried.set()
         for call in list(self.calls):
             call.cancel()
 
     async def _follow(self) -> None:
+        # An RPC that wants it has it connected before its turn.
+        self._turn = await self._turns.take()
         last = grpc.ChannelConnectivity.IDLE
         while True:
             state = self.channel.get_state(try_to_connect=True)
@@ -113,11 +140,16 @@ class Connection:
     async def _watch(self, life: int, service: str) -> None:
         """https://github.com/grpc/grpc/blob/master/doc/health-checking.md, as a client: no service means healthy, a
         broken watch means unhealthy and is begun anew."""
-        stub = health_pb2_grpc.HealthStub(self.channel)
+        # Of a stub this is one method of three, and each costs as much as a call.
+        watch: Any = self.channel.unary_stream(
+            _WATCH,
+            request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+            response_deserializer=health_pb2.HealthCheckResponse.FromString,
+        )
         tries = 0
         while True:
             try:
-                async for answer in stub.Watch(health_pb2.HealthCheckRequest(service=service)):
+                async for answer in watch(health_pb2.HealthCheckRequest(service=service)):
                     serving = answer.status == health_pb2.HealthCheckResponse.SERVING
                     self._report(self, Told(life, Health.HEALTHY if serving else Health.UNHEALTHY))
                     tries = 0

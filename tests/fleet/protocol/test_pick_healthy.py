@@ -427,3 +427,14 @@ def test_timer_that_fires_early_or_late() -> None:
     shell.timer()
     assert shell.open == [0, 1]
     assert shell.waits == 31.5
+
+
+def test_connections_of_which_something_is_awaited() -> None:
+    """From its making until its health is known, or it failed, or was left; nothing of one that never was."""
+    shell = Shell()
+    assert shell.balancer.awaits(0)
+    assert shell.turned(0, READY).balancer.awaits(0)
+    assert shell.configured(0, RECONNECT).balancer.awaits(0)
+    assert not shell.told(0, Health.UNHEALTHY).balancer.awaits(0)
+    assert not shell.turned(0, FAILURE).balancer.awaits(0)
+    assert not shell.balancer.awaits(7)
