@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-from asgiref.sync import iscoroutinefunction
+from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.http import HttpRequest, HttpResponseBase, JsonResponse
 from django.utils.decorators import sync_and_async_middleware
 
+from dashboards import attempts
 from dashboards.acting import REQUEST_ID_HEADER, request_id_of
+from fleet.control.audit import counting
 
 Sync = Callable[[HttpRequest], HttpResponseBase]
 Async = Callable[[HttpRequest], Awaitable[HttpResponseBase]]
@@ -32,6 +34,31 @@ def api_problems(get_response: Any) -> Sync | Async:
 
     def now(request: HttpRequest) -> HttpResponseBase:
         return _with_words(request, answer(request))
+
+    return now
+
+
+@sync_and_async_middleware
+def log_attempts(get_response: Any) -> Sync | Async:
+    """See that every attempt to change something has its row in the log."""
+    if iscoroutinefunction(get_response):
+        answer_later = cast("Async", get_response)
+
+        async def later(request: HttpRequest) -> HttpResponseBase:
+            with counting() as written:
+                answer = await answer_later(request)
+            if request.method not in attempts.READS:
+                await sync_to_async(attempts.see)(request, answer, len(written))
+            return answer
+
+        return later
+    answer = cast("Sync", get_response)
+
+    def now(request: HttpRequest) -> HttpResponseBase:
+        with counting() as written:
+            given = answer(request)
+        attempts.see(request, given, len(written))
+        return given
 
     return now
 

@@ -78,7 +78,9 @@ def requires(permission: Permission) -> Callable[[View[P]], View[P]]:
                 return _to_sign_in(request)
             cluster = str(kwargs.get("cluster", DEFAULT_CLUSTER))
             if not may(request.user, permission, cluster):
-                raise PermissionDenied(f"This needs the permission: {permission.label}.")
+                sentence = f"This needs the permission: {permission.label}."
+                request.refloat_refusal = sentence  # type: ignore[attr-defined] # read back by attempts
+                raise PermissionDenied(sentence)
             if not is_known(cluster):
                 raise Http404(f"There is no cluster {cluster}.")
             return view(request, *args, **kwargs)

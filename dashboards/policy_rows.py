@@ -27,8 +27,8 @@ WORDS = {
     CellState.LEFT: "left over",
     CellState.UNKNOWN: "unknown",
 }
-#: Agents on one page of results.
-_PAGE = 100
+#: Agents on the page of a campaign, those something happened to last; all of them are in the API.
+_PAGE = 50
 
 
 def shown(policy: Policy, text: str) -> str:
@@ -201,6 +201,7 @@ def _campaign(change: Change, state: str, now: float) -> dict[str, Any]:
         "parts": parts,
         "eta_said": durations.format_seconds(round(eta)) if eta else "",
         "rows": [agent_result(row, names) for row in rows[:_PAGE]],
+        "more": max(rows.count() - _PAGE, 0),
         "state": state,
         "tabs": [("", "All"), ("ok", "Moved"), ("failed", "Failed"), ("skipped", "Skipped"), ("asked", "Under way")],
         "reasons": campaigns.skipped_by_reason(change),

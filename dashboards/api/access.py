@@ -12,9 +12,7 @@ from ninja.security import HttpBearer
 from ninja.utils import check_csrf
 from typing_extensions import override
 
-from dashboards import acting
 from dashboards.permissions import Access
-from fleet.control.changes import refuse
 from fleet.models.access import Permission, may
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.tokens import find_token
@@ -45,20 +43,15 @@ class ApiAccess(HttpBearer):
         found = find_token(token, timezone.now())
         if found is None:
             return None
+        # What changes something is logged as done by this token, also what is refused.
+        request.refloat_token = found  # type: ignore[attr-defined] # read back by api.changing and attempts
         if not found.allows(self._permission):
             raise HttpError(403, f"The token {found} has not the scope {self._permission.value}.")
-        # What changes something is logged as done by this token.
-        request.refloat_token = found  # type: ignore[attr-defined] # read back by api.changing
         return self._admit(request, found.user)
 
     def _admit(self, request: HttpRequest, user: User) -> User:
         match = request.resolver_match
         cluster = match.kwargs.get("cluster", DEFAULT_CLUSTER) if match else DEFAULT_CLUSTER
         if not may(user, self._permission, cluster):
-            sentence = f"{user.get_username()} has not the permission: {self._permission.label}."
-            if request.method not in ("GET", "HEAD"):
-                token = getattr(request, "refloat_token", None)
-                who = acting.by(request, user, token)
-                refuse(who, "api.refused", cluster, sentence, timezone.now(), subject=request.path)
-            raise HttpError(403, sentence)
+            raise HttpError(403, f"{user.get_username()} has not the permission: {self._permission.label}.")
         return user

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from allauth.account.decorators import reauthentication_required
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from ninja import Query, Router, Schema, Status
 from ninja.errors import HttpError
@@ -14,7 +14,18 @@ from pydantic import Field
 
 from dashboards import acting, change_rows, doing
 from dashboards.api.access import ApiAccess
-from dashboards.api.changing import REFUSALS, ChangeAnswer, ChangeItem, answer, by, caller, item, known
+from dashboards.api.changing import (
+    REFUSALS,
+    ChangeAnswer,
+    ChangeItem,
+    answer,
+    by,
+    caller,
+    item,
+    known,
+    must_match,
+    version_of,
+)  # fmt: skip
 from dashboards.audit_query import AuditQuery
 from fleet.control import changes
 from fleet.domain.changes import PERMISSION_OF, ChangeKind
@@ -96,9 +107,9 @@ def cluster_change_list(request: HttpRequest, cluster: str) -> Any:
 
 
 @router.get("/changes/{int:change_id}", tags=_SHORT, auth=_VIEW, response={200: ChangeAnswer, **REFUSALS})
-def change(request: HttpRequest, change_id: int) -> Any:
-    """Show one change with its plan and what came of it."""
-    return answer(found(DEFAULT_CLUSTER, change_id))
+def change(request: HttpRequest, response: HttpResponse, change_id: int) -> Any:
+    """Show one change with its plan and what came of it; what is asked of it may carry its ETag as If-Match."""
+    return _show(response, DEFAULT_CLUSTER, change_id)
 
 
 @router.get(
@@ -107,9 +118,9 @@ def change(request: HttpRequest, change_id: int) -> Any:
     auth=_VIEW,
     response={200: ChangeAnswer, **REFUSALS},
 )
-def cluster_change(request: HttpRequest, cluster: str, change_id: int) -> Any:
-    """Show one change with its plan and what came of it."""
-    return answer(found(cluster, change_id))
+def cluster_change(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
+    """Show one change with its plan and what came of it; what is asked of it may carry its ETag as If-Match."""
+    return _show(response, cluster, change_id)
 
 
 @router.post(
@@ -181,6 +192,12 @@ def cluster_audit(request: HttpRequest, cluster: str, filters: Query[AuditFilter
     return _audit(cluster, filters)
 
 
+def _show(response: HttpResponse, cluster: str, change_id: int) -> ChangeAnswer:
+    row = found(cluster, change_id)
+    response["ETag"] = f'"{version_of(row)}"'
+    return answer(row)
+
+
 def _changes(cluster: str) -> ChangesAnswer:
     rows = Change.objects.filter(cluster=known(cluster)).defer("plan", "parameters", "before", "after")
     return ChangesAnswer(
@@ -210,6 +227,7 @@ def mine(request: HttpRequest, cluster: str, change_id: int) -> Change:
         raise HttpError(403, f"This needs the permission: {permission.label}.")
     if token is None:
         _prove(request)
+    must_match(request, row)
     return row
 
 

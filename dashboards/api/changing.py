@@ -97,6 +97,18 @@ def base_of(request: HttpRequest) -> str:
     return revision
 
 
+def version_of(change: Change) -> str:
+    """What a change's ETag names: how far it is. Its plan never changes."""
+    return f"{change.pk}-{change.state}{'-approved' if change.approved_by else ''}"
+
+
+def must_match(request: HttpRequest, change: Change) -> None:
+    """Refuse with 412 what is asked of a change that is not as far any more as the caller's If-Match says."""
+    said = request.headers.get("If-Match", "").strip()
+    if said not in ("", "*") and said.removeprefix("W/").strip('"') != version_of(change):
+        raise HttpError(412, f"The change is {change.state} by now: read it again.")
+
+
 def item(change: Change) -> dict[str, Any]:
     """The fields of `ChangeItem`."""
     return {name: getattr(change, name if name != "id" else "pk") for name in ChangeItem.model_fields}

@@ -109,6 +109,7 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "dashboards.middleware.api_problems",
+    "dashboards.middleware.log_attempts",
 ]
 ROOT_URLCONF = "dashboards.urls"
 ASGI_APPLICATION = "dashboards.config.asgi.application"

@@ -8,6 +8,7 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest
 from django.utils import timezone
 
+from dashboards import acting
 from fleet.control.audit import Attempt, record
 from fleet.domain.changes import Actor, ActorKind
 
@@ -25,4 +26,5 @@ def logged(
     """Write one row about something that was done."""
     actor = Actor(ActorKind.PERSON, user.get_username(), user.pk)
     attempt = Attempt(actor, action, cluster, subject, reason, before, after)
+    attempt.request_id = acting.request_id_of(request)
     record(attempt, "done", timezone.now())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
 from typing import Any
 
 import click
+from typing_extensions import override
 
 from fleet.cli import agreeing, api
 from fleet.cli.answers import show_json, table
@@ -17,7 +19,17 @@ _PACE = ("rate", "per_proxy", "canaries", "hold", "jitter", "patience", "max_fai
 _id = click.argument("change", metavar="CHANGE", type=int)
 
 
-@click.group()
+class _StartsByDefault(click.Group):
+    """`refloat reconnect --proxy proxy-1 --plan` is `refloat reconnect start --proxy proxy-1 --plan`."""
+
+    @override
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0].startswith("-") and args[0] not in ctx.help_option_names:
+            args = ["start", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_StartsByDefault)
 def reconnect() -> None:
     """Have many agents connect to another proxy, with canaries, a rate, limits and thresholds.
 
@@ -70,7 +82,7 @@ def start_command(
 def status_command(console: api.Console, cluster: str, change: int, state: str, as_json: bool) -> None:
     """Say how far a campaign is, and what became of its agents."""
     said = console.get(f"/changes/{change}/progress", cluster=cluster)
-    found = console.get(f"/changes/{change}/agents", {"state": state}, cluster=cluster)
+    found = {"agents": list(_results(console, cluster, change, state))}
     if as_json:
         show_json({**said, **found})
         return
@@ -80,6 +92,17 @@ def status_command(console: api.Console, cluster: str, change: int, state: str, 
     ]
     click.echo(agreeing.line(said))
     click.echo(table(("agent", "result", "from", "to", "seconds", "why"), rows))
+
+
+def _results(console: api.Console, cluster: str, change: int, state: str) -> Iterator[dict[str, Any]]:
+    """All of them, page by page."""
+    asked: dict[str, Any] = {"state": state, "limit": 1000}
+    while True:
+        page = console.get(f"/changes/{change}/agents", asked, cluster=cluster)
+        yield from page["agents"]
+        if page["next"] is None:
+            return
+        asked["after"] = page["next"]
 
 
 def _doing(what: str, help_: str) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from fleet.control import ControlError, Refused
-from fleet.domain.changes import Actor
+from fleet.domain.changes import Actor, ActorKind
 from fleet.models.changes import AuditEntry, Change
 
+#: The ids of the rows that were written since `counting` began.
+_written: ContextVar[list[int] | None] = ContextVar("written", default=None)
 #: As long as the columns.
 _LONGEST = {"who": 200, "subject": 255, "reason": 500}
 
@@ -36,9 +41,18 @@ class Attempt:
         self.change_id, self.subject, self.cluster = change.pk, change.title, change.cluster_id
 
 
+def shell(command: str) -> Actor:
+    """Who acts at a shell: the command, and whom the operating system names."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # no such user, as in a container
+        name = f"user {os.getuid()}"
+    return Actor(ActorKind.SYSTEM, f"manage.py {command}, by {name}")
+
+
 def record(attempt: Attempt, outcome: str, now: datetime) -> AuditEntry:
     """Write one row. In a transaction that is rolled back it is lost: write it outside of those."""
-    return AuditEntry.objects.create(
+    row = AuditEntry.objects.create(
         at=now,
         cluster=attempt.cluster,
         who=_fit("who", attempt.actor.name),
@@ -54,6 +68,20 @@ def record(attempt: Attempt, outcome: str, now: datetime) -> AuditEntry:
         change_id=attempt.change_id,
         request_id=attempt.request_id,
     )
+    if (written := _written.get()) is not None:
+        written.append(row.pk)
+    return row
+
+
+@contextmanager
+def counting() -> Iterator[list[int]]:
+    """Collect the ids of all rows that are written in the block, also by threads it waits for."""
+    written: list[int] = []
+    token = _written.set(written)
+    try:
+        yield written
+    finally:
+        _written.reset(token)
 
 
 @contextmanager

@@ -116,7 +116,8 @@ def plan(
         if why:
             skips[why] += 1
         elif seen is not None:
-            leaving[campaign.tunnel_to_leave(seen, sight.proxies, frozenset(chosen.leave))] += 1
+            wanted = frozenset(chosen.leave)
+            leaving[campaign.tunnel_to_leave(seen, sight.proxies, wanted, table.ids[index])] += 1
     asked = len(indices) - skips.total()
     if not asked:
         raise Refused(
@@ -132,9 +133,12 @@ def plan(
             "asked": asked,
             "question": _question(asked, skips.total()),
             "skipped": dict(skips.most_common(8)),
-            "leaving": {
-                sight.proxies[one].name if one in sight.proxies else one: n for one, n in leaving.items()
-            },
+            "leaving": dict(
+                sorted(
+                    (sight.proxies[one].name if one in sight.proxies else one, n)
+                    for one, n in leaving.items()
+                )
+            ),
             "seconds": campaign.eta(Counts(waiting=asked), pace),
             "as_of": table.as_of,
         },
@@ -150,8 +154,8 @@ def plan(
 
 def _question(asked: int, skipped: int) -> str:
     """The question of its confirmation, with the number in it."""
-    others = f" ({skipped:,} more are skipped)" if skipped else ""
-    return f"Have {asked:,} agent{'s' if asked != 1 else ''} reconnect elsewhere{others}"
+    others = f" ({skipped:,} more would be skipped)" if skipped else ""
+    return f"Have {asked:,} agent{'s' if asked != 1 else ''} reconnect elsewhere{others}?"
 
 
 def pace_of(change: Change) -> Pace:

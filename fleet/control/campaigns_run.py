@@ -226,7 +226,7 @@ class _Step:
                 row.state, row.reason, row.ended_at = AgentState.SKIPPED.value, why, self.now
                 skipped.append(row)
                 continue
-            row.leaves = campaign.tunnel_to_leave(seen, sight.proxies, self.leave)
+            row.leaves = campaign.tunnel_to_leave(seen, sight.proxies, self.leave, row.agent_id)
             if room[row.leaves] <= 0:
                 continue
             room[row.leaves] -= 1

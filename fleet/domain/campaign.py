@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from zlib import crc32
 
 #: A step that comes late asks no more at once than this many seconds of its rate: no burst after a pause.
 _BURST = 2.0
@@ -189,10 +190,22 @@ def why_skip(agent: AgentSeen | None, proxies: Mapping[str, ProxySeen]) -> str:
     return ""
 
 
-def tunnel_to_leave(agent: AgentSeen, proxies: Mapping[str, ProxySeen], wanted: frozenset[str]) -> str:
-    """The proxy an agent is asked to leave: one of `wanted` if it has such a tunnel, else a sick one, else any."""
-    at = sorted(agent.proxies & wanted) or sorted(agent.proxies)
-    return min(at, key=lambda one: (proxies[one].usable if one in proxies else False, one))
+def tunnel_to_leave(
+    agent: AgentSeen, proxies: Mapping[str, ProxySeen], wanted: frozenset[str], who: str = ""
+) -> str:
+    """The proxy an agent is asked to leave: one of `wanted` if it has such a tunnel, else a sick one, else any.
+
+    Which of many follows from `who`, the agent's id: not the same proxy for all, and for one agent always the same.
+    """
+    at = agent.proxies & wanted or agent.proxies
+    return min(
+        at,
+        key=lambda one: (
+            proxies[one].usable if one in proxies else False,
+            crc32(f"{who} {one}".encode()) if who else 0,
+            one,
+        ),
+    )
 
 
 def outcome(
@@ -252,7 +265,7 @@ def why_abort(counts: Counts, pace: Pace, *, stranded: int, stranded_before: int
         judged >= min(_ENOUGH, counts.total - counts.skipped)
         and counts.failed * 100 > pace.max_failed * judged
     ):
-        return f"{counts.failed} of {judged} agents did not move: more than {pace.max_failed} %"
+        return f"{counts.failed:,} of {judged:,} agents did not move: more than {pace.max_failed} %"
     return ""
 
 

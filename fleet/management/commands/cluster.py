@@ -8,11 +8,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
-from fleet.control.audit import Attempt, record
-from fleet.domain.changes import Actor, ActorKind
+from fleet.control.audit import Attempt, record, shell
 from fleet.models.clusters import Cluster
 
-_SHELL = Actor(ActorKind.SYSTEM, "manage.py cluster")
 _YES = {"yes": True, "no": False}
 
 
@@ -52,7 +50,7 @@ class Command(BaseCommand):
             setattr(cluster, name, value)
         cluster.save(update_fields=[*given] or None)
         attempt = Attempt(
-            _SHELL, "cluster.set", cluster.pk, cluster.name, before=before, after=_asks(cluster)
+            shell("cluster"), "cluster.set", cluster.pk, cluster.name, before=before, after=_asks(cluster)
         )
         record(attempt, "done", timezone.now())
         self.stdout.write(f"{cluster.pk}  {_said(cluster)}")

@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
+from fleet.control.audit import Attempt, record, shell
 from fleet.models.access import Permission, may
 from fleet.models.tokens import ApiToken, create_token
 
@@ -56,7 +57,12 @@ class Command(BaseCommand):
                 f"{user} has not the permission {', '.join(missing)}: give a role first.", returncode=2
             )
         lifetime = timedelta(days=options["days"]) if options["days"] else None
-        _token, secret = create_token(user, options["name"], scopes, lifetime=lifetime, now=timezone.now())
+        now = timezone.now()
+        token, secret = create_token(user, options["name"], scopes, lifetime=lifetime, now=now)
+        made = Attempt(
+            shell("token"), "token.make", subject=f"{token} of {user}", after={"scopes": token.scopes}
+        )
+        record(made, "done", now)
         self.stdout.write(secret)
 
     def _list(self, options: dict[str, Any]) -> None:
@@ -90,5 +96,8 @@ class Command(BaseCommand):
             raise CommandError(
                 f"There is no token {options['prefix']}; `token list` shows them.", returncode=2
             )
-        token.revoke(timezone.now())
+        now = timezone.now()
+        token.revoke(now)
+        ended = Attempt(shell("token"), "token.revoke", subject=f"{token} of {token.user}")
+        record(ended, "done", now)
         self.stdout.write(f"{token} is revoked")

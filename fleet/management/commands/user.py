@@ -11,8 +11,10 @@ from django.contrib.auth.models import User
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils import timezone
 from typing_extensions import override
 
+from fleet.control.audit import Attempt, record, shell
 from fleet.models.access import ROLES, ClusterLimit, give_role
 
 
@@ -65,17 +67,22 @@ class Command(BaseCommand):
         ClusterLimit.objects.bulk_create(
             ClusterLimit(user=user, cluster=cluster) for cluster in dict.fromkeys(options["cluster"])
         )
+        _log("create", user, None, _facts(user))
         self.stdout.write(f"{username} is {options['role']}" if given else password)
 
     def _role(self, options: dict[str, Any]) -> None:
         user = _find(options["username"])
+        before = _facts(user)
         give_role(user, options["role"])
+        _log("role", user, before, _facts(user))
         self.stdout.write(f"{user} is {options['role']}")
 
     def _switch(self, options: dict[str, Any]) -> None:
         user = _find(options["username"])
+        before = _facts(user)
         user.is_active = options["doing"] == "on"
         user.save(update_fields=["is_active"])
+        _log(options["doing"], user, before, _facts(user))
         self.stdout.write(f"{user} may {'sign in' if user.is_active else 'not sign in any more'}")
 
     def _list(self, options: dict[str, Any]) -> None:
@@ -104,3 +111,16 @@ def _find(username: str) -> User:
     if user is None:
         raise CommandError(f"There is no user {username}; `user list` shows them.", returncode=2)
     return user
+
+
+def _facts(user: User) -> dict[str, Any]:
+    return {
+        "roles": sorted(set(user.groups.values_list("name", flat=True)) & set(ROLES)),
+        "clusters": sorted(user.cluster_limits.values_list("cluster", flat=True)),
+        "active": user.is_active,
+    }
+
+
+def _log(what: str, user: User, before: Any, after: Any) -> None:
+    attempt = Attempt(shell("user"), f"user.{what}", subject=user.get_username(), before=before, after=after)
+    record(attempt, "done", timezone.now())

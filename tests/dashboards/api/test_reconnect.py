@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fleet.domain.verdicts import State
-from fleet.models.changes import Change
+from fleet.models.changes import AuditEntry, Change
 from tests.dashboards.api.test_networking import Ask, ask
 from tests.fakes.reader import FakeReader
 
@@ -32,6 +32,20 @@ def test_plan_confirm_and_do(ask: Ask, fake_reader: FakeReader) -> None:
     rest = ask("GET", f"{here}/agents?after={page['next']}&state=skipped").json()
     assert rest["next"] is None
     assert "aborted" in rest["agents"][0]["reason"]
+
+
+def test_what_somebody_did_meanwhile_is_not_overrun(ask: Ask, fake_reader: FakeReader) -> None:
+    """With If-Match, that is the ETag of the change as it was read: 412, and a row in the log."""
+    fake_reader.states = [State.HEALTHY] * 4
+    made = ask("POST", "/api/v1/reconnect/plan", {"proxy": "proxy-1"}).json()
+    here = f"/api/v1/changes/{made['id']}"
+    seen = ask("GET", here).headers["ETag"]
+    assert ask("POST", f"{here}/confirm", {"reason": "to try"}, If_Match=seen).status_code == 202
+    stale = ask("POST", f"{here}/cancel", {}, If_Match=seen)
+    assert stale.status_code == 412
+    assert "confirmed by now" in stale.json()["detail"]
+    assert AuditEntry.objects.filter(outcome="refused", action="api.cancel").count() == 1
+    assert ask("POST", f"{here}/cancel", {}, If_Match=ask("GET", here).headers["ETag"]).status_code == 200
 
 
 @pytest.mark.parametrize(

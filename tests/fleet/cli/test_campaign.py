@@ -19,6 +19,8 @@ PROGRESS = {
     "id": 7, "kind": "reconnect", "state": "verified", "detail": "2 of 3 agents moved", "total": 3, "done": 3,
     "percent": 100, "ok": 2, "failed": 0, "skipped": 1, "remaining": 0, "eta_seconds": None, "waits_for": "",
 }  # fmt: skip
+RESULT = {"id": "a", "name": "agent-1", "state": "ok", "reason": "", "leaves": "proxy-1", "new_proxy": "proxy-2",
+          "seconds": 1.5}  # fmt: skip
 
 
 @pytest.fixture
@@ -31,10 +33,9 @@ def console() -> Iterator[FakeConsole]:
             "/api/v1/changes/7/cancel": (200, CHANGE),
             "/api/v1/changes/7/do": (200, {**PROGRESS, "state": "paused", "detail": "paused by me"}),
             "/api/v1/changes/7/progress": (200, PROGRESS),
-            "/api/v1/changes/7/agents": (200, {"next": None, "agents": [
-                {"id": "a", "name": "agent-1", "state": "ok", "reason": "", "leaves": "proxy-1",
-                 "new_proxy": "proxy-2", "seconds": 1.5},
-            ]}),
+            "/api/v1/changes/7/agents?limit=1000": (200, {"next": 0, "agents": [RESULT]}),
+            "/api/v1/changes/7/agents?limit=1000&after=0": (200, {"next": None, "agents": [
+                {**RESULT, "name": "agent-2"}]}),
         }  # fmt: skip
         yield running
 
@@ -61,7 +62,7 @@ def test_start_plans_asks_and_watches(console: FakeConsole) -> None:
 
 def test_plan_only_and_no(console: FakeConsole) -> None:
     """Nothing is confirmed; what was planned is cancelled."""
-    assert _run(console, "start", "--search", "web", "--plan").exit_code == 0
+    assert _run(console, "--search", "web", "--plan").exit_code == 0  # the same as `start`
     refused = _run(console, "start", "--search", "web", said="n\n")
     assert refused.exit_code != 0
     paths = [path for path, _, _ in console.sent]
@@ -71,7 +72,9 @@ def test_plan_only_and_no(console: FakeConsole) -> None:
 
 def test_status_and_doings(console: FakeConsole) -> None:
     """How far it is, what became of whom, and what one may do to it."""
-    assert "proxy-2" in _run(console, "status", "7").output
+    shown = _run(console, "status", "7").output
+    assert "proxy-2" in shown
+    assert "agent-2" in shown  # of the second page
     for what in ("pause", "resume", "stop", "abort"):
         assert "paused by me" in _run(console, what, "7").output
         assert console.sent[-1][1] == {"do": what}

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fleet.control import LeaseHeld, Refused
-from fleet.control.audit import Attempt, attempted, record
+from fleet.control.audit import Attempt, attempted, counting, record, shell
 from fleet.domain.changes import SYSTEM
 from fleet.models.changes import AuditEntry
 from tests.fleet.control.conftest import NOW
@@ -31,3 +31,18 @@ def test_record_takes_any_text() -> None:
     """NULs and endless words are no reason to lose a row."""
     record(Attempt(SYSTEM, "x.try", subject="s" * 999, reason="\0r" * 999, detail="\0"), "done", NOW)
     assert len(AuditEntry.objects.get().subject) == 255
+
+
+def test_counting_sees_the_rows_of_its_block() -> None:
+    """Those of no other."""
+    record(Attempt(SYSTEM, "x.before"), "done", NOW)
+    with counting() as written:
+        row = record(Attempt(SYSTEM, "x.in"), "done", NOW)
+    record(Attempt(SYSTEM, "x.after"), "done", NOW)
+    assert written == [row.pk]
+
+
+def test_shell_names_command_and_person(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container there may be no name: then the number."""
+    monkeypatch.setenv("LOGNAME", "olga")
+    assert shell("user").name == "manage.py user, by olga"

@@ -65,7 +65,7 @@ def test_called_off_before_it_began(cluster: Cluster, alice: User) -> None:
 def test_question_has_the_number(cluster: Cluster, alice: User) -> None:
     """Of those that are asked, and of those that are not."""
     change = _plan(cluster, alice, Movers({"a": {0}, "b": {1}, "c": set()}, proxies=2))
-    assert change.plan["question"] == "Have 2 agents reconnect elsewhere (1 more are skipped)"
+    assert change.plan["question"] == "Have 2 agents reconnect elsewhere (1 more would be skipped)?"
 
 
 def test_sight() -> None:

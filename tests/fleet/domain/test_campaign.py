@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from fleet.domain import campaign
@@ -65,6 +67,10 @@ def test_tunnel_to_leave() -> None:
     assert campaign.tunnel_to_leave(_agent("a", "b"), _PROXIES, frozenset("b")) == "b"
     assert campaign.tunnel_to_leave(_agent("a", "c"), _PROXIES, frozenset()) == "c"
     assert campaign.tunnel_to_leave(_agent("a", "b"), _PROXIES, frozenset("x")) == "a"
+    spread = Counter(
+        campaign.tunnel_to_leave(_agent("a", "b"), _PROXIES, frozenset(), f"agent-{n}") for n in range(200)
+    )
+    assert min(spread["a"], spread["b"]) > 60
 
 
 @pytest.mark.parametrize(

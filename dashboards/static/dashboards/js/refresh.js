@@ -14,12 +14,14 @@ function busy() {
   return asking || paused || document.hidden || (selection !== null && !selection.isCollapsed) || document.activeElement?.form;
 }
 
-/** Put the fresh element in the old one's place; the focus stays on the same link. */
+/** Put the fresh element in the old one's place; the focus stays on the same link, and tables where they were scrolled. */
 function swap(old, fresh) {
+  const frames = [...old.querySelectorAll(".table-frame[id]")].map((frame) => [frame.id, frame.scrollLeft]);
   const focused = old.contains(document.activeElement) ? document.activeElement : null;
   const [left, link] = [old.scrollLeft, focused?.getAttribute("href")];
   old.replaceWith(fresh);
   fresh.scrollLeft = left;
+  for (const [id, scrolled] of frames) document.getElementById(id)?.scrollTo(scrolled, 0);
   if (focused === old) fresh.focus();
   else if (link) fresh.querySelector(`[href="${CSS.escape(link)}"]`)?.focus();
 }

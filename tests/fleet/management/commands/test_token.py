@@ -9,6 +9,7 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from fleet.models.access import give_role
+from fleet.models.changes import AuditEntry
 from fleet.models.tokens import ApiToken, find_token
 
 pytestmark = pytest.mark.django_db
@@ -40,6 +41,10 @@ def test_create_prints_a_token_that_works_until_revoked() -> None:
     assert _run("list", "--user", "nobody") == ""
     _run("revoke", token.prefix)
     assert find_token(secret, timezone.now()) is None
+    rows = list(AuditEntry.objects.order_by("pk"))
+    assert [row.action for row in rows] == ["token.make", "token.revoke"]
+    assert rows[0].after == {"scopes": ["view_metrics"]}
+    assert rows[0].who.startswith("manage.py token, by ")
 
 
 def test_create_without_end() -> None:

@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 
 from fleet.models.access import Permission, may
+from fleet.models.changes import AuditEntry
 
 pytestmark = pytest.mark.django_db
 
@@ -44,6 +45,13 @@ def test_role_off_and_on() -> None:
     assert _run("role", "vera", "admin") == "vera is admin"
     assert may(User.objects.get(), Permission.MANAGE_ACCESS)
     _run("off", "vera")
+    rows = list(AuditEntry.objects.order_by("pk"))
+    assert [(row.action, row.subject, row.outcome) for row in rows] == [
+        (f"user.{what}", "vera", "done") for what in ("create", "role", "off")
+    ]
+    assert rows[1].before["roles"] == ["viewer"]
+    assert rows[1].after["roles"] == ["admin"]
+    assert all(row.who.startswith("manage.py user, by ") for row in rows)
     assert not may(User.objects.get(), Permission.VIEW_FLEET)
     (row,) = json.loads(_run("list", "--json"))
     assert (row["username"], row["roles"], row["active"]) == ("vera", ["admin"], False)

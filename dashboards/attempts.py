@@ -1,0 +1,117 @@
+"""One row in the log for every attempt to change something, however it ended. docs/changes.md, "The log".
+
+What an action does itself says more, and is written by it; here is seen that there is a row at all: for what is refused
+at the door, by a form or by a version that is too old, and for what is done without words of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+
+from django.contrib.auth.models import User
+from django.contrib.messages import ERROR
+from django.db import DatabaseError
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.utils import timezone
+
+from dashboards import acting
+from dashboards.permissions import ALLAUTH, PUBLIC
+from fleet.control.audit import Attempt, record
+from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.models.tokens import ApiToken
+
+logger = logging.getLogger(__name__)
+
+#: Methods that change nothing.
+READS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+#: Pages on which somebody says who they are: no change of anything.
+_WHO = {name for name, access in ALLAUTH.items() if access == PUBLIC} | {
+    "account_reauthenticate",
+    "mfa_reauthenticate",
+    "mfa_reauthenticate_webauthn",
+}
+#: What a page may be sent without an attempt at anything: it shows what would be.
+_TRIES = frozenset({"try"})
+_DO = re.compile("[a-z-]{1,24}")
+_SAID_AT_MOST = 500
+
+
+def see(request: HttpRequest, answer: HttpResponseBase, written: int) -> None:
+    """Write the row of a request that wrote `written` rows itself, if one is missing. Reads and writes the database."""
+    if written or request.method in READS:
+        return
+    name = request.resolver_match.url_name if request.resolver_match else None
+    ended = _ended(request, answer)
+    if ended is None or name in _WHO:
+        return
+    try:
+        token: ApiToken | None = getattr(request, "refloat_token", None)
+        user = token.user if token is not None else request.user
+        if not isinstance(user, User):
+            return  # nobody knows who it was, and anybody could fill the log
+        outcome, detail = ended
+        attempt = Attempt(
+            acting.by(request, user, token).actor,
+            _action(request, name or ""),
+            _cluster(request),
+            request.path,
+            detail=detail,
+            request_id=acting.request_id_of(request),
+        )
+        record(attempt, outcome, timezone.now())
+    except DatabaseError:
+        # The answer stands; what could not be written here stands in the log of the process.
+        logger.exception("no row in the log for %s %s", request.method, request.path)
+
+
+def _ended(request: HttpRequest, answer: HttpResponseBase) -> tuple[str, str] | None:
+    """Outcome and detail; None for what was no attempt."""
+    status, api = answer.status_code, request.path.startswith("/api/")
+    if status in (401, 404, 405):
+        return None
+    said = str(getattr(request, "refloat_refusal", "")) or (_detail(answer) if api else "")
+    if status >= 400:
+        return "failed" if status >= 500 else "refused", said or f"HTTP {status}"
+    if api:
+        return "done", ""
+    if 300 <= status < 400:
+        if "reauthenticate" in answer.headers.get("Location", ""):
+            return "refused", "asked to prove again who it is"
+        wrong = _errors(request)
+        return ("refused", wrong) if wrong else ("done", "")
+    if request.POST.get("do") in _TRIES:
+        return None
+    return "refused", "the form was shown again"
+
+
+def _errors(request: HttpRequest) -> str:
+    """What the page that follows will complain of."""
+    # Reading them in public would use them up.
+    queued = getattr(getattr(request, "_messages", None), "_queued_messages", ())
+    return " ".join(str(one) for one in queued if one.level >= ERROR)[:_SAID_AT_MOST]
+
+
+def _detail(answer: HttpResponseBase) -> str:
+    if not isinstance(answer, HttpResponse):
+        return ""
+    try:
+        said = json.loads(answer.content)
+    except ValueError:
+        return ""
+    return str(said.get("detail", ""))[:_SAID_AT_MOST] if isinstance(said, dict) else ""
+
+
+def _action(request: HttpRequest, name: str) -> str:
+    """Where and what: `page.incident.acknowledge`, `api.confirm`."""
+    where = "api" if request.path.startswith("/api/") else "page"
+    do = request.POST.get("do", "") if where == "page" else ""
+    what = name.rpartition(":")[2].removeprefix("cluster_").removesuffix("-of-cluster")
+    parts = [where, what, do if _DO.fullmatch(do) else ""]
+    return ".".join(part for part in parts if part)[:64]
+
+
+def _cluster(request: HttpRequest) -> str:
+    kwargs = request.resolver_match.kwargs if request.resolver_match else {}
+    return str(kwargs.get("cluster", DEFAULT_CLUSTER)).replace("\0", "")[:64]
