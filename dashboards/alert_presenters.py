@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlencode
 
 import numpy as np
+from django.db.models import Q
 
 from dashboards.presenters import age_ms, moment
 from fleet.alerts import store
@@ -16,13 +18,22 @@ from fleet.alerts.lifecycle import Look, plan
 from fleet.alerts.messages import agents_path, clock, duration_words, headline, recovery_words
 from fleet.alerts.routes import escalates_at, leaves, receivers
 from fleet.alerts.rules import Rule
-from fleet.alerts.values import IncidentState, NoticeKind, Severity
+from fleet.alerts.values import CauseKind, IncidentState, NoticeKind, Severity
+from fleet.domain.changes import OCCUPYING
 from fleet.domain.columns import NO_INSTANCE, REASON_BITS
+from fleet.domain.instances import InstanceState
 from fleet.domain.verdicts import Reason
 from fleet.domain.views import FleetTable
 from fleet.models.alerting import Channel, Delivery
-from fleet.models.incidents import Incident
+from fleet.models.changes import AuditEntry, Change
+from fleet.models.incidents import Incident, VersionChange
+from fleet.models.networking import NetworkingRevision
 
+#: What changed in so many seconds before an incident may be its cause.
+_BEFORE = 1800.0
+_LISTED = 20
+#: Causes whose agents might be better off elsewhere.
+_MOVABLE = frozenset({CauseKind.PROXY.value, CauseKind.AUTH.value})
 #: The box of a trend: width and height.
 _WIDTH, _HEIGHT = 120.0, 28.0
 
@@ -131,6 +142,63 @@ def next_message(row: Incident, rules: Iterable[Rule], now: float) -> dict[str, 
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Before:
+    """Something that was changed shortly before an incident."""
+
+    at: datetime
+    who: str
+    what: str
+    why: str = ""
+    #: The page of it below the cluster's prefix; empty: it has none.
+    path: str = ""
+
+
+def changed_before(cluster: str, opened_at: float) -> list[Before]:
+    """What changed in the half hour before, newest first: changes that ran, acts, configs of others, versions."""
+    since, until = moment(opened_at - _BEFORE), moment(opened_at)
+    assert since is not None
+    assert until is not None
+    ran = Change.objects.filter(cluster=cluster, started_at__lte=until).filter(
+        Q(ended_at=None, state__in=[state.value for state in OCCUPYING]) | Q(ended_at__gte=since)
+    )
+    acts = AuditEntry.objects.filter(
+        cluster__in=("", cluster), outcome="done", change_id=None, at__gte=since, at__lte=until
+    )
+    configs = NetworkingRevision.objects.filter(
+        cluster=cluster, change=None, at__gte=since, at__lte=until
+    ).exclude(previous=None)
+    versions = VersionChange.objects.filter(
+        cluster=cluster, at__gte=opened_at - _BEFORE, at__lte=opened_at
+    ).order_by("-at")
+    found = [
+        *(
+            Before(one.started_at or until, one.who, f"{one.title} ({one.state})", one.reason, f"/changes/{one.pk}/")
+            for one in ran[:_LISTED]
+        ),
+        *(Before(one.at, one.who, f"{one.action} {one.subject}", one.reason) for one in acts[:_LISTED]),
+        *(
+            Before(one.at, one.who or "not through this console", f"networking config {one.revision}", one.reason)
+            for one in configs[:_LISTED]
+        ),
+        *_versions(versions),
+    ]  # fmt: skip
+    return sorted(found, key=lambda one: one.at, reverse=True)[:_LISTED]
+
+
+def _versions(rows: Iterable[VersionChange]) -> Iterator[Before]:
+    """One line for all instances that went from one version to another."""
+    groups: dict[tuple[str, str], list[VersionChange]] = {}
+    for row in rows:
+        groups.setdefault((row.old, row.new), []).append(row)
+    for (old, new), some in groups.items():
+        names = ", ".join(row.name for row in some[:5]) + (
+            f" and {len(some) - 5} more" if len(some) > 5 else ""
+        )
+        what = f"version {old} became {new}" if old else f"seen for the first time, version {new}"
+        yield Before(datetime.fromtimestamp(some[0].at, UTC), names, what)
+
+
 def in_common(table: FleetTable, indices: np.ndarray[Any, Any]) -> list[dict[str, Any]]:
     """What the agents of an incident have in common: by reason, home proxy and auth, most first."""
     if not len(indices):
@@ -162,6 +230,32 @@ def in_common(table: FleetTable, indices: np.ndarray[Any, Any]) -> list[dict[str
         }
         for title, counts in counted.items()
     ]
+
+
+def target_of(row: Channel) -> str:
+    """Where a channel goes, for everybody: the path of an address often is the key to it, and is left out."""
+    to, url = str(row.config.get("to") or ""), str(row.config.get("url") or "")
+    if url:
+        head, rest = url[: url.find("/", url.find("//") + 2) + 1], url.partition("//")[2]
+        return f"{head}…" if rest.partition("/")[2] else url
+    return to or ("a sealed address" if row.secrets else "none")
+
+
+def reconnect_query(row: Incident, cause: InstanceState | None) -> tuple[str, str]:
+    """The query of the page that plans a reconnect of the agents of an incident, or why there is none.
+
+    Agents are asked through their tunnels: who has none, or only through a proxy that does not answer, hears nothing.
+    """
+    if row.state == IncidentState.RESOLVED.value or row.cause_kind not in _MOVABLE:
+        return "", ""
+    if row.cause_kind == CauseKind.PROXY.value:
+        if cause is InstanceState.SILENT:
+            return (
+                "",
+                f"{row.cause_name} does not answer, so its agents cannot be asked to reconnect elsewhere.",
+            )
+        return urlencode({"proxy": row.cause_name}), ""
+    return urlencode({"q": f"auth:{row.cause_name} -state:stranded"}), ""
 
 
 def delivery_row(row: Delivery, now: float) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 from typing_extensions import override
 
+from fleet.alerts.digest import READ, Period
 from fleet.alerts.matching import EVERYTHING, MatchError, is_everything, parse
 from fleet.alerts.outbox import SENDERS
 from fleet.alerts.rules import RuleKind
@@ -28,9 +29,9 @@ _MATCHERS_HELP = (
 )
 
 
-def _matchers(text: str) -> str:
+def _matchers(text: str, *, of_routes: bool = False) -> str:
     try:
-        parse(text)
+        parse(text, of_routes=of_routes)
     except MatchError as error:
         raise ValidationError(f"{error}.".capitalize()) from error
     return text.strip()
@@ -159,6 +160,14 @@ class ChannelForm(forms.ModelForm):  # type: ignore[type-arg] # as above
         label="Address",
         help_text="Of the webhook or the Alertmanager; PagerDuty has its own unless given.",
     )
+    digest = forms.ChoiceField(
+        choices=[("", "never"), *((period.value, period.value) for period in Period)],
+        required=False,
+        initial=Period.WEEKLY.value,
+        label="Digest",
+        help_text="What happened, and what is not worth a message of its own; at 08:00 UTC, weekly on Mondays.",
+    )
+    per_minute = forms.IntegerField(min_value=1, max_value=1000, initial=10, label="Messages in a minute")
     secret = forms.CharField(
         required=False,
         label="Secret",
@@ -168,11 +177,10 @@ class ChannelForm(forms.ModelForm):  # type: ignore[type-arg] # as above
 
     class Meta:
         model = Channel
-        fields = ("name", "kind", "enabled", "send_resolved", "per_minute", "allow_private")
+        fields = ("name", "kind", "enabled", "send_resolved", "digest", "per_minute", "allow_private")
         labels = {
             "allow_private": "May lie in a private network",
             "send_resolved": "Say when it is over",
-            "per_minute": "Messages in a minute",
         }
         help_texts = {
             "allow_private": "Needs the right to manage access: messages could reach services inside."
@@ -205,9 +213,14 @@ class ChannelForm(forms.ModelForm):  # type: ignore[type-arg] # as above
             self.add_error("url", "Give its address.")
         if kind in ("pagerduty", "apprise") and not secret and not kept:
             self.add_error("secret", "It is needed.")
+        if kind not in READ:
+            # Nobody reads there: it would be an alert that never ends.
+            cleaned["digest"] = ""
         try:
             if url:
                 check_url(url)
+                if "@" in url.split("/")[2]:
+                    self.add_error("url", "Put no password into the address: it is not sealed.")
             if kind == "apprise" and secret:
                 open_address(secret)
         except SendError as error:
@@ -248,7 +261,7 @@ class RouteForm(forms.ModelForm):  # type: ignore[type-arg] # as above
             "cluster": "Only of the cluster",
         }
         help_texts = {
-            "matchers": "kind=proxy cause=proxy-1*; empty: all",
+            "matchers": "kind=proxy cause=proxy-1* label=critical; empty: all",
             "channels": "None: those of the parent.",
         }
         widgets = {
@@ -265,7 +278,7 @@ class RouteForm(forms.ModelForm):  # type: ignore[type-arg] # as above
 
     def clean_matchers(self) -> str:
         """Read them as they will be read."""
-        return _matchers(str(self.cleaned_data["matchers"]))
+        return _matchers(str(self.cleaned_data["matchers"]), of_routes=True)
 
     @override
     def clean(self) -> dict[str, Any]:

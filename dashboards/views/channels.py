@@ -83,7 +83,7 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
         saved = form.save()
         after = {
             "kind": saved.kind,
-            "config": saved.config,
+            "target": alert_presenters.target_of(saved),
             "enabled": saved.enabled,
             "private": saved.allow_private,
         }
@@ -144,9 +144,7 @@ def _channel(row: Channel) -> dict[str, Any]:
     failed = lately.exclude(last_error="").filter(sent_at=None).first()
     return {
         "row": row,
-        "target": row.config.get("to")
-        or row.config.get("url")
-        or ("a sealed address" if row.secrets else "none"),
+        "target": alert_presenters.target_of(row),
         "routes": ", ".join(one.name for one in row.routes.all()),
         "error": failed.last_error if failed else "",
         "waiting": lately.filter(sent_at=None, failed_at=None).count(),

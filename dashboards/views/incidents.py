@@ -24,15 +24,12 @@ from fleet.alerts.matching import MatchError
 from fleet.alerts.values import IncidentState
 from fleet.models.access import Permission, may
 from fleet.models.alerting import AlertClock, AlertRule
-from fleet.models.changes import AuditEntry
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.incidents import Incident, IncidentEvent
 from fleet.state import StateError
 
 _PAST = 50
 _AGENTS = 50
-#: What changed in so many seconds before an incident may be its cause.
-_BEFORE = 1800.0
 
 
 @requires(Permission.VIEW_FLEET)
@@ -83,7 +80,8 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
     """Show one incident, or act on it (POST with `do`: acknowledge, let-go, silence, note).
 
     Template `dashboards/incident.html`: `incident` (IncidentRow), `next`, `cause` (InstanceCard or None), `before`
-    (AuditEntry), `common`, `agents` (AgentRow), `more`, `events`, `deliveries`, `runbook`, `marks`.
+    (Before), `common`, `agents` (AgentRow), `more`, `events`, `deliveries`, `runbook`, `marks`; `reconnect`: the query
+    of the page that plans one, or `unmovable`: why there is none.
     """
     row = Incident.objects.filter(cluster=cluster, pk=incident_id).first()
     if row is None:
@@ -105,10 +103,7 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
             alert_presenters.delivery_row(one, now)
             for one in row.deliveries.select_related("channel").order_by("-pk")[:50]
         ],
-        "before": AuditEntry.objects.filter(
-            cluster__in=("", cluster), outcome="done",
-            at__gte=presenters.moment(row.opened_at - _BEFORE), at__lte=presenters.moment(row.opened_at),
-        )[:20],
+        "before": alert_presenters.changed_before(cluster, row.opened_at),
         "marks": sorted(row.marks),
         "runbook": strongest.runbook if strongest else "",
         "may_act": may(request.user, Permission.ACT_ON_FLEET, cluster),
@@ -129,16 +124,19 @@ def _live(row: Incident, cluster: str, now: float) -> dict[str, Any]:
         table = reader.table(cluster, now)
         summary = reader.summary(cluster, now)
     except StateError:
-        return {"agents": [], "common": [], "cause": None, "more": 0}
+        return {"agents": [], "common": [], "cause": None, "more": 0, "reconnect": "", "unmovable": ""}
     known = {view.facts.id: view for view in table.instances.values()}
     over = row.state == IncidentState.RESOLVED.value
     indices = agents_of(table, row.key)[:0] if over else agents_of(table, row.key)
     view = known.get(row.cause_id)
+    query, why_not = alert_presenters.reconnect_query(row, None if view is None else view.state)
     return presenters.frame(summary, now, "incidents") | {
         "agents": [
             presenters.agent_row(reader.agent(table, int(index)), known, now) for index in indices[:_AGENTS]
         ],
         "more": max(0, len(indices) - _AGENTS),
+        "reconnect": query,
+        "unmovable": why_not,
         "common": alert_presenters.in_common(table, indices),
         "cause": None if view is None else presenters.instance_card(view, now),
     }

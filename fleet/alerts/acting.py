@@ -78,7 +78,9 @@ def silence(
     if not 0 < ends_at - starts_at <= LONGEST_SILENCE:
         raise ActError("a silence lasts thirty days at most, and ends after it begins")
     if is_everything(parsed) and typed.strip().lower() != EVERYTHING:
-        raise ActError(f"this silences everything: type the word {EVERYTHING} if that is meant")
+        raise ActError(
+            f"this silences everything, or all but a few: type the word {EVERYTHING} if that is meant"
+        )
     return Silence.objects.create(
         cluster=cluster,
         matchers=matchers.strip(),

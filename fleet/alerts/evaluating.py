@@ -5,14 +5,15 @@ It runs in a process of its own by its own clock, so dead pollers, a dead broker
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from time import perf_counter
 
 import numpy as np
 from django.db import transaction
 
-from fleet.alerts import messages, store
+from fleet.alerts import digest, messages, store
 from fleet.alerts.facts import Facts, Mask, blind, gather, match_names
 from fleet.alerts.lifecycle import Look, noticed
 from fleet.alerts.matching import Matcher, is_of_agents
@@ -22,14 +23,23 @@ from fleet.alerts.routes import Route, escalates_at, leaves, receivers
 from fleet.alerts.rules import Rule
 from fleet.alerts.silences import WARN_BEFORE, Silence, active
 from fleet.alerts.values import Happening, Incident, IncidentState, Notice, NoticeKind, Severity
-from fleet.domain.views import FleetTable
+from fleet.domain.views import FleetTable, InstanceView
 from fleet.models import alerting
 from fleet.models import incidents as rows
 from fleet.state import StateError
 from fleet.state.reader import Reader
 
+#: Names of instances that do not run as is wanted. That is for others to know; alerting is told.
+Drift = Callable[[str, Iterable[InstanceView]], Sequence[str]]
+#: Seconds between two looks whether a digest is due.
+_DIGEST_LOOK = 60.0
 #: Who looks keeps the right to for so long, seconds.
 LEASE_SECONDS = 15.0
+
+
+def no_drift(cluster: str, views: Iterable[InstanceView]) -> Sequence[str]:
+    """Nothing is wanted, so nothing drifts."""
+    return ()
 
 
 class NotOurs(Exception):
@@ -52,10 +62,13 @@ class News:
 class Evaluator:
     """Looks at clusters. One object serves one process."""
 
-    def __init__(self, reader: Reader, holder: str, console_url: str = "") -> None:
+    def __init__(self, reader: Reader, holder: str, console_url: str = "", drift: Drift = no_drift) -> None:
         self._reader = reader
         self._holder = holder
         self._console_url = console_url.rstrip("/")
+        self._drift = drift
+        self._versions: dict[str, Mapping[str, tuple[str, str]]] = {}
+        self._digested: dict[str, float] = {}
         self._labels: dict[str, tuple[tuple[object, ...], dict[str, Mask]]] = {}
         self._facts: dict[str, tuple[tuple[object, ...], Facts]] = {}
         self._open: dict[str, Mapping[str, int]] = {}
@@ -77,6 +90,7 @@ class Evaluator:
             store.save(kept, outcome.changed, outcome.dropped, outcome.happened)
             for notice in outcome.notices:
                 self._enqueue(notice, kept[notice.incident.key], tree, rules, now)
+            self._note(cluster, facts, now)
         return self._news(cluster, outcome, kept)
 
     def facts(self, cluster: str, now: float, quiet: Sequence[Silence]) -> Facts:
@@ -91,7 +105,8 @@ class Evaluator:
         known = self._facts.get(cluster)
         if known is None or known[0] != key or table.stale:
             labels = self._masks(table, patterns)
-            known = (key, gather(table, now, labels, muted(table, muting, labels)))
+            off = () if table.stale else self._drift(cluster, table.instances.values())
+            known = (key, gather(table, now, labels, muted(table, muting, labels), off))
             self._facts[cluster] = known
         return replace(known[1], now=now)
 
@@ -120,17 +135,26 @@ class Evaluator:
         if not mine.update(looked_at=now, took_ms=took_ms):
             raise NotOurs(f"another process took over the cluster {cluster}")
 
+    def _note(self, cluster: str, facts: Facts, now: float) -> None:
+        """Keep what versions run, for those who ask what changed; and make digests when they are due."""
+        if facts.fresh and facts.versions != self._versions.get(cluster):
+            store.note_versions(cluster, facts.versions, now)
+            self._versions[cluster] = facts.versions
+        if now - self._digested.get(cluster, 0.0) >= _DIGEST_LOOK:
+            self._digested[cluster] = now
+            digest.enqueue(alerting.AlertClock.objects.get(cluster=cluster), now, self._console_url)
+
     def _enqueue(
         self, notice: Notice, row: rows.Incident, tree: Sequence[Route], rules: Sequence[Rule], now: float
     ) -> None:
         incident = notice.incident
         strongest = Look(now, 0.0, {rule.name: rule for rule in rules}).strongest(incident)
         payload = messages.payload(notice, Links(self._console_url, strongest.runbook, row.pk))
+        who = receivers(leaves(tree, incident), incident, notice.kind, now)
         if notice.kind is NoticeKind.RESOLVED:
             # Whoever was told that it began is told that it ended, whatever became of the routes meanwhile.
-            who = {channel: (now, "") for channel, wants in store.told(row).items() if wants}
-        else:
-            who = receivers(leaves(tree, incident), incident, notice.kind, now)
+            told = store.told(row)
+            who = {channel: who.get(channel, (now, "")) for channel, wants in told.items() if wants}
         store.enqueue(row, notice.kind, notice.key, payload, who, now)
 
     def _news(self, cluster: str, outcome: Outcome, kept: Mapping[str, rows.Incident]) -> News | None:
@@ -172,10 +196,12 @@ def agents_matching(table: FleetTable, conditions: Sequence[Matcher], labels: Ma
     """Which agents all conditions hold of."""
     mask = np.ones(len(table.names), np.bool_)
     for one in conditions:
+        held = np.zeros(len(table.names), np.bool_)
         if one.field == "agent":
             held = match_names(table.names, [one.value])
-        else:
-            held = labels.get(one.value, np.zeros(len(table.names), np.bool_))
+        for label, has in labels.items():
+            if one.field == "label" and fnmatchcase(label, one.value):
+                held |= has
         mask &= ~held if one.negated else held
     return mask
 
@@ -186,7 +212,11 @@ def warn_of_ends(now: float) -> list[alerting.Silence]:
         warned=False, starts_at__lte=now, ends_at__gt=now, ends_at__lte=now + WARN_BEFORE
     )
     return [
-        one for one in soon if alerting.Silence.objects.filter(pk=one.pk, warned=False).update(warned=True)
+        one
+        for one in soon
+        # Who has just made a short one knows when it ends.
+        if one.ends_at - now <= (one.ends_at - one.starts_at) / 2
+        and alerting.Silence.objects.filter(pk=one.pk, warned=False).update(warned=True)
     ]
 
 

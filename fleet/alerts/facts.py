@@ -35,17 +35,26 @@ class Affected:
     cause: Cause
     stranded: int = 0
     at_risk: int = 0
-    #: Stranded agents by label.
+    #: Stranded agents by label, and agents at risk.
     labelled: Mapping[str, int] = field(default_factory=dict)
+    labelled_at_risk: Mapping[str, int] = field(default_factory=dict)
     names: tuple[str, ...] = ()
     #: When the last of them is back by itself; None when that cannot be said of each.
     heals_at: float | None = None
     #: Some come back only when the cause does.
     stuck: bool = False
 
-    def count(self, *, stranded: bool) -> int:
-        """How many of one of the two states."""
+    def count(self, *, stranded: bool, label: str = "") -> int:
+        """How many of one of the two states; with a label only those that have it."""
+        if label:
+            return (self.labelled if stranded else self.labelled_at_risk).get(label, 0)
         return self.stranded if stranded else self.at_risk
+
+    @property
+    def labels(self) -> frozenset[str]:
+        """Labels of the agents it harms."""
+        counted = (*self.labelled.items(), *self.labelled_at_risk.items())
+        return frozenset(label for label, count in counted if count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +90,10 @@ class Facts:
     lost_lately: int = 0
     excess: int = 0
     drifted: int = 0
+    #: Names of instances that do not run with the policies that are wanted of them.
+    off_policy: tuple[str, ...] = ()
+    #: Name and version of every instance that says one, by its id.
+    versions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     #: Keys of the proxies of each group that has a name.
     proxy_groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -91,7 +104,11 @@ def blind(cluster: str, now: float, as_of: float | None, why: str) -> Facts:
 
 
 def gather(
-    table: FleetTable, now: float, labels: Mapping[str, Mask] | None = None, muted: Mask | None = None
+    table: FleetTable,
+    now: float,
+    labels: Mapping[str, Mask] | None = None,
+    muted: Mask | None = None,
+    off_policy: Sequence[str] = (),
 ) -> Facts:
     """Count one table. `labels`: which agents have each; `muted`: agents that silences leave out."""
     if table.as_of is None:
@@ -123,6 +140,12 @@ def gather(
         lost_lately=int(np.count_nonzero(lost & (verdicts["since"] > table.as_of - RATE_SECONDS))),
         excess=int(np.count_nonzero(states == State.EXCESS)),
         drifted=_drifted(table, states),
+        off_policy=tuple(off_policy),
+        versions={
+            view.facts.id: (view.facts.name, view.facts.version)
+            for view in table.instances.values()
+            if view.facts.version
+        },
         proxy_groups=_proxy_groups(table.instances.values()),
     )
 
@@ -208,7 +231,8 @@ def _affected(
     members: npt.NDArray[np.intp],
     labels: Mapping[str, Mask],
 ) -> Affected:
-    stranded = members[verdicts["state"][members] == State.STRANDED]
+    is_stranded = verdicts["state"][members] == State.STRANDED
+    stranded, at_risk = members[is_stranded], members[~is_stranded]
     recovery = verdicts["packed"][members] >> RECOVERY_SHIFT
     back = verdicts["recovers_at"][members]
     # Stranded ones first: they are whom the message is about.
@@ -216,8 +240,9 @@ def _affected(
     return Affected(
         cause=_cause(table, place),
         stranded=len(stranded),
-        at_risk=len(members) - len(stranded),
+        at_risk=len(at_risk),
         labelled={label: int(np.count_nonzero(mask[stranded])) for label, mask in labels.items()},
+        labelled_at_risk={label: int(np.count_nonzero(mask[at_risk])) for label, mask in labels.items()},
         names=tuple(dict.fromkeys(table.names[index] for index in first))[:_NAMES],
         heals_at=float(back.max()) if bool((back > 0).all()) else None,
         stuck=bool((recovery == Recovery.ONLY_IF_CAUSE_RECOVERS).any()),

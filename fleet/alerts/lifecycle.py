@@ -28,6 +28,9 @@ _GROWN_AT_LEAST = 5
 #: Points of the trend, and the least seconds between two.
 _TREND = 60
 _TREND_STEP = 10.0
+#: A cause that is gone may leave agents behind that are on their way back: they are not a trouble of their own for so
+#: long. The slowest way back that RFD 226 allows takes 13 minutes.
+_LINGER = 900.0
 #: The times of an incident whose rule was deleted meanwhile.
 _NO_RULE = Rule("deleted", RuleKind.STRANDED, Severity.WARNING)
 
@@ -66,15 +69,18 @@ class Plan:
     because: str
 
 
-def advance(incident: Incident, finding: Finding | None, look: Look) -> Step:
-    """Take one look at an incident, with what was found at its cause."""
+def advance(incident: Incident, finding: Finding | None, look: Look, *, explaining: bool = False) -> Step:
+    """Take one look at an incident, with what was found at its cause.
+
+    `explaining`: agents are harmed still for whom it stands.
+    """
     if incident.state is IncidentState.RESOLVED:
         return Step(incident)
     if finding is not None:
         incident = _measured(_marked(incident, finding, look), finding, look)
     if incident.state is IncidentState.PENDING:
         return _pending(incident, finding, look)
-    return _open(incident, finding, look)
+    return _open(incident, finding, look, explaining=explaining)
 
 
 def hold(incident: Incident, now: float) -> Step:
@@ -131,8 +137,11 @@ def noticed(incident: Incident, now: float) -> Incident:
 
 
 def recover_seconds(incident: Incident, look: Look) -> float:
-    """How long it has to be quiet to be resolved."""
-    return FLAP_SECONDS if incident.flapping_since is not None else look.strongest(incident).recover_seconds
+    """How long it has to be quiet to be resolved: as long as any rule that made it wants."""
+    if incident.flapping_since is not None:
+        return FLAP_SECONDS
+    known = [look.rules[name] for name, mark in incident.marks.items() if mark.ripe and name in look.rules]
+    return max((rule.recover_seconds for rule in known), default=look.strongest(incident).recover_seconds)
 
 
 def _while_firing(incident: Incident, rule: Rule) -> Plan:
@@ -193,6 +202,7 @@ def _measured(incident: Incident, finding: Finding, look: Look) -> Incident:
         heals_at=finding.heals_at,
         stuck=finding.stuck,
         sentence=worst.sentence,
+        labels=tuple(sorted(finding.labels.union(incident.labels))),
     )
     return _traced(after, look.now)
 
@@ -213,7 +223,7 @@ def _pending(incident: Incident, finding: Finding | None, look: Look) -> Step:
     return Step(fired, (Happening(look.now, "firing", incident.sentence),))
 
 
-def _open(incident: Incident, finding: Finding | None, look: Look) -> Step:
+def _open(incident: Incident, finding: Finding | None, look: Look, *, explaining: bool) -> Step:
     happened: list[Happening] = []
     now = look.now
     if finding is not None and incident.state is IncidentState.RECOVERING:
@@ -235,7 +245,8 @@ def _open(incident: Incident, finding: Finding | None, look: Look) -> Step:
     incident, told = _flapping(incident, now)
     happened += told
     quiet = incident.quiet_since
-    if finding is None and quiet is not None and now - quiet >= recover_seconds(incident, look):
+    wanted = recover_seconds(incident, look) + (_LINGER if explaining else 0.0)
+    if finding is None and quiet is not None and now - quiet >= wanted:
         incident = replace(incident, state=IncidentState.RESOLVED, resolved_at=now, affected=0)
         happened.append(Happening(now, "resolved", f"It harmed {incident.peak} at most."))
     return Step(incident, tuple(happened))

@@ -14,6 +14,8 @@ from fleet.alerts.values import Incident
 #: What can be matched of an incident, and of an agent.
 INCIDENT_FIELDS = ("cause", "kind", "rule", "severity")
 AGENT_FIELDS = ("agent", "label")
+#: What routes look at: `label` is that of agents an incident harms.
+ROUTE_FIELDS = (*INCIDENT_FIELDS, "label")
 #: What somebody types who means to match everything.
 EVERYTHING = "everything"
 
@@ -40,15 +42,16 @@ class Matcher:
         return any(fnmatchcase(value, self.value) for value in values) is not self.negated
 
 
-def parse(text: str) -> tuple[Matcher, ...]:
+def parse(text: str, *, of_routes: bool = False) -> tuple[Matcher, ...]:
     """Read matchers, all of which must hold. Raises MatchError."""
     try:
         words = shlex.split(text)
     except ValueError as error:
         raise MatchError(f"the quotes do not match in: {text}") from error
-    matchers = tuple(_parse_word(word) for word in words)
+    known = ROUTE_FIELDS if of_routes else (*INCIDENT_FIELDS, *AGENT_FIELDS)
+    matchers = tuple(_parse_word(word, known) for word in words)
     kinds = {matcher.field in AGENT_FIELDS for matcher in matchers}
-    if len(kinds) > 1:
+    if len(kinds) > 1 and not of_routes:
         raise MatchError(
             "match either agents (agent=, label=) or incidents (cause=, kind=, rule=, severity=), not both at once"
         )
@@ -61,8 +64,8 @@ def text_of(matchers: Sequence[Matcher]) -> str:
 
 
 def is_everything(matchers: Sequence[Matcher]) -> bool:
-    """Whether nothing is left out: no condition, or only `*`."""
-    return all(matcher.value.strip("*") == "" and not matcher.negated for matcher in matchers)
+    """Whether nothing is named: no condition, only `*`, or only what is left out."""
+    return all(matcher.negated or matcher.value.strip("*?") == "" for matcher in matchers)
 
 
 def is_of_agents(matchers: Sequence[Matcher]) -> bool:
@@ -84,15 +87,17 @@ def _values(field: str, incident: Incident) -> tuple[str, ...]:
         return (incident.severity.slug,)
     if field == "rule":
         return tuple(incident.marks)
+    if field == "label":
+        return incident.labels
     return ()
 
 
-def _parse_word(word: str) -> Matcher:
+def _parse_word(word: str, known: Sequence[str]) -> Matcher:
     field, equals, value = word.partition("=")
     negated = field.endswith("!")
     field = field.removesuffix("!")
     if not equals or not value:
         raise MatchError(f"write it as field=value: {word}")
-    if field not in (*INCIDENT_FIELDS, *AGENT_FIELDS):
-        raise MatchError(f"there is no field {field}: use {', '.join((*INCIDENT_FIELDS, *AGENT_FIELDS))}")
+    if field not in known:
+        raise MatchError(f"there is no field {field} here: use {', '.join(known)}")
     return Matcher(field, value, negated)

@@ -59,7 +59,20 @@ def look(
             before[key] = _begun(facts.cluster, finding, past(key), now)
     outcome = Outcome()
     strong = representatives(before.values())
-    surroundings = _Surroundings(this, strong, _members(strong, facts), quiet, seeing=facts.fresh)
+    members = _members(strong, facts)
+    stronger = {
+        key: inhibitor(one, findings.get(key), strong, members, now)
+        for key, one in (before.items() if strong else ())
+    }
+    explaining = frozenset(
+        stronger[key]
+        for key, one in findings.items()
+        # Who was stranded before it came has been stranded by something else.
+        if one.cause.kind is CauseKind.AGENTS
+        and stronger.get(key)
+        and before[key].opened_at >= before[stronger[key]].opened_at
+    )
+    surroundings = _Surroundings(this, stronger, explaining, quiet, seeing=facts.fresh)
     for key, incident in before.items():
         _one(incident, findings.get(key), surroundings, outcome, new=key not in incidents)
     return outcome
@@ -70,9 +83,9 @@ class _Surroundings:
     """What is the same for all incidents of one look."""
 
     look: Look
-    strong: Sequence[Incident]
-    #: Keys of proxies that an incident of their group stands for.
-    members: frozenset[str]
+    #: What explains each incident, by its key, and the keys of all that explain agents.
+    stronger: Mapping[str, str]
+    explaining: frozenset[str]
     quiet: Sequence[Silence]
     seeing: bool
 
@@ -83,7 +96,7 @@ def _one(
     this = around.look
     held = replace(
         incident,
-        inhibited_by=inhibitor(incident, finding, around.strong, around.members, this.now),
+        inhibited_by=around.stronger.get(incident.key, ""),
         silenced_by=silencing(incident, around.quiet),
     )
     if held == incident:
@@ -92,7 +105,10 @@ def _one(
         # Nobody heard of it: it waits until it stands for itself.
         held = replace(held, state=IncidentState.PENDING, fired_at=None)
     eyeless = not around.seeing and incident.cause.kind is not CauseKind.CONSOLE
-    step = hold(held, this.now) if eyeless else advance(held, finding, this)
+    if eyeless:
+        step = hold(held, this.now)
+    else:
+        step = advance(held, finding, this, explaining=incident.key in around.explaining)
     after = step.incident
     if after is None:
         if not new:

@@ -13,6 +13,9 @@ from zoneinfo import ZoneInfo
 from fleet.alerts.matching import Matcher, matches
 from fleet.alerts.values import Incident, IncidentState, NoticeKind, Severity
 
+#: How the reason begins why a message waits for the end of quiet hours.
+QUIET = "quiet hours"
+
 
 @dataclass(frozen=True, slots=True)
 class QuietHours:
@@ -106,7 +109,7 @@ def receivers(
         if leaf.route.quiet is not None and incident.severity < Severity.CRITICAL:
             end = leaf.route.quiet.end_after(now)
             if end is not None:
-                at, why = end, f"quiet hours of the route {leaf.route.name}"
+                at, why = end, f"{QUIET} of the route {leaf.route.name}"
         for channel in channels:
             if channel not in told or at < told[channel][0]:
                 told[channel] = (at, why)

@@ -38,11 +38,13 @@ _LABELS: Mapping[RuleKind, str] = {
     RuleKind.UNREACHABLE: "No instance of the cluster answers",
     RuleKind.RATE: "Agents lost within one minute",
     RuleKind.EXCESS: "Agents with more tunnels than they want",
-    RuleKind.DRIFT: "Agents that run with another policy than most",
+    RuleKind.DRIFT: "Instances that run with other policies than are wanted, and agents with another than most",
     RuleKind.BLIND: "The console itself cannot see",
 }
 #: Rules that look at agents, so that a label and a share of the fleet mean something.
 COUNTS_AGENTS = frozenset({RuleKind.STRANDED, RuleKind.AT_RISK})
+#: The cause of instances that drift: no agents are counted there.
+OFF_POLICY = "policies"
 #: Names in a message.
 _NAMES = 10
 
@@ -152,16 +154,18 @@ def _held(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, Signal]]:
 def _agents(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, Signal]]:
     word = "stranded" if rule.kind is RuleKind.STRANDED else "at risk"
     for group in facts.groups:
-        stranded = rule.kind is RuleKind.STRANDED
-        count = (
-            group.labelled.get(rule.label, 0) if rule.label and stranded else group.count(stranded=stranded)
-        )
+        count = group.count(stranded=rule.kind is RuleKind.STRANDED, label=rule.label)
         if count >= rule.threshold(facts.agents):
-            what = f"{rule.label} agent" if rule.label and stranded else "agent"
+            what = f"{rule.label} agent" if rule.label else "agent"
             yield group.cause, _signal(rule, count, f"{count} {what}{'s' if count != 1 else ''} {word}.")
 
 
 def _fleet(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, Signal]]:
+    if rule.kind is RuleKind.DRIFT and facts.off_policy:
+        count, some = len(facts.off_policy), ", ".join(facts.off_policy[:_NAMES])
+        said = f"{count} instance{'s do' if count != 1 else ' does'} not run with the policies that are wanted: {some}"
+        cause = Cause(CauseKind.FLEET, OFF_POLICY, "instances run with other policies than are wanted")
+        yield cause, _signal(rule, count, f"{said}{' and others' if count > _NAMES else ''}.")
     counted = {
         RuleKind.RATE: (facts.lost_lately, "agents were lost within one minute"),
         RuleKind.EXCESS: (facts.excess, "agents hold more tunnels than they want"),
@@ -203,7 +207,7 @@ def _finding(
     members = facts.proxy_groups[cause.id] if cause.kind is CauseKind.GROUP else (key,)
     groups = [by_key[member] for member in members if member in by_key]
     affected = sum(group.stranded + group.at_risk for group in groups)
-    if not groups and cause.kind is CauseKind.FLEET:
+    if not groups and cause.kind is CauseKind.FLEET and cause.id != OFF_POLICY:
         affected = max(signal.count for signal in signals)
     if cause.kind is CauseKind.CLUSTER:
         affected = facts.agents
@@ -215,6 +219,7 @@ def _finding(
         heals_at=_latest(groups),
         stuck=any(group.stuck for group in groups),
         expired_only=sick is not None and sick.expired_only,
+        labels=frozenset(label for group in groups for label in group.labels),
     )
 
 

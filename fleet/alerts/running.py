@@ -10,13 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from django.db import DatabaseError, connection
+from django.db.models import Max
 
 from fleet.alerts.deadman import Deadman
 from fleet.alerts.evaluating import Evaluator, News, NotOurs, warn_of_ends
 from fleet.alerts.outbox import SENDERS, Outbox
 from fleet.models import Cluster
 from fleet.models.clusters import ensure_default_cluster
-from fleet.models.incidents import Incident
+from fleet.models.incidents import Incident, VersionChange
 
 logger = logging.getLogger(__name__)
 
@@ -114,7 +115,10 @@ class Alerting:
 
 def prune(before: float) -> int:
     """Delete incidents that were resolved before that, with their timelines and messages; how many rows."""
-    return Incident.objects.filter(resolved_at__lt=before).delete()[0]
+    # The newest of each instance says what it runs now.
+    newest = VersionChange.objects.values("instance_id", "cluster").annotate(last=Max("pk")).values("last")
+    versions = VersionChange.objects.filter(at__lt=before).exclude(pk__in=newest).delete()[0]
+    return versions + Incident.objects.filter(resolved_at__lt=before).delete()[0]
 
 
 def _reopen() -> None:

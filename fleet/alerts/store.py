@@ -16,18 +16,18 @@ from django.db.models import Q
 from fleet.alerts import values
 from fleet.alerts.matching import parse
 from fleet.alerts.round import Past
-from fleet.alerts.routes import QuietHours, Route
+from fleet.alerts.routes import QUIET, QuietHours, Route
 from fleet.alerts.rules import DEFAULT_RULES, Rule, RuleKind
 from fleet.alerts.silences import Silence, Window
 from fleet.alerts.values import Cause, CauseKind, Happening, IncidentState, Mark, NoticeKind, Severity
 from fleet.models import alerting
-from fleet.models.incidents import Incident, IncidentEvent
+from fleet.models.incidents import Incident, IncidentEvent, VersionChange
 
 #: What a look may write; acknowledgements are people's.
 _WRITTEN = (
     "state", "severity", "fired_at", "quiet_since", "resolved_at", "affected", "peak", "names", "heals_at", "stuck",
     "sentence", "marks", "flips", "flapping_since", "trend", "notified_at", "notified_severity", "notified_affected",
-    "notices", "escalated_at", "inhibited_by", "silenced_by",
+    "notices", "escalated_at", "inhibited_by", "silenced_by", "labels",
 )  # fmt: skip
 _CHUNK = 500
 
@@ -62,6 +62,7 @@ def value_of(row: Incident) -> values.Incident:
         acked_at=row.acked_at,
         inhibited_by=row.inhibited_by,
         silenced_by=row.silenced_by,
+        labels=tuple(row.labels),
     )
 
 
@@ -123,6 +124,20 @@ def _update(rows: Sequence[Incident]) -> None:
     if cells:
         with connection.cursor() as cursor:
             cursor.executemany(f"UPDATE fleet_incident SET {sets} WHERE id = %s", cells)  # noqa: S608 - our own names
+
+
+def note_versions(cluster: str, seen: Mapping[str, tuple[str, str]], now: float) -> int:
+    """Keep which instances run another version than when they were last seen; how many."""
+    last = dict(VersionChange.objects.filter(cluster=cluster).values_list("instance_id", "new"))
+    changed = [
+        VersionChange(
+            cluster_id=cluster, instance_id=key, name=name, old=last.get(key, ""), new=version[:64], at=now
+        )
+        for key, (name, version) in seen.items()
+        if last.get(key, "") != version[:64]
+    ]
+    VersionChange.objects.bulk_create(changed, batch_size=_CHUNK)
+    return len(changed)
 
 
 def rules() -> tuple[Rule, ...]:
@@ -195,7 +210,10 @@ def enqueue(
     receivers: Mapping[int, tuple[float, str]],
     now: float,
 ) -> None:
-    """Put one message for each receiver into the outbox; what is there already stays as it is."""
+    """Put one message for each receiver into the outbox; what is there already stays as it is.
+
+    What quiet hours hold back goes out before one that they do not: messages about one incident keep their order.
+    """
     alerting.Delivery.objects.bulk_create(
         [
             alerting.Delivery(
@@ -212,6 +230,9 @@ def enqueue(
         ],
         ignore_conflicts=True,
     )
+    at_once = [channel for channel, (at, _) in receivers.items() if at <= now]
+    held = alerting.Delivery.objects.filter(incident=row, channel__in=at_once, sent_at=None, failed_at=None)
+    held.filter(waits_for__startswith=QUIET).update(next_attempt_at=now, waits_for="")
 
 
 def told(row: Incident) -> dict[int, bool]:
@@ -230,7 +251,7 @@ def _route(row: alerting.Route, below: tuple[Route, ...]) -> Route:
         quiet = QuietHours(row.quiet_from, row.quiet_until, row.quiet_zone or "UTC")
     return Route(
         name=row.name,
-        matchers=parse(row.matchers),
+        matchers=parse(row.matchers, of_routes=True),
         cluster=row.cluster,
         least=Severity(row.least),
         channels=tuple(channel.pk for channel in row.channels.all() if channel.enabled),

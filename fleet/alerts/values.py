@@ -94,6 +94,8 @@ class Finding:
     stuck: bool = False
     #: The instance only expired, and answers: an auth that is down explains it.
     expired_only: bool = False
+    #: Labels of agents it harms.
+    labels: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,8 @@ class Incident:
     #: Why nothing is sent: a stronger cause's key, or a silence's name.
     inhibited_by: str = ""
     silenced_by: str = ""
+    #: Labels of agents that it ever harmed, sorted.
+    labels: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -187,6 +191,7 @@ class NoticeKind(StrEnum):
     ACKNOWLEDGED = "acknowledged"
     RESOLVED = "resolved"
     TEST = "test"
+    DIGEST = "digest"
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,6 +137,8 @@ class Channel(models.Model):
     send_resolved = models.BooleanField(default=True)
     #: Targets on private and loopback addresses are refused unless somebody who may says otherwise.
     allow_private = models.BooleanField(default=False)
+    #: `daily`, `weekly` or empty: how often it is told of what is not sent by itself.
+    digest = models.CharField(max_length=8, blank=True, default="")
     #: Messages in a minute, at most.
     per_minute = models.PositiveIntegerField(default=10)
 

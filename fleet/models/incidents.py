@@ -45,6 +45,7 @@ class Incident(models.Model):
     escalated_at = models.FloatField(null=True, blank=True)
     inhibited_by = models.CharField(max_length=300, blank=True, default="")
     silenced_by = models.CharField(max_length=300, blank=True, default="")
+    labels = models.JSONField(default=list)
     #: People write these two; a look never does.
     acked_at = models.FloatField(null=True, blank=True)
     acked_by = models.CharField(max_length=200, blank=True, default="")
@@ -68,6 +69,27 @@ class Incident(models.Model):
     @override
     def __str__(self) -> str:
         return f"{self.cluster_id}/{self.key}/{self.generation}"
+
+
+class VersionChange(models.Model):
+    """An instance was seen with another version than before: a deployment, as far as we can see one."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="version_changes")
+    instance_id = models.CharField(max_length=64)
+    name = models.CharField(max_length=255)
+    #: Empty when it was seen for the first time.
+    old = models.CharField(max_length=64, blank=True, default="")
+    new = models.CharField(max_length=64)
+    at = models.FloatField()
+
+    class Meta:
+        default_permissions = ()
+        ordering = ("at", "pk")
+        indexes = (models.Index(fields=("cluster", "at"), name="version_by_time"),)
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.name}: {self.old or 'new'} to {self.new}"
 
 
 class IncidentEvent(models.Model):

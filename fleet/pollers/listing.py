@@ -108,7 +108,8 @@ def _record_agents(place: Place, lists: Lists, changes: AgentChanges) -> None:
     listing = changes.full or state.listing
     parity = state.parity ^ int(changes.full)
     after = FeedState(
-        feed=Feed(lists.at, lists.at),
+        # What ran out meanwhile may stand renewed in a page that has not come: nothing is told of that yet.
+        feed=Feed(lists.at, lists.at if changes.complete else state.feed.answered_at),
         epoch=changes.epoch,
         revision=changes.revision,
         listing=listing and not changes.complete,

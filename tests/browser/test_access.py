@@ -66,3 +66,16 @@ async def test_keyboard_reaches_everything(visiting: Visiting) -> None:
     await expect(page.locator(".tile a").first).to_be_focused()
     ring = "element => getComputedStyle(element).outlineStyle"
     assert await page.locator(".tile a").first.evaluate(ring) == "solid"
+
+
+async def accessible(page: Page) -> None:
+    """See that a page has no findings in light and dark, and nothing wider than a phone."""
+    assert await findings(page, "tag", TAGS) == []
+    await page.emulate_media(color_scheme="dark")
+    assert await findings(page, "rule", ["color-contrast"]) == []
+    await page.emulate_media(color_scheme="light")
+    size = page.viewport_size
+    assert size is not None
+    await page.set_viewport_size({"width": 360, "height": 760})
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 360
+    await page.set_viewport_size(size)

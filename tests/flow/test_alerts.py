@@ -6,7 +6,6 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -16,10 +15,8 @@ from typing import Any
 import pytest
 
 from fleet.processes import children
-from tests.fakes.receivers import Receiver, receiving
-
-_MANAGE = (sys.executable, "-m", "django")
-_SETTINGS = ("--settings", "dashboards.config.settings")
+from tests.fakes.receivers import receiving
+from tests.flow.alerting import MANAGE, SETTINGS, open_channel, sql
 
 
 @pytest.fixture
@@ -40,29 +37,13 @@ def _env(home: Path) -> dict[str, str]:
 
 
 def _manage(home: Path, *argv: str) -> None:
-    subprocess.run([*_MANAGE, *argv, *_SETTINGS], env=_env(home), check=True, timeout=100)
-
-
-def _sql(home: Path, statement: str, *values: Any) -> list[Any]:
-    with closing(sqlite3.connect(home / "refloat.sqlite3", timeout=20)) as database, database:
-        return database.execute(statement, values).fetchall()
-
-
-def _open_channel(home: Path, receiver: Receiver) -> None:
-    _sql(home, "update fleet_alertrule set group_wait = 0, recover_seconds = 0")
-    _sql(
-        home,
-        "insert into fleet_channel (id, name, kind, config, secrets, enabled, send_resolved, allow_private, per_minute)"
-        " values (1, 'ops', 'webhook', json_object('url', ?), '', 1, 1, 1, 100)",
-        receiver.url,
-    )
-    _sql(home, "insert into fleet_route_channels (route_id, channel_id) select id, 1 from fleet_route")
+    subprocess.run([*MANAGE, *argv, *SETTINGS], env=_env(home), check=True, timeout=100)
 
 
 @contextmanager
 def _alerting(home: Path) -> Iterator[subprocess.Popen[bytes]]:
     with (home / "alerts.log").open("ab") as log:
-        process = children.spawn([*_MANAGE, "alerts", *_SETTINGS], env=_env(home), log=log)
+        process = children.spawn([*MANAGE, "alerts", *SETTINGS], env=_env(home), log=log)
     try:
         yield process
     finally:
@@ -84,9 +65,9 @@ def test_process_killed_between_sent_and_recorded_loses_and_doubles_nothing(home
     sends again under the same key, and a receiver that honours it has one page.
     """
     with receiving() as receiver:
-        _open_channel(home, receiver)
+        open_channel(home, receiver)
         # The row that says "sent" cannot be written: the process dies at exactly that moment.
-        _sql(
+        sql(
             home,
             "create trigger no_record before update of sent_at on fleet_delivery when new.sent_at is not null"
             " begin select raise(abort, 'locked'); end",
@@ -94,13 +75,13 @@ def test_process_killed_between_sent_and_recorded_loses_and_doubles_nothing(home
         with _alerting(home) as process:
             _until(lambda: receiver.requests, "the page")
             process.send_signal(signal.SIGKILL)
-        assert _sql(home, "select sent_at from fleet_delivery") == [(None,)]
-        _sql(home, "drop trigger no_record")
-        _sql(home, "update fleet_delivery set leased_until = 0")
-        _sql(home, "update fleet_alertclock set held_until = 0")
+        assert sql(home, "select sent_at from fleet_delivery") == [(None,)]
+        sql(home, "drop trigger no_record")
+        sql(home, "update fleet_delivery set leased_until = 0")
+        sql(home, "update fleet_alertclock set held_until = 0")
         with _alerting(home):
             _until(
-                lambda: _sql(home, "select 1 from fleet_delivery where sent_at is not null"),
+                lambda: sql(home, "select 1 from fleet_delivery where sent_at is not null"),
                 "the record of it",
             )
         assert len(receiver.taken) == 1
@@ -116,7 +97,7 @@ def test_locked_database_delays_and_loses_nothing(home: Path) -> None:
         receiving(500) as receiver,
         closing(sqlite3.connect(home / "refloat.sqlite3", isolation_level=None)) as lock,
     ):
-        _open_channel(home, receiver)
+        open_channel(home, receiver)
         lock.execute("begin immediate")
         with _alerting(home):
             deadline = time.monotonic() + 3
@@ -125,6 +106,6 @@ def test_locked_database_delays_and_loses_nothing(home: Path) -> None:
                 time.sleep(0.1)
             lock.execute("rollback")
             # Answered 500 the first time: it is sent again, after its wait.
-            _until(lambda: _sql(home, "select 1 from fleet_delivery where sent_at is not null"), "the page")
+            _until(lambda: sql(home, "select 1 from fleet_delivery where sent_at is not null"), "the page")
         assert len(receiver.taken) == 1
-        assert [row[0] for row in _sql(home, "select attempts from fleet_delivery")] == [2]
+        assert [row[0] for row in sql(home, "select attempts from fleet_delivery")] == [2]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import os
 import signal
 import socket
+from collections.abc import Iterable
 from typing import Any
 
 from channels.layers import get_channel_layer
@@ -17,10 +19,13 @@ from typing_extensions import override
 from fleet.alerts.deadman import Deadman
 from fleet.alerts.evaluating import Evaluator, News
 from fleet.alerts.running import Alerting
+from fleet.control import desired
 from fleet.domain.events import IncidentsChanged
+from fleet.domain.views import InstanceView
 from fleet.publish import publish
 from fleet.state import StateUnavailable
 from fleet.state.connect import reaching
+from fleet.state.policy_book import PolicyBook, open_book
 from fleet.state.reader import open_reader
 
 logger = logging.getLogger(__name__)
@@ -40,6 +45,7 @@ class Command(BaseCommand):
                     open_reader(settings.REDIS_URL, settings.REFLOAT_PREFIX),
                     holder,
                     settings.REFLOAT_PUBLIC_URL,
+                    _drift,
                 ),
                 deadman=Deadman(settings.REFLOAT_DEADMAN_URL),
                 tell=lambda news: _tell(runner, news),
@@ -49,6 +55,23 @@ class Command(BaseCommand):
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: alerting.stopped.set())
             alerting.run()
+
+
+@functools.cache
+def _book() -> PolicyBook:
+    return open_book(settings.REDIS_URL, settings.REFLOAT_PREFIX)
+
+
+def _drift(cluster: str, views: Iterable[InstanceView]) -> list[str]:
+    """Names of instances that would not run, or do not run yet, with what is wanted of them."""
+    wanted = desired.wanted_of(cluster)
+    if not wanted:
+        return []
+    try:
+        observed = _book().read(cluster)
+    except StateUnavailable:
+        return []
+    return [line.name for line in desired.matrix(views, observed, wanted) if line.drifts]
 
 
 def _tell(runner: asyncio.Runner, news: News) -> None:

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import UTC, datetime, timedelta
 from typing import cast
 
 import pytest
 
 from fleet.alerts.evaluating import Evaluator, NotOurs, warn_of_ends
+from fleet.alerts.outbox import due
 from fleet.domain.instances import InstanceState
 from fleet.domain.verdicts import NO_CAUSE, Reason, State
 from fleet.domain.views import FleetTable
@@ -44,10 +46,12 @@ class Told:
         self.fleet = Fleet([State.HEALTHY] * 40)
         self.evaluator = Evaluator(cast("Reader", self.fleet), "me", "https://console.example.com/")
 
-    def run(self, seconds: int, *, stranded: int = 0, polling: bool = True, step: int = 5) -> None:
-        """Look every few seconds while so many agents are stranded."""
+    def run(
+        self, seconds: int, *, stranded: int = 0, polling: bool = True, step: int = 5, sick: bool = False
+    ) -> None:
+        """Look every few seconds while so many agents are stranded, and their proxy or only it is `sick`."""
         self.fleet.states = [State.STRANDED] * stranded + [State.HEALTHY] * (40 - stranded)
-        self.fleet.proxy_state = InstanceState.SILENT if stranded else InstanceState.OK
+        self.fleet.proxy_state = InstanceState.SILENT if stranded or sick else InstanceState.OK
         for _ in range(0, seconds, step):
             self.now += step
             if polling:
@@ -120,6 +124,9 @@ def test_silenced_agents_are_not_counted() -> None:
     told.run(60, stranded=20)
     row = Incident.objects.get(cause_kind="proxy")
     assert (row.affected, told.kinds) == (0, [])
+    Silence.objects.filter(matchers="label=lab").update(matchers="label=l?b")
+    told.run(10, stranded=20)
+    assert Incident.objects.get(cause_kind="proxy").affected == 0
 
 
 def test_second_level_is_told_when_nobody_acknowledges() -> None:
@@ -135,9 +142,68 @@ def test_second_level_is_told_when_nobody_acknowledges() -> None:
     assert Incident.objects.get(cause_kind="proxy").escalated_at is not None
 
 
+def _at_night(told: Told) -> float:
+    """Give the route quiet hours that have just begun; when they end."""
+    root = Route.objects.get(name="Everything")
+    local = datetime.fromtimestamp(told.now, UTC)
+    root.quiet_from = (local - timedelta(minutes=5)).time().replace(microsecond=0)
+    root.quiet_until = (local + timedelta(hours=6)).time().replace(microsecond=0)
+    root.save()
+    return told.now + 6 * 3600
+
+
+def test_page_passes_quiet_hours_with_the_warning_they_held_back() -> None:
+    """A warning waits; when it becomes critical both go out, in order: nobody sleeps through a page."""
+    told = Told()
+    ends_at = _at_night(told)
+    told.run(200, stranded=0, sick=True)
+    held = Delivery.objects.get()
+    assert held.next_attempt_at == pytest.approx(ends_at, abs=5)
+    assert held.waits_for == "quiet hours of the route Everything"
+    told.run(60, stranded=20)
+    assert told.kinds == ["firing", "worse"]
+    assert all(at <= told.now for at in Delivery.objects.values_list("next_attempt_at", flat=True))
+    assert [row.kind for row in due(told.now)] == ["firing"]
+
+
+def test_resolve_of_a_warning_waits_for_the_end_of_quiet_hours() -> None:
+    """What is not worth waking anybody for is not when it is over, either."""
+    told = Told()
+    told.run(200, stranded=0, sick=True)
+    ends_at = _at_night(told)
+    told.run(400)
+    assert told.kinds == ["firing", "resolved"]
+    (resolve,) = Delivery.objects.filter(kind="resolved")
+    assert resolve.next_attempt_at == pytest.approx(ends_at, abs=5)
+
+
+def test_route_by_label_takes_incidents_that_harm_such_agents() -> None:
+    """From the pattern of a name to a channel."""
+    told = Told()
+    AgentLabel.objects.create(cluster_id="default", pattern="agent-3", label="bank")
+    bank = Channel.objects.create(name="bank", kind="webhook")
+    root = Route.objects.get(name="Everything")
+    Route.objects.create(name="banks", parent=root, matchers="label=bank").channels.add(bank)
+    told.run(60, stranded=20)
+    assert list(Delivery.objects.values_list("channel__name", flat=True)) == ["bank"]
+    assert Incident.objects.get(cause_kind="proxy").labels == ["bank"]
+
+
+def test_drift_is_asked_for_once_in_a_round() -> None:
+    """What others know of wanted policies becomes an incident, which is never sent by itself."""
+    told = Told()
+    told.evaluator = Evaluator(cast("Reader", told.fleet), "me", drift=lambda cluster, views: ["proxy-1"])
+    told.run(3700, step=50)
+    row = Incident.objects.get(cause_id="policies")
+    assert (row.state, row.severity, row.affected) == ("firing", 0, 0)
+    assert row.sentence == "1 instance does not run with the policies that are wanted: proxy-1."
+    assert not Delivery.objects.exists()
+
+
 def test_end_of_a_silence_is_told_once_and_before() -> None:
-    """Within a quarter of an hour."""
-    row = Silence.objects.create(reason="r", creator="ada", starts_at=0.0, ends_at=1000.0)
-    assert warn_of_ends(50.0) == []
-    assert warn_of_ends(200.0) == [row]
-    assert warn_of_ends(201.0) == []
+    """Within a quarter of an hour, and of a short one not when it has just been made."""
+    row = Silence.objects.create(reason="r", creator="ada", starts_at=0.0, ends_at=3600.0)
+    Silence.objects.create(reason="short", creator="ada", starts_at=2600.0, ends_at=3200.0)
+    assert warn_of_ends(2650.0) == []
+    assert warn_of_ends(2750.0) == [row]
+    assert warn_of_ends(2751.0) == []

@@ -31,6 +31,7 @@ def test_gather_groups_agents_by_cause() -> None:
     by_key = {group.cause.key: group for group in facts.groups}
     proxy = by_key["proxy/proxy-id-1"]
     assert (proxy.stranded, proxy.at_risk, proxy.labelled) == (2, 1, {"critical": 1})
+    assert (proxy.labelled_at_risk, proxy.labels) == ({"critical": 1}, {"critical"})
     assert proxy.names == ("agent-0", "agent-1", "agent-2")
     assert proxy.heals_at == _NOW + 60
     assert by_key["agents/no-tunnel"].stranded == 1

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fleet.alerts.matching import MatchError, is_everything, is_of_agents, matches, parse, text_of
@@ -41,9 +43,21 @@ def test_parse_refuses_with_a_sentence(text: str) -> None:
         parse(text)
 
 
+def test_routes_look_at_labels_of_harmed_agents() -> None:
+    """Beside anything else of the incident; agents by name are for silences."""
+    labelled = replace(_INCIDENT, labels=("critical", "lab"))
+    both = parse("label=crit* kind=proxy", of_routes=True)
+    assert matches(both, labelled)
+    assert not matches(both, _INCIDENT)
+    with pytest.raises(MatchError, match="no field agent here"):
+        parse("agent=web-1", of_routes=True)
+
+
 def test_everything_is_recognised() -> None:
     """No condition and `*` alike."""
     assert is_everything(parse(""))
     assert is_everything(parse(["cause=*", "agent!=x"][0]))
+    assert is_everything(parse("severity=?*"))
+    assert is_everything(parse("cause!=proxy-1"))
     assert not is_everything(parse("agent=web-*"))
     assert is_of_agents(parse("label=critical"))

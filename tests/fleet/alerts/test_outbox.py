@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pytest_django import Settings
 
 from fleet.alerts.messages import Links, payload, trial
 from fleet.alerts.outbox import GIVE_UP_AFTER, SENDERS, Outbox, prune, wait
@@ -12,6 +13,7 @@ from fleet.models import Cluster
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.incidents import Incident, IncidentEvent
 from fleet.models.sealed import seal
+from tests.fakes.mail import mail_server
 from tests.fakes.receivers import receiving
 
 pytestmark = pytest.mark.django_db
@@ -105,6 +107,33 @@ def test_server_down_for_an_hour_loses_nothing_and_keeps_the_order() -> None:
     assert sorted(post.tried) == ["1/1", "1/2", "2/1"]
     assert post.tried.index("1/1") < post.tried.index("1/2")
     assert IncidentEvent.objects.filter(incident=one, kind="delivery").count() == 2
+
+
+def test_mail_server_down_for_an_hour_gets_page_and_resolve_once(settings: Settings) -> None:
+    """A real server that refuses connections, then is there: both mails, in order, once, and a log that tells it."""
+    post = Post()
+    incident = post.incident()
+    with mail_server(up=False) as mail:
+        settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+        settings.EMAIL_HOST, settings.EMAIL_PORT, settings.EMAIL_USE_TLS = "127.0.0.1", mail.port, False
+        Channel.objects.update(kind="email", config={"to": "ops@example.com"})
+        post.box = post.outbox("one", dict(SENDERS))
+        page = post.put("1/1", incident)
+        post.pass_time(1800, step=30)
+        post.put("1/2", incident)
+        post.pass_time(1800, step=30)
+        page.refresh_from_db()
+        assert "Connection refused" in page.last_error
+        assert (page.sent_at, page.failed_at) == (None, None)
+        assert 5 < page.attempts < 20
+        assert post.now < page.next_attempt_at <= post.now + 1.2 * 900
+        mail.start()
+        post.pass_time(1200, step=30)
+        again = [message["Refloat-Key"] for message in mail.messages]
+    assert again == ["1/1", "1/2"]
+    assert not Delivery.objects.filter(sent_at=None).exists()
+    said = IncidentEvent.objects.filter(incident=incident, kind="delivery").values_list("text", flat=True)
+    assert list(said) == ["firing was taken by ops.", "firing was taken by ops."]
 
 
 def test_answer_500_then_200_is_sent_once_after_a_wait() -> None:

@@ -57,6 +57,22 @@ def test_dead_backend_is_one_incident_also_when_auths_fall_one_after_the_other()
     assert [one.key for one in watch.fired.values() if one.notices] == [BACKEND.key]
 
 
+def test_cause_is_not_over_while_agents_it_stranded_come_back() -> None:
+    """With announce TTLs of ten minutes that takes longer than the quiet time: no page of their own meanwhile.
+
+    It is not put off for ever: who is stranded still after a quarter of an hour more is a trouble of their own.
+    """
+    down = replace(sound(), backend_down=True, groups=(Affected(BACKEND, stranded=9000),))
+    left = replace(sound(), groups=(Affected(NO_TUNNEL, stranded=500),))
+    for seconds, kinds in ((600, ["firing", "resolved"]), (1800, ["firing", "resolved", "firing"])):
+        watch = Watch()
+        watch.run(300, down)
+        watch.run(seconds, left, step=5)
+        if len(kinds) == 2:
+            watch.run(900, sound(), step=5)
+        assert watch.kinds == kinds
+
+
 def test_pollers_that_stop_are_one_alert_about_the_console() -> None:
     """Ten minutes without a round, in the midst of trouble: nothing of agents, one page, one resolve."""
     watch = Watch()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fleet.alerts.facts import Affected
 from fleet.alerts.rules import DEFAULT_RULES, Rule, RuleKind, find
 from fleet.alerts.values import Severity
 from tests.fakes.alerting import PROXY, sightless, sound, stranded
@@ -52,3 +53,22 @@ def test_fleet_rules_count_the_fleet() -> None:
     found = find(replace(sound(), excess=200, drifted=200, lost_lately=200), DEFAULT_RULES)
     assert set(found) == {"fleet/excess", "fleet/drift", "fleet/rate"}
     assert found["fleet/rate"].affected == 200
+
+
+def test_label_of_a_rule_counts_agents_at_risk_too() -> None:
+    """Not all that are at risk."""
+    rule = Rule("r", RuleKind.AT_RISK, Severity.WARNING, label="critical")
+    group = Affected(PROXY, at_risk=50, labelled_at_risk={"critical": 2})
+    (found,) = find(replace(sound(), groups=(group,)), [rule]).values()
+    assert [signal.sentence for signal in found.signals] == ["2 critical agents at risk."]
+    assert found.labels == {"critical"}
+    assert not find(replace(sound(), groups=(replace(group, labelled_at_risk={}),)), [rule])
+
+
+def test_instances_off_their_wanted_policies_are_drift() -> None:
+    """By name; however few, and without counting agents."""
+    rule = next(rule for rule in DEFAULT_RULES if rule.kind is RuleKind.DRIFT)
+    found = find(replace(sound(), off_policy=("auth-1", "proxy-2")), [replace(rule, min_share=0.0)])
+    assert {key: one.affected for key, one in found.items()} == {"fleet/policies": 0}
+    said = found["fleet/policies"].signals[0].sentence
+    assert said == "2 instances do not run with the policies that are wanted: auth-1, proxy-2."

@@ -7,7 +7,7 @@ from fleet.alerts.rules import DEFAULT_RULES
 from fleet.alerts.values import IncidentState, NoticeKind, Severity
 from fleet.models import Cluster
 from fleet.models.alerting import AgentLabel, AlertRule, Channel, Delivery, Route
-from fleet.models.incidents import Incident, IncidentEvent
+from fleet.models.incidents import Incident, IncidentEvent, VersionChange
 from tests.fakes.alerting import PROXY, Watch, sound, stranded
 
 pytestmark = pytest.mark.django_db
@@ -105,3 +105,13 @@ def test_labels_are_patterns_by_label() -> None:
     for pattern in ("web-*", "db-1"):
         AgentLabel.objects.create(cluster_id="default", pattern=pattern, label="critical")
     assert store.labels("default") == {"critical": ("db-1", "web-*")}
+
+
+def test_versions_are_kept_when_they_change() -> None:
+    """The first sight, a change, and nothing in between."""
+    for at, version in ((1.0, "17.1"), (2.0, "17.1"), (3.0, "17.2")):
+        store.note_versions("default", {"p": ("proxy-1", version)}, at)
+    assert list(VersionChange.objects.values_list("at", "old", "new")) == [
+        (1.0, "", "17.1"),
+        (3.0, "17.1", "17.2"),
+    ]

@@ -262,6 +262,26 @@ def test_agents_listed_and_left_out(fleet: Fleet) -> None:
     assert fleet.writer.load(CLUSTER).presence.revision == 11
 
 
+def test_agents_of_pages_that_have_not_come_are_not_told_of(fleet: Fleet) -> None:
+    """After a pause every resource reads as run out until its page has come: that is no answer about all of them."""
+    listed = [agent_entry("agent-1-id", "auth-1-id")]
+    answers = {
+        0: fleet_pb2.ListAgentsResponse(epoch="e", revision=1, full=True, agents=listed),
+        1: fleet_pb2.ListAgentsResponse(epoch="e", revision=2, more=True, agents=listed),
+    }
+    fleet.auths[0].agents = lambda request: answers[request.since_revision]
+    fleet.poll()
+    before = fleet.writer.load(CLUSTER).presence.feed
+    assert before.answered_at == before.attempted_at
+    fleet.poll()
+    after = fleet.writer.load(CLUSTER).presence
+    assert (after.revision, after.feed.answered_at) == (2, before.answered_at)
+    assert (after.feed.attempted_at or 0.0) > (before.attempted_at or 0.0)
+    answers[2] = fleet_pb2.ListAgentsResponse(epoch="e", revision=3)
+    fleet.poll()
+    assert (fleet.writer.load(CLUSTER).presence.feed.answered_at or 0.0) > (before.answered_at or 0.0)
+
+
 def test_tunnels_by_changes(fleet: Fleet) -> None:
     """Opened, closed and moved on by revision; another epoch starts over."""
 

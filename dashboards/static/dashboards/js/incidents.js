@@ -29,7 +29,8 @@ function showToast({ text, severity, number }) {
   toast.className = `toast toast-${severity}`;
   const link = document.createElement("a");
   link.textContent = text;
-  link.href = number === null ? `${prefix}/incidents/` : `${prefix}/incidents/${number}/`;
+  // Without an incident it is about a silence that ends.
+  link.href = number === null ? `${prefix}/silences/` : `${prefix}/incidents/${number}/`;
   const close = document.createElement("button");
   close.type = "button";
   close.textContent = "×";

@@ -1,0 +1,233 @@
+"""Faults of a simulated fleet of ten thousand, polled by a real console: what people are told, and what they are not.
+
+Waits are shorter than an installation's, by rows of the rules and the flags of the fleet; nothing else is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet.management import programs
+from fleet.nodes import simulation
+from fleet.nodes.invented_faults import parse_fault
+from fleet.processes import children, valkey
+from fleet.state import StateUnavailable
+from fleet.state.reader import open_reader
+from tests.fakes.mail import Mailbox, mail_server
+from tests.fakes.receivers import Receiver, receiving
+from tests.fakes.waiting import eventually_sync
+from tests.flow.alerting import add_channel, sql
+from tests.meta.house import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+AGENTS, PROXIES = 10_000, 48
+#: Agents are dealt to proxies in turn: 208 each, and 209 on the first 16.
+EACH = 208
+INTERVAL = 1.0
+GROUP_WAIT = 3.0
+#: On a machine that does other things too.
+_PATIENCE = 120.0
+
+
+@dataclass
+class Console:
+    """A poller, a beat and the alerting process over a simulated fleet, and two channels."""
+
+    home: Path
+    hook: Receiver
+    mail: Mailbox
+    env: Mapping[str, str]
+    redis: valkey.Valkey
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def start(self, program: programs.Program) -> None:
+        """Start one of the console's programs."""
+        with (self.home / f"{program.name}.log").open("ab") as log:
+            self.running[program.name] = children.spawn(program.argv, env=dict(self.env), log=log)
+
+    def prepare(self) -> None:
+        """Start it, with two channels; alerting begins when the fleet is known."""
+        prepare = [sys.executable, "manage.py", "prepare"]
+        subprocess.run(prepare, cwd=ROOT, env=dict(self.env), check=True, stdout=subprocess.DEVNULL)
+        sql(self.home, "update fleet_alertrule set group_wait = ?, recover_seconds = 5", GROUP_WAIT)
+        add_channel(self.home, "webhook", "url", self.hook.url)
+        add_channel(self.home, "email", "to", "ops@example.com")
+        for program in (programs.worker("polls", "polls,actions"), programs.beat(self.home / "beat")):
+            self.start(program)
+        eventually_sync(lambda: self.counts() == {"healthy": AGENTS}, seconds=_PATIENCE)
+        self.start(programs.alerts())
+        looked = "select 1 from fleet_alertclock where looked_at is not null"
+        eventually_sync(lambda: bool(sql(self.home, looked)), seconds=_PATIENCE)
+
+    def fault(self, *words: str) -> None:
+        """Do something to the fleet."""
+        there = simulation.find(self.home)
+        assert there is not None, "the simulation has ended"
+        asyncio.run(simulation.tell(there, parse_fault(" ".join(words))))
+
+    def counts(self) -> Mapping[str, int]:
+        """Agents by state, those with none left out; empty while nothing can be read."""
+        try:
+            counts = open_reader(self.redis.url, "flow").summary("default", time.time()).counts
+        except StateUnavailable:
+            return {}
+        return {state.slug: count for state, count in counts.items() if count}
+
+    def rounds(self) -> float:
+        """When the newest round concluded."""
+        return open_reader(self.redis.url, "flow").summary("default", 0.0).as_of or 0.0
+
+    def incidents(self, columns: str = "cause_kind, cause_name, state, peak") -> list[Any]:
+        """Those that anybody was told of, oldest first."""
+        return sql(self.home, f"select {columns} from fleet_incident where notices > 0 order by id")
+
+    def told(self) -> list[tuple[str, str]]:
+        """(kind, subject) of what the webhook got."""
+        return [(body["kind"], body["subject"]) for body in self.hook.bodies]
+
+    def await_kinds(self, *kinds: str) -> None:
+        """Wait until both channels got exactly so many messages, and see that they are these."""
+        eventually_sync(
+            lambda: len(self.hook.requests) >= len(kinds) and len(self.mail.messages) >= len(kinds),
+            seconds=_PATIENCE,
+        )
+        assert [kind for kind, _ in self.told()] == list(kinds)
+        assert self.mail.subjects == [subject for _, subject in self.told()]
+        assert len(self.hook.taken) == len(kinds)
+
+
+@contextmanager
+def _simulated(home: Path, env: Mapping[str, str]) -> Iterator[list[str]]:
+    """`refloat fleet simulate` for as long as the block lasts; the addresses of its auths."""
+    argv = [
+        *(sys.executable, "-m", "fleet.cli", "fleet", "simulate", "--home", str(home), "--json"),
+        *("--agents", str(AGENTS), "--proxies", str(PROXIES), "--auths", "2", "--connections", "1"),
+        *("--agent-ttl", "30s", "--instance-ttl", "30s", "--seed", "7"),
+    ]
+    with subprocess.Popen(argv, cwd=ROOT, env=dict(env), stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            yield json.loads(process.stdout.readline())["auths"]
+        finally:
+            process.terminate()
+            process.wait(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    """One for all tests here; each leaves it healthy."""
+    home = tmp_path_factory.mktemp("console")
+    env = {
+        name: value for name, value in os.environ.items() if not name.startswith(("REFLOAT_", "DATABASE_"))
+    }
+    redis = valkey.start(home / "valkey", persist=False)
+    with receiving() as hook, mail_server() as mail, _simulated(home, env) as auths:
+        env |= {
+            "REFLOAT_HOME": str(home),
+            "REFLOAT_PREFIX": "flow",
+            "REDIS_URL": redis.url,
+            "REFLOAT_AUTHS": ",".join(auths),
+            "REFLOAT_ROUND_INTERVAL": str(INTERVAL),
+            "REFLOAT_ROUND_DEADLINE": "0.8",
+            "REFLOAT_EMAIL_HOST": "127.0.0.1",
+            "REFLOAT_EMAIL_PORT": str(mail.port),
+            "REFLOAT_EMAIL_TLS": "false",
+        }
+        console = Console(home, hook, mail, env, redis)
+        try:
+            console.prepare()
+            yield console
+        finally:
+            children.stop(console.running.values())
+            redis.stop()
+
+
+@pytest.fixture
+def console(scene: Console) -> Iterator[Console]:
+    """The console with a fleet that is well and nothing told of it, before a test and after it."""
+    eventually_sync(lambda: scene.counts() == {"healthy": AGENTS}, seconds=_PATIENCE)
+    scene.hook.requests.clear()
+    scene.mail.messages.clear()
+    sql(scene.home, "delete from fleet_delivery")
+    sql(scene.home, "delete from fleet_incidentevent")
+    sql(scene.home, "delete from fleet_incident where state = 'resolved'")
+    yield scene
+    scene.fault("heal", "all")
+
+
+def test_frozen_proxy_is_one_page_and_one_resolve(console: Console) -> None:
+    """208 of 10,000: paged within the group wait and 5 s of the round that sees it, which is the second one that
+
+    cannot reach the proxy; resolved once; both say which proxy, how many and how long.
+    """
+    seen: list[float] = []
+    console.fault("freeze", "proxy-20")
+    frozen_at = time.time()
+
+    def paged() -> bool:
+        if (newest := console.rounds()) > max(seen, default=frozen_at):
+            seen.append(newest)
+        return bool(console.hook.requests)
+
+    eventually_sync(paged, seconds=_PATIENCE)
+    came_at = time.time()
+    ((found_at,),) = sql(
+        console.home, "select opened_at from fleet_incident where cause_name = 'proxy-20' and severity = 2"
+    )
+    # What a busy machine makes late are rounds; so they are counted. One was on its way.
+    assert sum(at <= found_at for at in seen) <= 3
+    assert came_at - found_at <= GROUP_WAIT + 5
+    assert console.counts() == {"healthy": AGENTS - EACH, "stranded": EACH}
+    console.fault("thaw", "proxy-20")
+    console.await_kinds("firing", "resolved")
+    (_, page), (_, resolve) = console.told()
+    assert page.startswith(f"CRIT default: {EACH} agents stranded, proxy-20")
+    assert resolve.startswith("RESOLVED default: proxy-20 after ")
+    assert resolve.endswith(f" s, {EACH} agents at most")
+    for body in console.hook.bodies:
+        assert body["incident"]["cause"]["name"] == "proxy-20"
+        assert body["incident"]["peak"] == EACH
+        assert body["incident"]["duration_seconds"] > 0
+        assert f"{EACH} at most" in body["text"]
+    assert console.incidents() == [("proxy", "proxy-20", "resolved", EACH)]
+
+
+def test_fleet_behind_a_dead_backend_is_one_incident(console: Console) -> None:
+    """Every auth, then agents and proxies by the thousand: one page of one cause, one resolve."""
+    # The weaker is quiet until the stronger is over: it must not be over before the last agent is back.
+    sql(console.home, "update fleet_alertrule set recover_seconds = 25 where kind = 'backend'")
+    console.fault("cut-backend", "auth-*")
+    eventually_sync(lambda: console.counts().get("stranded", 0) > AGENTS * 0.9, seconds=_PATIENCE)
+    console.fault("heal", "auth-*")
+    console.await_kinds("firing", "resolved")
+    assert [(kind, name) for kind, name, *_ in console.incidents()] == [("backend", "backend/default")]
+    ((peak,),) = console.incidents("peak")
+    assert peak > AGENTS * 0.9
+    assert console.told()[0][1].startswith("CRIT default: All auths fell sick together")
+
+
+def test_killed_pollers_are_one_alert_about_the_console(console: Console) -> None:
+    """Nobody polls, and a proxy fails meanwhile: nothing of agents, one page that we are blind, one resolve."""
+    console.running["worker-polls"].kill()
+    console.running.pop("worker-polls").wait()
+    console.fault("freeze", "proxy-20")
+    eventually_sync(lambda: bool(console.hook.requests), seconds=_PATIENCE)
+    assert console.counts() == {"unknown": AGENTS}
+    console.fault("thaw", "proxy-20")
+    console.start(programs.worker("polls", "polls,actions"))
+    console.await_kinds("firing", "resolved")
+    assert [(kind, name) for kind, name, *_ in console.incidents()] == [("console", "the console")]
+    assert console.told()[0][1].startswith("CRIT default: Polling has stopped")
