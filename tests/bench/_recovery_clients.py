@@ -67,11 +67,13 @@ class Bare:
     def __init__(self, address: str) -> None:
         self._address = address
         self.channel = channels.open_channel(address)
-        self._watch = health_pb2_grpc.HealthStub(self.channel).Watch(health_pb2.HealthCheckRequest())
+        self._watch: Any = None
 
     async def connect(self) -> None:
         """Connect, and be healthy."""
         async with _CONNECTING:
+            await self.channel.channel_ready()
+            self._watch = health_pb2_grpc.HealthStub(self.channel).Watch(health_pb2.HealthCheckRequest())
             assert (await self._watch.read()).status == health_pb2.HealthCheckResponse.SERVING
 
     async def answered_by_another(self, sick: str) -> float:
@@ -118,5 +120,6 @@ async def run(address: str, count: int, wait: str) -> None:
 
 
 if __name__ == "__main__":
+    running.raise_file_limit()
     running.collect_less()  # as agents' processes do
     uvloop.run(run(sys.argv[1], int(sys.argv[2]), sys.argv[3]))

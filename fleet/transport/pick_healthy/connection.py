@@ -117,6 +117,8 @@ class Connection:
             # READY after READY: it was lost and made anew before we looked.
             if state is not last or state is grpc.ChannelConnectivity.READY:
                 self._forget()
+                if self._turn is not None and state is grpc.ChannelConnectivity.READY:
+                    self._turn.connected()
                 self._report(self, Turned(state))
             last = state
             await self.channel.wait_for_state_change(state)

@@ -14,10 +14,13 @@ from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
 #: So many connections are made at a time.
-_AT_ONCE = 16
-#: One that takes longer holds up nobody, seconds: far servers take a few round trips, dead ones for ever. So at
-#: least 160 are begun a second.
+_AT_ONCE = 8
+#: One that is not connected sooner holds up nobody, seconds: dead servers take for ever. So at least 80 are begun a
+#: second.
 _HOLD = 0.1
+#: And one that is connected has this to tell what it is good for. A machine with more to do than it can takes long, and
+#: to begin more at a time would make that longer.
+_HOLD_CONNECTED = 1.0
 #: And closing waits no longer than this for quiet, seconds.
 _QUIET_WITHIN = 5.0
 
@@ -29,6 +32,12 @@ class Turn:
         self._ended = ended
         self._over = False
         self._timer = asyncio.get_running_loop().call_later(_HOLD, self.end)
+
+    def connected(self) -> None:
+        """It gets on: it may take a while."""
+        if not self._over:
+            self._timer.cancel()
+            self._timer = asyncio.get_running_loop().call_later(_HOLD_CONNECTED, self.end)
 
     def end(self) -> None:
         """Let the next one begin; once is enough, more does nothing."""
