@@ -27,14 +27,17 @@ def told(
     hang: bool = False,
     delay: float = 0.0,
     pushback: str | None = None,
+    then: str = "",
 ) -> list[tuple[str, str]]:
     """Metadata of a call that fails so until so many tries have, each after `delay` seconds.
 
-    `hang` never answers instead. New at each call.
+    `hang` never answers instead; `then` is the code of tries after the first. New at each call.
     """
     how = [("x-call", str(uuid.uuid4())), ("x-code", code), ("x-succeed-after", str(succeed_after))]
     if hang:
         how.append(("x-hang", "yes"))
+    if then:
+        how.append(("x-then", then))
     if delay:
         how.append(("x-delay", str(delay)))
     return how if pushback is None else [*how, ("x-pushback", pushback)]
@@ -110,5 +113,6 @@ class FailingBackend(grpc.GenericRpcHandler):
                     await asyncio.Event().wait()
         if "x-pushback" in how:
             context.set_trailing_metadata(((PUSHBACK, how["x-pushback"]),))
-        if how["x-code"] != "OK":
-            await context.abort(grpc.StatusCode[how["x-code"]], "as I was told")
+        code = how["x-code"] if len(tries) == 1 else how.get("x-then", how["x-code"])
+        if code != "OK":
+            await context.abort(grpc.StatusCode[code], "as I was told")

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.flow import conformance
-from tests.flow.conformance import CASES, GROUPS, SUBJECTS, Seen
+from tests.flow.conformance import SUBJECTS, Seen
+from tests.flow.conformance_cases import CASES, GROUPS
 from tests.meta.house import ROOT
 
 Results = dict[tuple[str, str, str], Seen]

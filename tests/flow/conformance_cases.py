@@ -1,0 +1,361 @@
+"""The cases of the conformance of retries: what is asked, and what must come of it.
+
+The three tests of GEP-3440 under their names, and what the Gateway API asks of HTTPRoute, in gRPC: conformance/tests/
+httproute-retry*.go of kubernetes-sigs/gateway-api. HTTP's 500 is `internal` here, 504 `deadline-exceeded`, and so on.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+
+from fleet.protocol.retry import Reason
+
+ALL = [str(reason) for reason in Reason]
+#: Statuses that the GEP does not name: never retried.
+OTHERS = [code.name for code in grpc.StatusCode if code.name != "OK" and Reason.of_status(code.name) is None]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call by one rule, and what must come of it."""
+
+    group: str
+    title: str
+    rule: dict[str, Any]
+    #: What the backend is told, in metadata.
+    how: dict[str, Any]
+    status: str
+    tries: int
+    #: Connections that are reset under the call, by a relay before the backend.
+    resets: int | None = None
+    #: The least seconds between its tries.
+    waits: Sequence[float] = ()
+    #: The caller's own deadline, seconds.
+    within: float | None = None
+    #: The caller gives up once a try has arrived.
+    gives_up: bool = False
+    #: The answer is a stream.
+    stream: bool = False
+
+
+def _rule(reasons: list[str] | None, attempts: int | None, **timeouts: str) -> dict[str, Any]:
+    retry: dict[str, Any] = {"backoff": "1ms"}
+    if reasons is not None:
+        retry["reasons"] = reasons
+    if attempts is not None:
+        retry["attempts"] = attempts
+    return {"retry": retry, "timeouts": timeouts} if timeouts else {"retry": retry}
+
+
+def _code(reason: str) -> str:
+    return reason.replace("-", "_").upper()
+
+
+def _seed() -> list[Case]:
+    timeout, retry, backoff = (
+        "SupportGRPCRouteRetryBackendTimeout",
+        "SupportGRPCRouteRetry",
+        "SupportGRPCRouteRetryBackoff",
+    )
+    late = "DEADLINE_EXCEEDED"
+    cases = [
+        Case(
+            timeout,
+            "every try hangs: each ends by `backendRequest`, then the call does",
+            _rule(["deadline-exceeded"], 2, backendRequest="600ms"),
+            {"hang": True},
+            late,
+            3,
+        ),
+        Case(
+            timeout,
+            "two tries hang, the third answers",
+            _rule(None, 2, backendRequest="1s"),
+            {"hang": True, "succeed_after": 2},
+            "OK",
+            3,
+        ),
+        Case(
+            timeout,
+            "the timeout of a try is no listed reason",
+            _rule(["unavailable"], 2, backendRequest="600ms"),
+            {"hang": True},
+            late,
+            1,
+        ),
+        Case(
+            timeout,
+            "`request` ends a call that hangs",
+            _rule(ALL, 5, request="1s"),
+            {"hang": True},
+            late,
+            1,
+        ),
+        Case(
+            timeout,
+            "`backoff` is waited for after a try that `backendRequest` ended",
+            {
+                "retry": {"reasons": ["deadline-exceeded"], "attempts": 1, "backoff": "300ms"},
+                "timeouts": {"backendRequest": "600ms"},
+            },
+            {"hang": True},
+            late,
+            2,
+            waits=(0.9,),
+        ),
+        Case(
+            timeout,
+            "the caller's own deadline ends a call that hangs, whatever is listed",
+            _rule(ALL, 5),
+            {"hang": True},
+            late,
+            1,
+            within=2.0,
+        ),
+        Case(
+            timeout,
+            "the caller's own deadline ends a call between its tries",
+            {"retry": {"reasons": ALL, "attempts": 5, "backoff": "60s"}},
+            {"code": "UNAVAILABLE"},
+            late,
+            1,
+            within=30.0,
+        ),
+        Case(
+            timeout,
+            "`request` ends a call between its tries: the next wait does not fit",
+            {"retry": {"reasons": ALL, "attempts": 5, "backoff": "60s"}, "timeouts": {"request": "30s"}},
+            {"code": "UNAVAILABLE"},
+            late,
+            1,
+        ),
+    ]
+    for reason in ALL:
+        code = _code(reason)
+        cases += [
+            Case(
+                retry,
+                f"`{reason}`: two failures, then success",
+                _rule([reason], 3),
+                {"code": code, "succeed_after": 2},
+                "OK",
+                3,
+            ),
+            Case(
+                retry,
+                f"`{reason}`: still failing when the attempts are used up",
+                _rule([reason], 3),
+                {"code": code},
+                code,
+                4,
+            ),
+            Case(
+                retry,
+                f"`{reason}` that is not listed",
+                _rule([one for one in ALL if one != reason], 3),
+                {"code": code},
+                code,
+                1,
+            ),
+        ]
+    cases += [
+        Case(retry, f"`{code}` is never retried", _rule(ALL, 3), {"code": code}, code, 1) for code in OTHERS
+    ]
+    cases += [
+        Case(retry, "attempts 0", _rule(ALL, 0), {"code": "UNAVAILABLE"}, "UNAVAILABLE", 1),
+        Case(retry, "attempts not said: one", _rule(ALL, None), {"code": "INTERNAL"}, "INTERNAL", 2),
+        Case(
+            retry,
+            "reasons not said: `unavailable` is",
+            _rule(None, 3),
+            {"code": "UNAVAILABLE", "succeed_after": 3},
+            "OK",
+            4,
+        ),
+        Case(
+            retry, "reasons not said: `internal` is not", _rule(None, 3), {"code": "INTERNAL"}, "INTERNAL", 1
+        ),
+        Case(retry, "no `retry` at all", {}, {"code": "UNAVAILABLE"}, "UNAVAILABLE", 1),
+        Case(
+            retry,
+            "a listed code, then one that is not: that ends it",
+            _rule(["unavailable"], 3),
+            {"code": "UNAVAILABLE", "then": "INTERNAL"},
+            "INTERNAL",
+            2,
+        ),
+        Case(
+            retry,
+            "the caller gives up: that is no `cancelled` to be retried",
+            _rule(ALL, 3),
+            {"hang": True},
+            "CANCELLED",
+            1,
+            gives_up=True,
+        ),
+        Case(
+            retry,
+            "a stream of answers is not retried",
+            _rule(ALL, 3),
+            {"code": "UNAVAILABLE"},
+            "UNAVAILABLE",
+            1,
+            stream=True,
+        ),
+        Case(
+            retry,
+            "`unavailable` listed: connections that are reset are that",
+            _rule(["unavailable"], 3),
+            {"succeed_after": 0},
+            "OK",
+            3,
+            resets=2,
+        ),
+        Case(
+            retry,
+            "`unavailable` not listed: a connection that is reset ends it",
+            _rule(["internal"], 3),
+            {"succeed_after": 0},
+            "UNAVAILABLE",
+            1,
+            resets=1,
+        ),
+        Case(
+            backoff,
+            "never less than `backoff` between tries, and twice as long each time",
+            {"retry": {"reasons": ["unavailable"], "attempts": 4, "backoff": "20ms"}},
+            {"code": "UNAVAILABLE"},
+            "UNAVAILABLE",
+            5,
+            waits=(0.02, 0.04, 0.08, 0.16),
+        ),
+        Case(
+            backoff,
+            "a server's pushback makes a wait longer, never shorter",
+            {"retry": {"reasons": ["unavailable"], "attempts": 1, "backoff": "20ms"}},
+            {"code": "UNAVAILABLE", "pushback": "100", "succeed_after": 1},
+            "OK",
+            2,
+            waits=(0.1,),
+        ),
+        Case(
+            backoff,
+            "a pushback below `backoff`: that is waited for",
+            {"retry": {"reasons": ["unavailable"], "attempts": 1, "backoff": "100ms"}},
+            {"code": "UNAVAILABLE", "pushback": "1", "succeed_after": 1},
+            "OK",
+            2,
+            waits=(0.1,),
+        ),
+    ]
+    cases += [
+        Case(
+            backoff,
+            f"a pushback of `{said}`: no retry",
+            _rule(["unavailable"], 3),
+            {"code": "UNAVAILABLE", "pushback": said},
+            "UNAVAILABLE",
+            1,
+        )
+        for said in ("-1", "soon")
+    ]
+    return cases
+
+
+def _upstream() -> list[Case]:
+    plain, lost, late = "HTTPRouteRetry", "HTTPRouteRetryConnectionError", "HTTPRouteRetryWithTimeouts"
+    cases = [
+        Case(
+            plain,
+            "500 listed, attempts 3, succeeds after 2",
+            _rule(["internal"], 3),
+            {"code": "INTERNAL", "succeed_after": 2},
+            "OK",
+            3,
+        ),
+        Case(
+            plain,
+            "500 listed, attempts 3, succeeds after 4",
+            _rule(["internal"], 3),
+            {"code": "INTERNAL", "succeed_after": 4},
+            "INTERNAL",
+            4,
+        ),
+        Case(
+            plain,
+            "503 with only 500 listed",
+            _rule(["internal"], 3),
+            {"code": "UNAVAILABLE", "succeed_after": 2},
+            "UNAVAILABLE",
+            1,
+        ),
+    ]
+    four = ["internal", "resource-exhausted", "unavailable", "deadline-exceeded"]
+    for reason, (after, status, tries) in itertools.product(four, ((1, "OK", 2), (3, "", 3))):
+        code = _code(reason)
+        cases.append(
+            Case(
+                plain,
+                f"four codes listed, attempts 2, `{reason}` succeeds after {after}",
+                _rule(four, 2),
+                {"code": code, "succeed_after": after},
+                status or code,
+                tries,
+            )
+        )
+    none: dict[str, Any] = {"succeed_after": 0}
+    slow = {"code": "INTERNAL", "delay": 1.2}
+    cases += [
+        Case(lost, "no codes, attempts 3, connections reset twice", _rule(None, 3), none, "OK", 3, resets=2),
+        Case(
+            lost,
+            "no codes, attempts 3, connections reset four times",
+            _rule(None, 3),
+            none,
+            "UNAVAILABLE",
+            4,
+            resets=4,
+        ),
+        Case(
+            late,
+            "no codes, attempts 2, two tries are later than `backendRequest`",
+            _rule(None, 2, backendRequest="1s"),
+            {"hang": True, "succeed_after": 2},
+            "OK",
+            3,
+        ),
+        Case(
+            late,
+            "no codes, attempts 2, three tries are later than `backendRequest`",
+            _rule(None, 2, backendRequest="600ms"),
+            {"hang": True, "succeed_after": 3},
+            "DEADLINE_EXCEEDED",
+            3,
+        ),
+        Case(
+            late,
+            "attempts 5, `backendRequest` and `request`, succeeds after 1",
+            _rule(["internal"], 5, backendRequest="10s", request="20s"),
+            {"code": "INTERNAL", "succeed_after": 1},
+            "OK",
+            2,
+        ),
+        Case(
+            late,
+            "attempts 5, `request` is over though no try is late",
+            _rule(["internal"], 5, backendRequest="2s", request="2s"),
+            slow,
+            "DEADLINE_EXCEEDED",
+            2,
+        ),
+    ]
+    return cases
+
+
+CASES = [*_seed(), *_upstream()]
+GROUPS = list(dict.fromkeys(case.group for case in CASES))
