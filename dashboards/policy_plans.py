@@ -46,11 +46,13 @@ def plan(
     """
     read = rollout.read_terms(terms)
     try:
+        before = desired.wanted_of(cluster)
+        lines = lines_of(cluster, before)
         if read.problems:
-            raise Refused(
-                "; ".join(f"{name}: {why}" for name, why in read.problems.items()), dict(read.problems)
-            )
-        lines = lines_of(cluster, desired.wanted_of(cluster))
+            # All that is wrong is said at once.
+            _, wrong = desired.check(wanted, {line.id: line.role for line in lines}, before)
+            problems = {**read.problems, **wrong}
+            raise Refused("; ".join(f"{name}: {why}" for name, why in problems.items()), problems)
         return desired.plan(
             cluster,
             wanted,

@@ -121,13 +121,13 @@ def _ttl(
 
     def tunnels(*, compact: bool) -> int:
         # In compact mode every tunnel is told of each heartbeat of these; else each proxy tells its own.
-        return 0 if role == "auth" else everybody if compact else mine
+        return everybody if compact else mine
 
     found = announce_ttl(
         before, after, role=role, tunnels=tunnels(compact=compact), compact=compact,
         round_interval=sight.round_interval, **common,
     )  # fmt: skip
-    was = ttl_load(before, tunnels=tunnels(compact=was_compact), compact=was_compact, **common)
+    was = ttl_load(before, tunnels=tunnels(compact=was_compact), compact=was_compact, role=role, **common)
     number = f"{len(group)} {PLURALS[role] if len(group) > 1 else role}"
     title = f"{number}, TTL {durations.format_seconds(before)} to {durations.format_seconds(after)}"
     if was_compact != compact:
@@ -206,7 +206,7 @@ def _effect(
     running = {one.id: Running(one.name, one not in changing, on.get(one.id, 0)) for one in here}
     found = restarts(running, effect, stale)
     by_hand = sorted(one.name for one in changing if not one.restarts)
-    sentence = f"{label}, {value}: {found.sentence[:1].lower()}{found.sentence[1:]}"
+    sentence = f"{label} to “{value}”: {found.sentence[:1].lower()}{found.sentence[1:]}"
     if by_hand:
         sentence += f" Not restarted by this: {', '.join(by_hand)}."
     return {

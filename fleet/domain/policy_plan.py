@@ -26,7 +26,7 @@ _ROUNDS = 3
 class TTLLoad:
     """What a TTL costs, and how soon its loss is seen."""
 
-    #: Until every agent takes a proxy that stopped heartbeating for expired, at worst.
+    #: Until one that stopped heartbeating is taken for expired, at worst: a proxy by every agent, an auth by who lists.
     detection: float
     #: Writes to the backend by instances' heartbeats.
     writes: float
@@ -44,9 +44,13 @@ class TTLOutlook:
     warnings: tuple[str, ...]
 
 
-def ttl_load(ttl: float, *, instances: int, proxies: int, tunnels: int, compact: bool) -> TTLLoad:
-    """What a TTL costs `instances` that have it, in a cluster of so many proxies and tunnels."""
+def ttl_load(
+    ttl: float, *, instances: int, proxies: int, tunnels: int, compact: bool, role: str = "proxy"
+) -> TTLLoad:
+    """What a TTL costs `instances` of a role that have it, in a cluster of so many proxies and tunnels."""
     beats = 1 / (_MEAN_INTERVAL * ttl)
+    if role == "auth":  # nobody discovers auths: their resource expires
+        return TTLLoad(ttl, instances * beats, 0.0, 0.0)
     if compact:
         resync = 1 / (_RESYNC_TTLS * ttl)
         messages = tunnels * (proxies * beats + resync)
@@ -73,8 +77,9 @@ def announce_ttl(
     """Foresee another announce TTL of a role, "auth" or "proxy". Discovery follows the proxies' alone."""
 
     def load(ttl: float) -> TTLLoad:
-        seen = tunnels if role == "proxy" else 0
-        return ttl_load(ttl, instances=instances, proxies=proxies, tunnels=seen, compact=compact)
+        return ttl_load(
+            ttl, instances=instances, proxies=proxies, tunnels=tunnels, compact=compact, role=role
+        )
 
     warnings = []
     if after > before:

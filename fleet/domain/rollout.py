@@ -121,7 +121,9 @@ def following(
                 return Next(Move.CHECK)
             return Next(Move.FAIL, f"it started again, but {seen.differs or 'something else decides there'}")
         why = seen.error or "it still runs as before"
-        return Next(Move.NOTHING, why) if waited < terms.patience else _late(terms, "come back", why)
+        # That it is away for a moment is no error: what the connection says is for when it stays away.
+        said = "it does not answer yet" if seen.error else why
+        return Next(Move.NOTHING, said) if waited < terms.patience else _late(terms, "come back", why)
     if state is StepState.CHECKING:
         if not seen.serving:
             why = seen.error or "it says NOT_SERVING"

@@ -73,7 +73,9 @@ def fill(
         ended=np.zeros(0, np.uint32),
         ended_at=as_of,
     )
-    assert writer.write_feed(cluster, epoch, "lists", before=b"", after=FeedState(feed=feed))
+    assert writer.write_feed(
+        cluster, epoch, "lists", before=writer.feed(cluster, "lists"), after=FeedState(feed=feed)
+    )
     for number in range(proxies):
         mine = agents[number::proxies]
         tunnels = np.zeros(len(mine), TUNNEL)
@@ -82,7 +84,7 @@ def fill(
             cluster,
             epoch,
             auths + number,
-            before=b"",
+            before=writer.feed(cluster, str(auths + number)),
             after=FeedState(feed=feed, epoch="tunnels", revision=len(mine)),
             rows=tunnels,
         )

@@ -38,7 +38,7 @@ def test_read_plan_and_follow(ask: Ask) -> None:
     progress = ask("GET", f"/api/v1/clusters/default/changes/{made.json()['id']}/progress").json()
     assert (progress["total"], progress["done"]) == (1, 0)
     (row,) = made.json()["plan"]["ttl"]
-    assert (row["before"]["detection"], row["after"]["detection"]) == ("13m0s", "4m0s")
+    assert (row["before"]["detection"], row["after"]["detection"]) == ("10m0s", "1m0s")
     assert made.json()["question"] == "Restart 1 auth that 2 agents rest on?"
 
 

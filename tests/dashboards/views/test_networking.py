@@ -108,7 +108,7 @@ def test_every_field_says_what_holds_and_who_follows_it(editor: Client) -> None:
         "off",
         "empty",
     )
-    assert page.content.decode().count("Refloat's own do nothing with it") == 10
+    assert page.content.decode().count("Only Teleport's programs follow it") == 10
 
 
 def test_revision_nobody_knows_overwrites_nothing(editor: Client) -> None:

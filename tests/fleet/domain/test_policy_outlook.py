@@ -63,10 +63,11 @@ def test_compact_alone_is_a_row_too() -> None:
 
 
 def test_auths_ttl_has_no_discovery() -> None:
-    """Agents are told of proxies only."""
+    """Agents are told of proxies only; an auth is lost when its resource expires."""
     auth = Changing("a1", "auth-1", "auth", True, {AUTH_TTL_VARIABLE: "10m"}, {AUTH_TTL_VARIABLE: "1m"})
     (row,) = policy_outlook.outlook([auth], SIGHT)["ttl"]
     assert row["after"]["messages"] == 0
+    assert (row["before"]["detection"], row["after"]["detection"]) == ("10m0s", "1m0s")
     assert "discovery" not in policy_outlook.ttl_sentence(row)
 
 
@@ -102,7 +103,9 @@ def test_reconnect_interval_says_its_rate() -> None:
     (effect,) = policy_outlook.outlook([proxy], SIGHT)["effects"]
     assert "10s to 15s after it was opened: 2 reconnects a second of 25 tunnels" in effect["sentence"]
     back = replace(proxy, now=proxy.then, then={reconnecting.VARIABLE: ""})
-    assert "never: 1 of 1 must restart" in policy_outlook.outlook([back], SIGHT)["effects"][0]["sentence"]
+    assert (
+        "to “never”: 1 of 1 must restart" in policy_outlook.outlook([back], SIGHT)["effects"][0]["sentence"]
+    )
 
 
 def test_nothing_changes_nothing_is_said() -> None:
