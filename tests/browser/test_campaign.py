@@ -26,7 +26,7 @@ from tests.meta.house import ROOT
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 
 AGENTS = 150
-#: What a worker does, on a clock of its own, until so many have moved; every tenth agent stays where it is.
+#: What a worker does, on a clock of its own, until so many have moved; every tenth stays, the first canary too.
 _STEPS = """
 import sys, django; django.setup()
 from fleet.control import campaigns, campaigns_run
@@ -38,15 +38,14 @@ def place(row):
     moved = row.state == "ok"
     return {2} if moved else {int(row.agent_id.split("-")[1]) % 2}
 movers = Movers({row.agent_id: place(row) for row in rows})
-movers.stubborn = {row.agent_id for row in rows if row.agent_id.endswith("0-id")}
+movers.stubborn = {row.agent_id for row in rows if row.position % 10 == 0}
 clock = [change.progress.get("stepped_at", change.created_at.timestamp())]
 for _ in range(400):
     clock[0] += 1
     campaigns_run.step(change, lambda: movers.table(clock[0]), movers, lambda: clock[0], lambda: 0.5, "a worker")
     movers.move()
     change.refresh_from_db()
-    counts = campaigns.counts_of(change)
-    if counts.ok >= int(sys.argv[1]) and not counts.in_flight or change.state not in ("confirmed", "running"):
+    if campaigns.counts_of(change).ok >= int(sys.argv[1]) or change.state not in ("confirmed", "running"):
         break
 """
 
@@ -96,7 +95,7 @@ async def _signed_in(chromium: Browser, console: Console, errors: list[str]) -> 
     await page.goto(f"{console.url}/accounts/login/?next=/reconnect/")
     await page.fill("input[name=login]", USERNAME)
     await page.fill("input[type=password]", PASSWORD)
-    await asyncio.to_thread(fill, console.writer(), [State.HEALTHY] * AGENTS, as_of=time.time(), proxies=3)
+    await asyncio.to_thread(_seen, console)
     await page.click("main button[type=submit]")
     await expect(page.locator("#rate")).to_be_visible()
     return page
@@ -127,6 +126,11 @@ async def test_campaign_from_choice_to_log(console: Console, chromium: Browser) 
     assert [line for line in errors if "400" not in line] == []
 
 
+def _seen(console: Console) -> None:
+    """A round concluded that stays new for as long as looking at the form takes."""
+    fill(console.writer(), [State.HEALTHY] * AGENTS, as_of=time.time() + 60, proxies=3)
+
+
 async def _choose_and_plan(page: Page) -> None:
     await page.fill("#rate", "fast")
     await page.click("text=Plan this campaign")
@@ -148,8 +152,8 @@ async def _confirm(page: Page) -> None:
     agree = page.locator("section[aria-labelledby=confirm-title] .button-main")
     await expect(agree).to_have_text(f"Reconnect {AGENTS} agents")
     await agree.click()
-    await expect(page.locator("#reason-error")).to_contain_text("say why")
-    await expect(page.locator("#typed-error")).to_contain_text("type the cluster's name")
+    await expect(page.locator("#reason-error")).to_contain_text("Say why")
+    await expect(page.locator("#typed-error")).to_contain_text("Type the cluster's name")
     await page.fill("#reason", "spread them over the new proxy")
     await page.fill("#typed", "default")
     await agree.click()
@@ -158,7 +162,7 @@ async def _confirm(page: Page) -> None:
 
 async def _watch(page: Page, console: Console) -> None:
     """Each of these is seen without loading the page anew."""
-    await asyncio.to_thread(_work, console, 0)
+    await asyncio.to_thread(_work, console, AGENTS)
     await expect(page.locator("#change-state .tag")).to_have_text("paused")
     await expect(page.locator("#change-state")).to_contain_text("a canary did not move")
     await page.click("button[value=resume]")
@@ -166,8 +170,9 @@ async def _watch(page: Page, console: Console) -> None:
     await asyncio.to_thread(_work, console, 40)
     await expect(page.locator("#campaign .part-ok dd")).not_to_have_text("0")
     assert int(await page.locator("#campaign progress").get_attribute("value") or 0) >= 40
-    moved = page.locator("#results tbody tr", has_text="proxy-2").first
+    moved = page.locator("#results tbody tr", has=page.locator(".tag-ok")).first
     await expect(moved.locator(".moment")).to_contain_text(" s")
+    await expect(moved.locator("td").nth(2)).to_contain_text("proxy-")
     await _accessible(page)
     await page.click("#campaign nav >> text=Failed")
     await expect(page.locator("#results tbody tr").first).to_contain_text("did not move within 5 s")

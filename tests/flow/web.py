@@ -26,6 +26,8 @@ import django; django.setup()
 from django.contrib.auth.models import User
 from django.core.management import call_command
 call_command("migrate", verbosity=0)
+from fleet.models.clusters import ensure_default_cluster
+ensure_default_cluster()
 User.objects.create_superuser(USERNAME, password=PASSWORD)
 call_command("token", "create", USERNAME, "--name", "test")
 """
