@@ -101,7 +101,8 @@ function writeTitles() {
     title.className = "block-title";
     title.style.left = `${block.x * pitch}px`;
     title.style.top = `${block.y * pitch - 19}px`;
-    title.style.width = `${block.w * pitch + pitch}px`;
+    // Into the gap beside its block, but not out of the page.
+    title.style.width = `${Math.min((block.w + 1) * pitch, map.clientWidth - block.x * pitch)}px`;
     title.innerHTML = '<b></b><span class="block-bad" hidden><svg class="shape" aria-hidden="true"><use href="#shape-stranded"/></svg><span></span></span><span class="block-n"></span>';
     title.children[0].textContent = block.name;
     title.children[2].textContent = formatCount(block.agents.length);
