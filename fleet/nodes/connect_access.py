@@ -18,6 +18,8 @@ from fleet.transport.channels import TLSFiles
 
 #: What is shorter is guessed.
 _SHORTEST_TOKEN = 16
+#: Each is a file that is open and some 100 KB.
+DEFAULT_LIMIT = 10_000
 #: The organizational unit of agents' certificates: they serve, users connect.
 _AGENTS = "agent"
 
@@ -31,6 +33,8 @@ class ConnectFlags:
     advertise: tuple[str, int] | None = None
     #: Any of them lets a user in.
     tokens: tuple[str, ...] = ()
+    #: User connections at a time.
+    limit: int = DEFAULT_LIMIT
 
 
 def read_tokens(path: Path, flag: str = "--connect-tokens") -> tuple[str, ...]:

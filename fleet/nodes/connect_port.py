@@ -9,9 +9,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 
 import h11
 
@@ -38,6 +39,8 @@ _ANSWER_WITHIN = 10.0
 #: A TLS connection's last words may take so long, seconds.
 _TLS_WITHIN = 5.0
 _BACKLOG = 1024
+#: Strangers who have not asked for anything yet: they must not take the places of users.
+_MOST_STRANGERS = 1_000
 _PEER_HEADER = connect.PEER_HEADER.lower().encode()
 
 
@@ -55,7 +58,9 @@ class ConnectPort:
         self._table = tunnels.table
         self._metrics = metrics
         self._server: asyncio.Server | None = None
+        #: All connections, and how many of them were let in.
         self._users: set[asyncio.Task[None]] = set()
+        self._seated = 0
         self.address = ""
 
     @property
@@ -100,6 +105,10 @@ class ConnectPort:
             await asyncio.wait(users)
 
     def _made(self, head: Head) -> None:
+        if len(self._users) - self._seated >= _MOST_STRANGERS:
+            self._metrics.refused(Reason.BUSY)
+            head.transport.abort()
+            return
         task = asyncio.get_running_loop().create_task(self._serve(head), name="user of the CONNECT port")
         self._users.add(task)
         task.add_done_callback(self._users.discard)
@@ -119,16 +128,31 @@ class ConnectPort:
         try:
             request = await head.read(_HEAD_WITHIN)
             asked = self._admit(head, request)
-            tunnel = self._find(asked)
-            if tunnel is None:
-                await self._carry_to_peer(head, await self._dial_peer(request, asked))
-                return
-            stream = await self._open(tunnel, asked)
+            with self._seat():
+                await self._lead(head, request, asked)
         except RefusedError as refusal:
             self._metrics.refused(refusal.reason)
             log.info("connect.refused: %s, %s: %s", _peer(head), refusal.reason.word, refusal)
             await head.refuse(refusal)
+
+    @contextlib.contextmanager
+    def _seat(self) -> Iterator[None]:
+        if self._seated >= self._flags.limit:
+            raise RefusedError(
+                Reason.BUSY, f"this proxy has {self._flags.limit} user connections, and takes no more"
+            )
+        self._seated += 1
+        try:
+            yield
+        finally:
+            self._seated -= 1
+
+    async def _lead(self, head: Head, request: h11.Request, asked: Asked) -> None:
+        tunnel = self._find(asked)
+        if tunnel is None:
+            await self._carry_to_peer(head, await self._dial_peer(request, asked))
             return
+        stream = await self._open(tunnel, asked)
         self._table.begin_session(tunnel, stream)
         try:
             await self._carry(head, stream)

@@ -21,7 +21,7 @@ from fleet.nodes import node_policies, running
 from fleet.nodes.addresses import Address
 from fleet.nodes.agent_status_reading import AgentStatusServicer
 from fleet.nodes.auth_door import AuthDoor
-from fleet.nodes.connect_access import ConnectFlags, read_tokens
+from fleet.nodes.connect_access import DEFAULT_LIMIT, ConnectFlags, read_tokens
 from fleet.nodes.connect_metrics import ConnectMetrics
 from fleet.nodes.connect_port import ConnectPort
 from fleet.nodes.instance import CONNECT_LABEL, DRAINING_LABEL, Instance, InstanceFlags
@@ -253,7 +253,7 @@ async def serve(flags: ProxyFlags, own: Policies) -> list[str] | None:
 
 
 def _connect_flags(
-    listen: tuple[str, int] | None, advertise: tuple[str, int] | None, tokens: Path | None
+    listen: tuple[str, int] | None, advertise: tuple[str, int] | None, tokens: Path | None, limit: int
 ) -> ConnectFlags | None:
     if listen is None:
         if advertise is not None or tokens is not None:
@@ -261,7 +261,7 @@ def _connect_flags(
                 "--connect-advertise and --connect-tokens are nothing without --connect-listen"
             )
         return None
-    return ConnectFlags(listen, advertise, read_tokens(tokens) if tokens else ())
+    return ConnectFlags(listen, advertise, read_tokens(tokens) if tokens else (), limit)
 
 
 @click.command("proxy")
@@ -284,6 +284,13 @@ def _connect_flags(
     "the port must be of this machine alone.",
 )
 @click.option(
+    "--connect-limit",
+    type=click.IntRange(min=1),
+    default=DEFAULT_LIMIT,
+    show_default=True,
+    help="User connections at a time; the next one is refused in a sentence.",
+)
+@click.option(
     "--drain",
     type=node_flags.Duration(),
     default="2s",
@@ -301,6 +308,7 @@ def command(
     connect_listen: tuple[str, int] | None,
     connect_advertise: tuple[str, int] | None,
     connect_tokens: Path | None,
+    connect_limit: int,
     drain: float,
     data: Path | None,
     announce_ttl: float | None,
@@ -327,7 +335,7 @@ def command(
                 keep_alive_interval=keep_alive_interval, keep_alive_count_max=keep_alive_count_max
             ),
             drain=drain,
-            connect=_connect_flags(connect_listen, connect_advertise, connect_tokens),
+            connect=_connect_flags(connect_listen, connect_advertise, connect_tokens, connect_limit),
         )
         again = uvloop.run(serve(from_environment(flags, own.merged()), own))
         if again:

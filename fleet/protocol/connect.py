@@ -38,6 +38,8 @@ class Reason(Enum):
     PEER = ("peer", 502)
     #: By the agent: no such service, or it cannot be reached.
     AGENT = ("agent", 502)
+    #: It has as many users as it may.
+    BUSY = ("busy", 503)
     LEAVING = ("leaving", 503)
     TIMEOUT = ("timeout", 504)
 

@@ -186,6 +186,38 @@ async def test_session_that_breaks(plane: Plane) -> None:
     assert "refloat_connect_aborted_total 1.0" in metrics
 
 
+async def test_limit_of_users(plane: Plane) -> None:
+    """One too many is told so, and when somebody leaves there is room again."""
+    proxy = await plane.proxy(ttl=600.0, connect=ConnectFlags(("127.0.0.1", 0), limit=1))
+    async with echoing() as port:
+        await agent_of(plane, proxy, ("echo", f"127.0.0.1:{port}"))
+        async with user(proxy) as one:
+            assert " 200 " in await connect(one, "echo.agent-1:80")
+            line = await refused(proxy, "echo.agent-1:80")
+            assert " 503 this proxy has 1 user connections, and takes no more" in line
+
+        async def room() -> bool:
+            return " 200 " in await refused(proxy, "echo.agent-1:80")
+
+        await eventually(room)
+    _, metrics = await get(proxy.instance, "/metrics")
+    assert 'refloat_connect_refused_total{reason="busy"} 0' not in metrics
+
+
+async def test_strangers_take_no_places(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections that ask for nothing are few: the next is closed, while users who are in go on."""
+    monkeypatch.setattr(connect_port, "_MOST_STRANGERS", 1)
+    proxy = await plane.proxy(ttl=600.0, connect=HERE)
+    async with echoing() as port, user(proxy) as one:
+        await agent_of(plane, proxy, ("echo", f"127.0.0.1:{port}"))
+        assert " 200 " in await connect(one, "echo.agent-1:80")
+        async with user(proxy) as silent, user(proxy) as late:
+            assert await late[0].read() == b""
+            one[1].write(b"still here")
+            assert await one[0].readexactly(10) == b"still here"
+            assert " 404 " in await connect(silent, "echo.nobody:80")
+
+
 async def test_proxy_that_leaves(plane: Plane) -> None:
     """It listens no more and lets the connections it has go on, to the end of its drain."""
     proxy = await plane.proxy(ttl=600.0, connect=HERE)
