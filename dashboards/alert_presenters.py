@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -15,10 +15,10 @@ from django.db.models import Q
 from dashboards.presenters import age_ms, moment
 from fleet.alerts import store
 from fleet.alerts.lifecycle import Look, plan
-from fleet.alerts.messages import agents_path, clock, duration_words, headline, recovery_words
+from fleet.alerts.messages import agents_path, clock, duration_words, headline, recovery_words, subject
 from fleet.alerts.routes import escalates_at, leaves, receivers
 from fleet.alerts.rules import Rule
-from fleet.alerts.values import CauseKind, IncidentState, NoticeKind, Severity
+from fleet.alerts.values import CauseKind, IncidentState, Notice, NoticeKind, Severity
 from fleet.domain.changes import OCCUPYING
 from fleet.domain.columns import NO_INSTANCE, REASON_BITS
 from fleet.domain.instances import InstanceState
@@ -26,7 +26,7 @@ from fleet.domain.verdicts import Reason
 from fleet.domain.views import FleetTable
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.changes import AuditEntry, Change
-from fleet.models.incidents import Incident, VersionChange
+from fleet.models.incidents import Incident, IncidentEvent, VersionChange
 from fleet.models.networking import NetworkingRevision
 
 #: What changed in so many seconds before an incident may be its cause.
@@ -67,8 +67,10 @@ class IncidentRow:
     agents_url: str
 
 
-def incident_row(row: Incident, now: float, prefix: str = "") -> IncidentRow:
-    """Present one incident."""
+def incident_row(
+    row: Incident, now: float, prefix: str = "", names: Mapping[str, str] | None = None
+) -> IncidentRow:
+    """Present one incident. `names`: of causes by key, for what explains it."""
     value = store.value_of(row)
     return IncidentRow(
         id=row.pk,
@@ -88,7 +90,7 @@ def incident_row(row: Incident, now: float, prefix: str = "") -> IncidentRow:
         acked_by=row.acked_by,
         flapping=row.flapping_since is not None,
         silenced_by=row.silenced_by,
-        inhibited_by=row.inhibited_by,
+        inhibited_by=(names or {}).get(row.inhibited_by, row.inhibited_by),
         heals=recovery_words(value) if value.affected else "",
         trend=trend_points(
             value.trend, now if value.state is not IncidentState.RESOLVED else value.resolved_at or now
@@ -115,6 +117,11 @@ def trend_points(trend: Sequence[tuple[float, int]], until: float) -> str:
     return " ".join([*points, f"{_WIDTH:.1f},{last:.1f}"])
 
 
+def names_of(rows: Iterable[Incident]) -> dict[str, str]:
+    """What causes are called, by key."""
+    return {row.key: f"{row.cause_kind} {row.cause_name}" for row in rows}
+
+
 def next_message(row: Incident, rules: Iterable[Rule], now: float) -> dict[str, Any]:
     """`at` and `because` of the next message, and `to`: names of the channels it goes to."""
     value = store.value_of(row)
@@ -123,6 +130,11 @@ def next_message(row: Incident, rules: Iterable[Rule], now: float) -> dict[str, 
         return {"at": None, "because": "it is over", "to": [], "path": []}
     found = leaves(store.routes(), value)
     at, because = planned.at, planned.because
+    if value.inhibited_by:
+        by = Incident.objects.filter(cluster=row.cluster_id, key=value.inhibited_by).order_by("-generation")
+        because = because.replace(
+            value.inhibited_by, names_of(by[:1]).get(value.inhibited_by, value.inhibited_by)
+        )
     second = escalates_at(found, value)
     kind = planned.kind or NoticeKind.FIRING
     if second is not None and (at is None or second < at):
@@ -192,9 +204,8 @@ def _versions(rows: Iterable[VersionChange]) -> Iterator[Before]:
     for row in rows:
         groups.setdefault((row.old, row.new), []).append(row)
     for (old, new), some in groups.items():
-        names = ", ".join(row.name for row in some[:5]) + (
-            f" and {len(some) - 5} more" if len(some) > 5 else ""
-        )
+        called = sorted(row.name for row in some)
+        names = ", ".join(called[:5]) + (f" and {len(some) - 5} more" if len(some) > 5 else "")
         what = f"version {old} became {new}" if old else f"seen for the first time, version {new}"
         yield Before(datetime.fromtimestamp(some[0].at, UTC), names, what)
 
@@ -230,6 +241,18 @@ def in_common(table: FleetTable, indices: np.ndarray[Any, Any]) -> list[dict[str
         }
         for title, counts in counted.items()
     ]
+
+
+def told_line(event: IncidentEvent | None) -> dict[str, Any]:
+    """What a browser says of the newest message: `event` tells it from those before; 0: there was none."""
+    if event is None:
+        return {"event": 0}
+    row = event.incident
+    value = store.value_of(row)
+    over = value.state is IncidentState.RESOLVED
+    notice = Notice(NoticeKind.RESOLVED if over else NoticeKind.FIRING, value, row.resolved_at or event.at, 0)
+    severity = "resolved" if over else value.severity.slug
+    return {"event": event.pk, "text": subject(notice), "severity": severity, "number": row.pk}
 
 
 def target_of(row: Channel) -> str:

@@ -61,6 +61,8 @@ class RuleForm(forms.ModelForm):  # type: ignore[type-arg] # django-stubs makes 
             "group_interval": "Further ones after seconds", "repeat_seconds": "Said again after seconds",
         }  # fmt: skip
 
+    field_order = ("name", "kind", "severity", "enabled", "min_count", "share_percent")
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["share_percent"].initial = round(self.instance.min_share * 100, 4)
@@ -185,6 +187,8 @@ class ChannelForm(forms.ModelForm):  # type: ignore[type-arg] # as above
         help_texts = {
             "allow_private": "Needs the right to manage access: messages could reach services inside."
         }
+
+    field_order = ("name", "kind", "to", "url", "secret", "enabled", "send_resolved", "digest")
 
     _SECRETS = {
         "webhook": "signing_key",

@@ -21,11 +21,12 @@ from dashboards.views.alert_audit import logged, signed_in
 from dashboards.views.pages import prefix_of
 from fleet.alerts import backtest, rules_yaml, store
 from fleet.alerts.facts import match_names
+from fleet.alerts.messages import duration_words
 from fleet.alerts.rules import Rule
 from fleet.models.access import Permission, may
 from fleet.models.alerting import AgentLabel, AlertRule
 from fleet.models.clusters import DEFAULT_CLUSTER
-from fleet.models.remembered import Agent
+from fleet.models.remembered import Agent, Instance
 from fleet.models.transitions import Transition
 
 #: The back-test plays so many days, and so many changes at most.
@@ -167,22 +168,26 @@ def _played(rule: Rule, cluster: str) -> tuple[str, list[dict[str, Any]]]:
     since = datetime.fromtimestamp(now, UTC) - timedelta(days=_DAYS)
     rows = (
         Transition.objects.filter(cluster=cluster, at__gte=since)
-        .order_by("at", "pk")
+        .order_by("-at", "-pk")
         .values_list("at", "agent", "old", "new", "cause")[:_CHANGES]
     )
-    changes = (backtest.Change(at.timestamp(), agent, old, new, cause) for at, agent, old, new, cause in rows)
+    changes = [backtest.Change(at.timestamp(), agent, old, new, cause) for at, agent, old, new, cause in rows]
+    # Of a history that is too long the newest part counts.
+    changes.reverse()
     agents = Agent.objects.filter(cluster=cluster, retired=False).count()
     spells = backtest.play(rule, changes, agents, now, _labelled(rule, cluster))
+    names = dict(Instance.objects.filter(cluster=cluster).values_list("instance_id", "name"))
     shown = [
         {
             "at": datetime.fromtimestamp(one.began_at, UTC),
-            "seconds": one.seconds,
+            "lasted": duration_words(one.seconds),
             "peak": one.peak,
-            "cause": one.cause,
+            "cause": names.get(one.cause, one.cause),
         }
         for one in reversed(spells)
     ]
-    return backtest.sentence(spells, _DAYS), shown[:20]
+    days = _DAYS if len(changes) < _CHANGES else round((now - changes[0].at) / 86400.0, 2)
+    return backtest.sentence(spells, days), shown[:20]
 
 
 def _labelled(rule: Rule, cluster: str) -> set[str] | None:

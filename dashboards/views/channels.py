@@ -45,7 +45,7 @@ def channels(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
     context = {
         "page": "incidents",
         "tab": "channels",
-        "channels": [_channel(row) for row in Channel.objects.prefetch_related("routes")],
+        "channels": [_channel(row) for row in Channel.objects.prefetch_related("routes", "escalations")],
         "routes": _tree(),
         "log": [alert_presenters.delivery_row(row, now) for row in log],
         "may_change": may(request.user, Permission.CHANGE_CONFIG, cluster),
@@ -139,13 +139,19 @@ def _first_route(made: Channel) -> None:
         roots[0].channels.add(made)
 
 
+def _hears(row: Channel) -> list[str]:
+    found = [one.name for one in row.routes.all()]
+    found += [f"second level of {one.name}" for one in row.escalations.all()]
+    return [*found, f"{row.digest} digest"] if row.digest else found
+
+
 def _channel(row: Channel) -> dict[str, Any]:
     lately = Delivery.objects.filter(channel=row)
     failed = lately.exclude(last_error="").filter(sent_at=None).first()
     return {
         "row": row,
         "target": alert_presenters.target_of(row),
-        "routes": ", ".join(one.name for one in row.routes.all()),
+        "routes": "; ".join(_hears(row)),
         "error": failed.last_error if failed else "",
         "waiting": lately.filter(sent_at=None, failed_at=None).count(),
     }

@@ -46,10 +46,9 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     unresolved = rows.exclude(state=IncidentState.RESOLVED.value).annotate(
         explained=Case(When(inhibited_by="", then=Value(0)), default=Value(1), output_field=IntegerField())
     )
-    current = [
-        alert_presenters.incident_row(row, now, prefix)
-        for row in unresolved.order_by("explained", "-severity", "-affected", "-opened_at")[:500]
-    ]
+    shown = list(unresolved.order_by("explained", "-severity", "-affected", "-opened_at")[:500])
+    names = alert_presenters.names_of(shown)
+    current = [alert_presenters.incident_row(row, now, prefix, names) for row in shown]
     over = rows.filter(state=IncidentState.RESOLVED.value).order_by("-resolved_at")[:_PAST]
     clock = AlertClock.objects.filter(cluster=cluster).first()
     context = {
@@ -68,9 +67,12 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
 @require_safe
 @never_cache
 def badge(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """How many incidents are open, for pages without a live link."""
+    """How many incidents are open, and what was told last, for pages without a live link."""
     rows = Incident.objects.filter(cluster=cluster, state__in=("firing", "recovering"))
-    return JsonResponse({"open": count_open(store.value_of(row) for row in rows)})
+    told = IncidentEvent.objects.filter(incident__cluster=cluster, kind="notice").select_related("incident")
+    newest = told.order_by("-pk").first()
+    opened = count_open(store.value_of(row) for row in rows)
+    return JsonResponse({"open": opened, "newest": alert_presenters.told_line(newest)})
 
 
 @requires(Permission.VIEW_FLEET)

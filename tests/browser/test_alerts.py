@@ -21,6 +21,7 @@ from tests.browser.conftest import DEADLINE_MS, NOTICE_VIOLATIONS
 from tests.browser.test_access import accessible
 from tests.fakes.record import fill
 from tests.fakes.waiting import eventually_sync
+from tests.flow.alerting import sql
 from tests.flow.web import PASSWORD, USERNAME, Console, web_console
 from tests.meta.house import ROOT
 
@@ -194,6 +195,25 @@ async def test_silence_shows_what_it_matches_and_wants_a_word_for_everything(
     await expect(page.locator("tr.spent", has_text="data centre")).to_be_visible()
 
 
+async def test_page_without_a_live_link_tells_of_an_incident_too(page: Page, console: Console) -> None:
+    """It asks now and then, and when somebody looks at it again; what was told before is not told once more."""
+    await page.goto(f"{console.url}/alerts/rules/")
+    await page.wait_for_function("sessionStorage.getItem('refloat-told') !== null")
+    await expect(page.locator(".toast")).to_have_count(0)
+    await asyncio.to_thread(
+        sql,
+        console.data.parent,
+        "insert into fleet_incidentevent (incident_id, at, kind, who, text) select id, ?, 'notice', '', '' from"
+        " fleet_incident where cause_name = 'proxy-1'",
+        time.time(),
+    )
+    await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    await expect(page.locator(".toast a")).to_contain_text("CRIT default: 207 agents stranded, proxy-1")
+    await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    await expect(page.locator(".toast")).to_have_count(1)
+    await accessible(page)
+
+
 async def test_rule_is_tried_on_the_history(page: Page, console: Console) -> None:
     """Once in seven days, for ten minutes; with a higher number not at all; nothing is kept by trying."""
     await page.goto(f"{console.url}/alerts/rules/")
@@ -228,6 +248,6 @@ async def test_channel_is_made_and_tried_out(page: Page, console: Console) -> No
     await expect(page.locator("#log tbody tr")).to_contain_text("This is a test of the channel team")
     await accessible(page)
     await page.goto(f"{console.url}/alerts/channels/")
-    await page.click("text=proxies at night")
+    await page.click(".tree >> text=proxies at night")
     await expect(page.locator("#id_quiet_zone")).to_have_value("Europe/Berlin")
     await accessible(page)

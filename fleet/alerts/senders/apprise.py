@@ -6,12 +6,14 @@ docs/alerts.md, "Channels".
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 
 from apprise import Apprise, LogCapture, NotifyType
 from apprise.plugins import NotifyBase
 
 from fleet.alerts.senders import Errand, SendError
-from fleet.alerts.senders.http import check_host
+from fleet.alerts.senders.guard import Guard, public_only
+from fleet.alerts.senders.http import RefusedTarget, check_host
 
 #: What would act on this machine, or read its files.
 _LOCAL = frozenset(
@@ -30,9 +32,14 @@ def send(errand: Errand) -> None:
     box = Apprise()
     box.add(service)
     kind = _TYPES.get(errand.kind) or _BY_SEVERITY.get(errand.incident["severity"], NotifyType.INFO)
-    with LogCapture(level=logging.WARNING) as said:  # type: ignore[no-untyped-call] # it has no types
+    with (
+        nullcontext(Guard()) if errand.allow_private else public_only() as guard,
+        LogCapture(level=logging.WARNING) as said,  # type: ignore[no-untyped-call] # it has no types
+    ):
         taken = box.notify(title=errand.payload["subject"], body=errand.payload["text"], notify_type=kind)
         why = said.getvalue().strip().splitlines() if said is not None else []
+    if guard.refused:
+        raise RefusedTarget("the service leads to a private or loopback address", permanent=True)
     if not taken:
         raise SendError(why[-1] if why else "the service did not take it")
 

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.test import Client
 
+from dashboards.alert_presenters import changed_before, reconnect_query
+from fleet.domain.instances import InstanceState
 from fleet.domain.verdicts import State
 from fleet.models.access import Permission
-from fleet.models.changes import AuditEntry
+from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import ensure_default_cluster
-from fleet.models.incidents import Incident, IncidentEvent
+from fleet.models.incidents import Incident, IncidentEvent, VersionChange
+from fleet.models.networking import NetworkingRevision
 from tests.dashboards.conftest import MakeUser
 from tests.fakes.reader import FakeReader
 
@@ -38,7 +42,13 @@ def test_list_shows_open_incidents_and_when_somebody_looked(
     page = client.get("/incidents/").content.decode()
     assert f"/incidents/{incident.pk}/" in page
     assert "Nobody has looked yet" in page
-    assert client.get("/incidents/badge.json").json() == {"open": {"critical": 1, "warning": 0, "info": 0}}
+    said = client.get("/incidents/badge.json").json()
+    assert said == {"open": {"critical": 1, "warning": 0, "info": 0}, "newest": {"event": 0}}
+    told = IncidentEvent.objects.create(incident=incident, at=1.0, kind="notice")
+    assert client.get("/incidents/badge.json").json()["newest"] == {
+        "event": told.pk, "number": incident.pk, "severity": "critical",
+        "text": "CRIT default: 207 agents stranded, agents without a common cause",
+    }  # fmt: skip
 
 
 def test_incident_page_says_what_is_needed_at_night(
@@ -58,6 +68,70 @@ def test_incident_page_says_what_is_needed_at_night(
     assert "because it is said again while it lasts" in page
     assert "to nobody: its route has no channel" in page
     assert "Acknowledge" in page
+
+
+def test_page_says_what_changed_in_the_half_hour_before(
+    client: Client, person: MakeUser, incident: Incident
+) -> None:
+    """A change that ran, what somebody did, another's config and new versions; nothing older, and nothing after."""
+    at = datetime.fromtimestamp(incident.opened_at, UTC)
+    cluster = incident.cluster
+    common = {
+        "cluster": cluster,
+        "kind": "reconnect",
+        "state": "verified",
+        "who": "ada",
+        "actor_kind": "person",
+    }
+    for title, began, ended in (("ran", 120, 10), ("long ago", 120, 60)):
+        Change.objects.create(
+            title=title,
+            started_at=at - timedelta(minutes=began),
+            ended_at=at - timedelta(minutes=ended),
+            **common,
+        )
+    for subject, minutes in (("web", 5), ("old", 31), ("after", -1)):
+        AuditEntry.objects.create(
+            at=at - timedelta(minutes=minutes), cluster="default", who="bo", actor_kind="person",
+            action="drain.start", subject=subject, outcome="done",
+        )  # fmt: skip
+    first = NetworkingRevision.objects.create(cluster=cluster, revision="r1", document={}, at=at)
+    NetworkingRevision.objects.create(
+        cluster=cluster, revision="r2", document={}, at=at - timedelta(minutes=3), previous=first
+    )
+    for number in (1, 2):
+        VersionChange.objects.create(
+            cluster=cluster, instance_id=f"p{number}", name=f"proxy-{number}", old="17.1", new="17.2",
+            at=incident.opened_at - 60,
+        )  # fmt: skip
+    found = changed_before("default", incident.opened_at)
+    assert [(one.who, one.what) for one in found] == [
+        ("proxy-1, proxy-2", "version 17.1 became 17.2"),
+        ("not through this console", "networking config r2"),
+        ("bo", "drain.start web"),
+        ("ada", "ran (verified)"),
+    ]
+    client.force_login(person("viewer"))
+    assert "version 17.1 became 17.2" in client.get(f"/incidents/{incident.pk}/").content.decode()
+
+
+@pytest.mark.parametrize(
+    ("kind", "state", "expected"),
+    [
+        ("proxy", InstanceState.UNHEALTHY, ("proxy=proxy-1", "")),
+        ("proxy", InstanceState.SILENT, ("", "proxy-1 does not answer")),
+        ("auth", InstanceState.SILENT, ("q=auth%3Aproxy-1+-state%3Astranded", "")),
+        ("backend", None, ("", "")),
+    ],
+)
+def test_reconnect_is_offered_where_agents_can_be_asked(
+    incident: Incident, kind: str, state: InstanceState | None, expected: tuple[str, str]
+) -> None:
+    """Not through a proxy that is silent, and for that the page says why."""
+    incident.cause_kind, incident.cause_name = kind, "proxy-1"
+    query, why = reconnect_query(incident, state)
+    assert (query, why[: len(expected[1])]) == expected
+    assert bool(why) == bool(expected[1])
 
 
 def test_operator_acknowledges_notes_and_silences(

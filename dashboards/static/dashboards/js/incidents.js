@@ -24,7 +24,11 @@ function showBadge(open) {
   badge.firstElementChild.textContent = String(critical + warning);
 }
 
+/** When each incident was last told of on this page: the live link and asking must not both say it. */
+const told = new Map();
+
 function showToast({ text, severity, number }) {
+  told.set(number, Date.now());
   const toast = document.createElement("div");
   toast.className = `toast toast-${severity}`;
   const link = document.createElement("a");
@@ -58,11 +62,23 @@ function beep(pitch) {
   tone.onended = () => audio.close();
 }
 
+/** What was told since this tab last asked; what was told before it was opened is on its pages. */
+function tellNewest(newest) {
+  if (newest === undefined) return;
+  const last = sessionStorage.getItem("refloat-told");
+  sessionStorage.setItem("refloat-told", String(newest.event));
+  if (last === null || newest.event <= Number(last)) return;
+  if (Date.now() - (told.get(newest.number) ?? 0) > 2 * EVERY_MS) showToast(newest);
+}
+
 async function ask() {
-  if (document.hidden) return;
+  if (document.hidden && !choice.desktop()) return;
   try {
     const answer = await fetch(`${prefix}/incidents/badge.json`, { headers: { Accept: "application/json" } });
-    if (answer.ok && !answer.redirected) showBadge((await answer.json()).open);
+    if (!answer.ok || answer.redirected) return;
+    const { open, newest } = await answer.json();
+    showBadge(open);
+    tellNewest(newest);
   } catch {
     // Unreachable: other parts of the page say so.
   }

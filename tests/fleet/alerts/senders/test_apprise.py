@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fleet.alerts.senders import SendError, apprise
@@ -37,3 +39,17 @@ def test_private_host_is_refused_without_leave() -> None:
         apprise.send(
             type(sent)(sent.payload, sent.key, sent.at, sent.config, sent.secrets, allow_private=False)
         )
+
+
+def test_host_that_turns_private_after_it_was_looked_up_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address that is connected to counts, be it by another answer of the name's server or by a redirect."""
+    monkeypatch.setattr(apprise, "check_host", lambda host: None)
+    with receiving() as receiver:
+        url = receiver.url.replace("http://", "json://")
+        sent = replace(errand(secrets={"url": url}), allow_private=False)
+        with pytest.raises(SendError, match="private") as caught:
+            apprise.send(sent)
+        assert receiver.requests == []
+        assert caught.value.permanent
+        apprise.send(replace(sent, allow_private=True))
+        assert len(receiver.requests) == 1
