@@ -14,7 +14,7 @@ from pydantic import Field
 
 from dashboards import reading
 from dashboards.api.access import ApiAccess
-from dashboards.api.changing import REFUSALS, caller, known
+from dashboards.api.changing import REFUSALS, by, caller, known
 from dashboards.presenters import moment
 from fleet.alerts import acting, store
 from fleet.alerts.acting import ActError
@@ -22,7 +22,6 @@ from fleet.alerts.matching import MatchError
 from fleet.alerts.messages import headline
 from fleet.alerts.values import IncidentState
 from fleet.control.audit import Attempt, record
-from fleet.domain.changes import Actor, ActorKind
 from fleet.models.access import Permission
 from fleet.models.alerting import Silence
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -228,9 +227,10 @@ def _end(request: HttpRequest, cluster: str, number: int) -> SilenceItem:
 
 
 def _log(request: HttpRequest, cluster: str, action: str, row: Silence) -> None:
-    user = caller(request)
-    actor = Actor(ActorKind.TOKEN, user.get_username(), user.pk)
-    record(Attempt(actor, action, cluster, row.matchers or "everything", row.reason), "done", timezone.now())
+    who = by(request)
+    attempt = Attempt(who.actor, action, cluster, row.matchers or "everything", row.reason)
+    attempt.request_id = who.request_id
+    record(attempt, "done", timezone.now())
 
 
 def _number(number: int) -> int:

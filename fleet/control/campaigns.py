@@ -228,15 +228,16 @@ def abort(change: Change, by: By, now: datetime) -> Change:
 
 
 def call_off(change: Change, by: By, now: datetime) -> Change:
-    """End one that has not begun; its agents are skipped, so that its totals add up. Raises WrongState."""
+    """End one that has not begun. Its agents are skipped; of a mere plan the list is forgotten. Raises WrongState."""
     why = f"cancelled by {by.actor.name}"
+    mere = change.state == ChangeState.PLANNED
     return changes.move(
         change,
         ChangeState.CANCELLED,
         now,
         actor=by.actor,
         request_id=by.request_id,
-        along=lambda row: close(row, why, now.timestamp()),
+        along=lambda row: row.campaign_agents.all().delete() if mere else close(row, why, now.timestamp()),
     )
 
 

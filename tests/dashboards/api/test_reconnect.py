@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from django.test import Client
+from django.utils import timezone
 
+from fleet.control import changes
 from fleet.domain.verdicts import State
+from fleet.models.access import Permission
 from fleet.models.changes import AuditEntry, Change
+from fleet.models.clusters import Cluster, ensure_default_cluster
+from fleet.models.tokens import create_token
 from tests.dashboards.api.test_networking import Ask, ask
+from tests.dashboards.conftest import MakeUser
 from tests.fakes.reader import FakeReader
 
 __all__ = ["ask"]
@@ -46,6 +53,35 @@ def test_what_somebody_did_meanwhile_is_not_overrun(ask: Ask, fake_reader: FakeR
     assert "confirmed by now" in stale.json()["detail"]
     assert AuditEntry.objects.filter(outcome="refused", action="api.cancel").count() == 1
     assert ask("POST", f"{here}/cancel", {}, If_Match=ask("GET", here).headers["ETag"]).status_code == 200
+
+
+def test_second_person_by_the_api(
+    ask: Ask, fake_reader: FakeReader, person: MakeUser, client: Client
+) -> None:
+    """Neither who planned nor who confirmed it, be it by another token or by their session; then anybody else."""
+    ensure_default_cluster()
+    Cluster.objects.update(second_approver=True)
+    fake_reader.states = [State.HEALTHY] * 4
+    made = ask("POST", "/api/v1/reconnect/plan", {"proxy": "proxy-1"}).json()
+    assert made["asks_second"]
+    here = f"/api/v1/changes/{made['id']}"
+    other = person("operator")
+    _, secret = create_token(other, "t", [Permission.ACT_ON_FLEET], lifetime=None, now=timezone.now())
+    bearer = {"Authorization": f"Bearer {secret}"}
+    confirmed = client.post(f"{here}/confirm", '{"reason": "to try"}', "application/json", headers=bearer)
+    assert (confirmed.status_code, confirmed.json()["state"]) == (202, "confirmed")
+    mine = ask("POST", f"{here}/approve")
+    theirs = client.post(f"{here}/approve", headers=bearer)
+    assert (mine.status_code, theirs.status_code) == (409, 409)
+    assert "nor who confirmed" in theirs.json()["detail"]
+    assert Change.objects.get().approved_by == ""
+    third = person("admin")
+    _, secret = create_token(third, "t", [Permission.ACT_ON_FLEET], lifetime=None, now=timezone.now())
+    agreed = client.post(f"{here}/approve", headers={"Authorization": f"Bearer {secret}"})
+    assert agreed.status_code == 202
+    assert changes.ready(Change.objects.get())
+    rows = AuditEntry.objects.filter(action="reconnect.approve").order_by("pk")
+    assert [row.outcome for row in rows] == ["refused", "refused", "done"]
 
 
 @pytest.mark.parametrize(

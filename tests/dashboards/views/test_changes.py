@@ -140,6 +140,9 @@ def test_second_person_must_agree(
     page = client.post(f"/changes/{change.pk}/", {"do": "confirm", "reason": "because"}, follow=True)
     assert "Waits for a second person" in page.content.decode()
     assert "I agree" not in page.content.decode()
+    forced = client.post(f"/changes/{change.pk}/", {"do": "approve"}).content.decode()
+    assert "A second person must agree: not who made the change" in forced
+    assert not sent
     _proven(client, person("admin"))
     assert "I agree" in client.get(f"/changes/{change.pk}/").content.decode()
     client.post(f"/changes/{change.pk}/", {"do": "approve"})

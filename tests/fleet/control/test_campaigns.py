@@ -56,10 +56,14 @@ def test_plans_nobody_agreed_to_are_forgotten(cluster: Cluster, alice: User) -> 
 
 
 def test_called_off_before_it_began(cluster: Cluster, alice: User) -> None:
-    """Its totals add up, too."""
-    change = campaigns.call_off(_plan(cluster, alice, Movers.of(3)), by(alice), NOW)
+    """Its totals add up, too; the list of what was only looked at is not kept."""
+    change = _plan(cluster, alice, Movers.of(3))
+    changes.confirm(change, by(alice), reason="to try", typed="", now=NOW)
+    campaigns.call_off(change, by(alice), NOW)
     assert change.state == ChangeState.CANCELLED
     assert (campaigns.counts_of(change).skipped, change.outcome["skipped"]) == (3, 3)
+    looked_at = campaigns.call_off(_plan(cluster, alice, Movers.of(3)), by(alice), NOW)
+    assert not looked_at.campaign_agents.exists()
 
 
 def test_question_has_the_number(cluster: Cluster, alice: User) -> None:
