@@ -177,6 +177,7 @@ class Agent:
             name=name,
             changed=self._auth_connection_changed,
             left=lambda why: metrics.auth_failovers.labels(why).inc(),
+            refused=metrics.refused.labels("service-config").inc,
         )
 
     def _auth_connection_changed(self) -> None:

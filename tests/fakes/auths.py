@@ -15,8 +15,8 @@ from fleet.protocol.service_config import Mode, ServiceConfig
 from fleet.transport import channels
 from fleet.transport.passage import Passage
 from fleet.transport.service_config import AUTH_ID_METADATA
-from fleet.wire import grpcclientconfig_pb2, grpcclientconfig_pb2_grpc
 
+_CONFIG = "teleport.grpcclientconfig.v1.ServiceConfigDiscoveryService"
 RECONNECT = ServiceConfig(Mode.RECONNECT, "")
 
 
@@ -29,6 +29,8 @@ class FakeAuth:
         self.config = config
         #: Set to a status, GetServiceConfig fails with it; unset `answering`, it does not answer at all.
         self.config_fails: grpc.StatusCode | None = None
+        #: Set, its answer cannot be read.
+        self.config_is_garbage = False
         self.answering = asyncio.Event()
         self.answering.set()
         self.configs_asked = 0
@@ -58,7 +60,9 @@ class FakeAuth:
         """Listen; after a stop, on the port it had."""
         self._server = grpc.aio.server(options=channels.server_options())
         if self.config is not None:
-            grpcclientconfig_pb2_grpc.add_ServiceConfigDiscoveryServiceServicer_to_server(self, self._server)
+            # As bytes: they may be anything.
+            config = {"GetServiceConfig": grpc.unary_unary_rpc_method_handler(self._config)}
+            self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_CONFIG, config),))
         if self._has_health:
             health_pb2_grpc.add_HealthServicer_to_server(self, self._server)
         handlers = {
@@ -84,14 +88,14 @@ class FakeAuth:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def GetServiceConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def _config(self, request: bytes, context: Any) -> bytes:
         self.configs_asked += 1
         await self.answering.wait()
         if self.config_fails is not None:
             await context.abort(self.config_fails, "as you wish")
         assert self.config is not None, "else it is not served"
         context.set_trailing_metadata(((AUTH_ID_METADATA, self.name),))
-        return grpcclientconfig_pb2.GetServiceConfigResponse.FromString(service_config.encode(self.config))
+        return b"\x0a\xff" if self.config_is_garbage else service_config.encode(self.config)
 
     async def Watch(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
         self.watches += 1

@@ -29,6 +29,7 @@ from fleet.transport.pick_healthy.events import (
     connectivity_of,
     decide,
     log_left,
+    log_refused,
 )
 
 Subscriber = Callable[[grpc.ChannelConnectivity], None]
@@ -52,6 +53,8 @@ class BlockingPickHealthyChannel(grpc.Channel):
         """
         self._name = name
         self._left = left
+        # Ids of auths of whose answers it was said that they cannot be read.
+        self._told: set[str] = set()
         #: How often it moved to another connection.
         self.moves = 0
         self._open_connection = open_connection
@@ -172,6 +175,7 @@ class BlockingPickHealthyChannel(grpc.Channel):
         now = time.monotonic()
         if isinstance(event, Configured) and event.life == connection.life:
             connection.found, connection.read_at = event.found, now
+            log_refused(self._name, event.found, self._told)
         return decide(self._balancer, connection.number, event, now, random.random())
 
     def _do(self, commands: list[Command]) -> None:

@@ -13,8 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fleet.protocol.pick_healthy import Health
 from fleet.transport.pick_healthy.events import Configured, Event, Told, Turned, wait_again
-from fleet.transport.service_config import Discovered, read
-from fleet.wire import grpcclientconfig_pb2, grpcclientconfig_pb2_grpc
+from fleet.transport.service_config import METHOD, Discovered, read
 
 #: A stream that breaks because its connection did is no news of health: the loss itself shows within this, seconds.
 _LOSS_SHOWS_WITHIN = 0.3
@@ -147,10 +146,10 @@ class BlockingConnection:
         return forgotten
 
     def _ask(self, life: int, forgotten: threading.Event) -> None:
-        stub = grpcclientconfig_pb2_grpc.ServiceConfigDiscoveryServiceStub(self.channel)
+        ask: Any = self.channel.unary_unary(METHOD)
         tries = 0
         while not forgotten.is_set():
-            call = stub.GetServiceConfig.future(grpcclientconfig_pb2.GetServiceConfigRequest())
+            call = ask.future(b"")
             self._remember(call, forgotten)
             found: Discovered | None = None
             try:

@@ -24,6 +24,7 @@ from fleet.transport.pick_healthy.events import (
     connectivity_of,
     decide,
     log_left,
+    log_refused,
 )
 
 
@@ -38,18 +39,22 @@ class PickHealthyChannel(grpc.aio.Channel):
         name: str = "channel",
         changed: Callable[[], None] = lambda: None,
         left: Left = lambda why: None,
+        refused: Callable[[], None] = lambda: None,
     ) -> None:
         """Make it; `connect`, or the first RPC, opens the first connection.
 
         `open_connection` makes a channel with a connection of its own, and shuffles its addresses if told so.
         `changed` is called when RPCs go over another connection, and when another policy is run with; `left` for
-        every connection that the balancer leaves.
+        every connection that the balancer leaves, `refused` for every answer that says no policy one can read.
         """
         self._open_connection = open_connection
         self._balancer = Balancer(settings)
         self._name = name
         self._changed = changed
         self._left = left
+        self._refused = refused
+        # Ids of auths of whose answers it was said that they cannot be read.
+        self._told: set[str] = set()
         self._connections: dict[int, Connection] = {}
         self._retiring: dict[asyncio.Task[None], Connection] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -182,6 +187,8 @@ class PickHealthyChannel(grpc.aio.Channel):
         if isinstance(event, Configured):
             connection.found, connection.read_at = event.found, now
             self.asked.set()
+            if log_refused(self._name, event.found, self._told):
+                self._refused()
         self._do(decide(self._balancer, connection.number, event, now, random.random()))
         if not self._balancer.awaits(connection.number):
             connection.settled()

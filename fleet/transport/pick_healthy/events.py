@@ -93,6 +93,18 @@ def log_left(name: str, why: Why) -> None:
     log.log(level, "balancer.%s: %s %s", why, name, what)
 
 
+def log_refused(name: str, found: Discovered | None, told: set[str]) -> bool:
+    """Say that an answer cannot be read, once of each server; whether it is so."""
+    if found is None or not found.problem:
+        return False
+    if found.auth_id not in told:
+        told.add(found.auth_id)
+        log.warning(
+            "service-config.refused: %s: of auth %.40r: %s", name, found.auth_id or "unknown", found.problem
+        )
+    return True
+
+
 def wait_again(tries: int, chance: float) -> float:
     """How long to wait before a question or a watch is tried again, seconds."""
     least, most = _AGAIN

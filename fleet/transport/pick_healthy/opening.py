@@ -53,6 +53,7 @@ def open_channel(
     name: str = "channel",
     changed: Callable[[], None] = lambda: None,
     left: Left = lambda why: None,
+    refused: Callable[[], None] = lambda: None,
 ) -> PickHealthyChannel:
     """A channel for grpc.aio to host:port pairs. Raises ValueError for addresses that do not go together, TLSError."""
     opener = _Opener(addresses, tls, dead_peer)
@@ -63,7 +64,9 @@ def open_channel(
             return grpc.aio.insecure_channel(target, options=options)
         return grpc.aio.secure_channel(target, opener.credentials, options=options)
 
-    return PickHealthyChannel(open_connection, settings, name=name, changed=changed, left=left)
+    return PickHealthyChannel(
+        open_connection, settings, name=name, changed=changed, left=left, refused=refused
+    )
 
 
 def open_blocking_channel(

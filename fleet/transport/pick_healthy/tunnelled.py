@@ -33,9 +33,12 @@ class TunnelledChannel(PickHealthyChannel):
         name: str = "channel",
         changed: Callable[[], None] = lambda: None,
         left: Left = lambda why: None,
+        refused: Callable[[], None] = lambda: None,
     ) -> None:
         """Make it. Raises TLSError, ValueError for no addresses."""
-        super().__init__(self._open_tunnelled, settings, name=name, changed=changed, left=left)
+        super().__init__(
+            self._open_tunnelled, settings, name=name, changed=changed, left=left, refused=refused
+        )
         self._proxies = list(addresses)
         self._tls = tls
         self._dead_peer = dead_peer

@@ -48,3 +48,10 @@ async def test_empty_answer() -> None:
 async def test_failed_question() -> None:
     """A failure is not an answer: it can be asked again."""
     assert await ask(Failing()) is None
+
+
+def test_answer_that_cannot_be_read() -> None:
+    """It is as no answer, with why."""
+    found = service_config.read(b"\x0a\xff", [(service_config.AUTH_ID_METADATA, "a")])
+    assert (found.config, found.auth_id) == (None, "a")
+    assert "ends too early" in found.problem

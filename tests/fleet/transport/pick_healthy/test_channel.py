@@ -316,3 +316,18 @@ async def test_all_four_kinds_of_rpcs(auths: Auths, channels: Any) -> None:
         assert same is channel
     with pytest.raises(grpc.aio.UsageError):
         await who(channel)
+
+
+async def test_policy_that_cannot_be_read(
+    auths: Auths, channels: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told and counted, and the server is used as one that has no policy."""
+    auth = await auths("a")
+    auth.config_is_garbage = True
+    refusals: list[None] = []
+    channel = channels(auth, refused=lambda: refusals.append(None))
+    await channel.channel_ready()
+    assert await who(channel) == "a"
+    assert len(refusals) == 1
+    assert caplog.text.count("service-config.refused: channel: of auth 'a'") == 1
+    assert auth.configs_asked == 1

@@ -16,6 +16,7 @@ from fleet.transport.pick_healthy.events import (
     connectivity_of,
     decide,
     log_left,
+    log_refused,
     wait_again,
 )
 from fleet.transport.service_config import Discovered
@@ -65,3 +66,13 @@ def test_every_outcome_has_its_event(caplog: pytest.LogCaptureFixture) -> None:
     ]
     quiet = {record.args[0] for record in caplog.records if record.levelno == logging.DEBUG and record.args}
     assert quiet == {Why.REPLACED, Why.RENEWAL_FAILED}
+
+
+def test_answer_that_cannot_be_read_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Of each server; every one of them counts, and what can be read, or did not come, is none."""
+    told: set[str] = set()
+    for auth in ("a", "b", "a"):
+        assert log_refused("channel", Discovered(None, auth, "it ends too early"), told)
+    assert caplog.text.count("service-config.refused") == 2
+    for found in (None, Discovered(None), Discovered(ServiceConfig(), "c")):
+        assert not log_refused("channel", found, told)
