@@ -66,7 +66,8 @@ def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) ->
     """Show what a role or an instance is to run with; or (POST) preview or plan other values of it.
 
     Template `dashboards/policy_target.html`: `page`, `target`, `title`, `plural`, `fields`, `terms`, `revision`,
-    `snippets`, `previews`, `outlook`, `three_way`, `sentence`, `can_change`, `roll_out`, `restartable`, `is_gone`.
+    `snippets`, `previews`, `outlook`, `three_way`, `sentence`, `can_change`, `roll_out`, `restartable`,
+    `unasked`, `is_gone`.
     """
     wanted = desired.wanted_of(cluster)
     lines = policy_plans.lines_of(cluster, wanted)
@@ -107,6 +108,9 @@ def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) ->
         "sentence": edit.sentence,
         "can_change": may(request.user, Permission.CHANGE_CONFIG, cluster),
         "roll_out": request.method != "POST" or "roll_out" in request.POST,
+        "unasked": any(
+            one.asked_at is None for one in lines if one.role == role and target in (one.id, role)
+        ),
         "restartable": [
             one.name for one in lines if one.role == role and one.ours and target in (one.id, role)
         ],

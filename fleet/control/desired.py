@@ -219,6 +219,9 @@ def plan(
         raise Refused(
             "nothing would change: every instance runs with what is wanted", {"values": "nothing changed"}
         )
+    unasked = [line.name for line in affected if line.asked_at is None]
+    if roll_out and unasked:
+        raise Refused(f"{', '.join(unasked)} said nothing of policies yet: try again in a few seconds")
     _refuse_all_at_once(lines, restarts, terms)
     seen: dict[str, Any] = {}
     if sight is not None:

@@ -20,15 +20,20 @@ _UNITS = {
     "m": 60 * NANOSECONDS,
     "h": 3600 * NANOSECONDS,
 }
-_TERM = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+#: One way to read a number: two would be tried for every digit of a long one, which takes the square of them.
+_TERM = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _LARGEST = (1 << 63) - 1
+#: Characters; the longest that Go writes has 22.
+_LONGEST = 256
+_SHOWN = 64
 
 
 class DurationError(ValueError):
     """A duration that does not parse; the sentence shows it and an example."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(f"{text!r} is not a duration: write it like 30s, 1m30s or 500ms")
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+        super().__init__(f"{shown!r} is not a duration: write it like 30s, 1m30s or 500ms")
 
 
 def parse(text: str) -> float:
@@ -38,6 +43,8 @@ def parse(text: str) -> float:
 
 def parse_nanoseconds(text: str) -> int:
     """Read a Go duration as nanoseconds. Raises DurationError, also beyond 64 bits as Go does."""
+    if len(text) > _LONGEST:
+        raise DurationError(text)
     body, sign = text, 1
     if body[:1] in {"+", "-"}:
         sign = -1 if body[0] == "-" else 1

@@ -89,14 +89,14 @@ def test_wrong_values_are_400_by_field(ask: Ask, body: Any, key: str) -> None:
     assert not Change.objects.exists()
 
 
-@pytest.mark.parametrize(("key", "text", "value"), [(key, text, value) for key, text, value, _ in NETWORKING])
-def test_wrong_value_of_every_field(ask: Ask, key: str, text: str, value: object) -> None:
+def test_wrong_value_of_every_field(ask: Ask) -> None:
     """As a person writes it and in a spec: 400 by key, nothing saved, each attempt in the log."""
-    for body in ({"fields": {key: text}}, {"spec": document_of(key, value)}):
-        answer = ask("POST", PLAN, body, If_Match="r1")
-        assert (answer.status_code, set(answer.json()["problems"])) == (400, {key})
+    for key, text, value, _ in NETWORKING:
+        for body in ({"fields": {key: text}}, {"spec": document_of(key, value)}):
+            answer = ask("POST", PLAN, body, If_Match="r1")
+            assert (answer.status_code, set(answer.json()["problems"])) == (400, {key})
     assert not Change.objects.exists()
-    assert AuditEntry.objects.filter(outcome="refused").count() == 2
+    assert AuditEntry.objects.filter(outcome="refused").count() == 2 * len(NETWORKING)
 
 
 def test_plan_confirm_and_log(ask: Ask) -> None:

@@ -57,30 +57,28 @@ def sent(revision: str = "r1", **fields: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not False}
 
 
-@pytest.mark.parametrize(("key", "text", "words"), [(key, text, words) for key, text, _, words in IN_FORMS])
-def test_wrong_value_is_said_at_its_field(editor: Client, key: str, text: str, words: str) -> None:
+def test_wrong_value_is_said_at_its_field(editor: Client) -> None:
     """Of every field; and nothing is saved: no plan, only the attempt in the log."""
-    field = field_of(key).name
-    answer = editor.post("/networking/", sent(**{field: text}))
-    errors = answer.context["tab"].form.errors
-    assert re.search(words, " ".join(errors[field]).lower())
-    assert f'id="id_{field}_error"' in answer.content.decode()
+    for key, text, _, words in IN_FORMS:
+        field = field_of(key).name
+        answer = editor.post("/networking/", sent(**{field: text}))
+        errors = answer.context["tab"].form.errors
+        assert re.search(words, " ".join(errors[field]).lower())
+        assert f'id="id_{field}_error"' in answer.content.decode()
     assert not Change.objects.exists()
-    assert AuditEntry.objects.get().outcome == "refused"
+    assert AuditEntry.objects.filter(outcome="refused").count() == len(IN_FORMS)
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "words"), [(key, value, words) for key, _, value, words in NETWORKING]
-)
-def test_wrong_value_in_yaml_is_named_by_its_key(editor: Client, key: str, value: object, words: str) -> None:
+def test_wrong_value_in_yaml_is_named_by_its_key(editor: Client) -> None:
     """Of every field, above the text, which stays as it was written."""
-    text = yaml.safe_dump({"spec": document_of(key, value)})
-    answer = editor.post("/networking/", {"tab": "yaml", "yaml": text, "revision": "r1"})
-    problems = dict(answer.context["tab"].problems)
-    assert re.search(words, problems[key])
-    assert answer.context["tab"].yaml == text
+    for key, _, value, words in NETWORKING:
+        text = yaml.safe_dump({"spec": document_of(key, value)})
+        answer = editor.post("/networking/", {"tab": "yaml", "yaml": text, "revision": "r1"})
+        problems = dict(answer.context["tab"].problems)
+        assert re.search(words, problems[key])
+        assert answer.context["tab"].yaml == text
     assert not Change.objects.exists()
-    assert AuditEntry.objects.get().outcome == "refused"
+    assert AuditEntry.objects.filter(outcome="refused").count() == len(NETWORKING)
 
 
 @pytest.mark.parametrize(

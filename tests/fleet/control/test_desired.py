@@ -205,3 +205,20 @@ def test_taking_back(cluster: Cluster, alice: User) -> None:
     desired.store(_plan(cluster, alice, {}, nodes))
     with pytest.raises(Refused, match="changed again since"):
         desired.taken_back(first)
+
+
+def test_nobody_is_restarted_who_was_never_asked(cluster: Cluster, alice: User) -> None:
+    """A console that has just started must not take ours for instances that are restarted by hand."""
+    nodes = PolicyNodes(PolicyNode("auth-1"))
+    with pytest.raises(Refused, match="auth-1 said nothing of policies yet"):
+        desired.plan(
+            cluster.pk,
+            {"auth": {AUTH_TTL_VARIABLE: "60s"}},
+            revision=desired.revision_of({}),
+            lines=desired.matrix(nodes.views(), {}, {}),
+            agents={},
+            terms=Terms(),
+            roll_out=True,
+            by=by(alice),
+            now=NOW,
+        )

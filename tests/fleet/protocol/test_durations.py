@@ -65,3 +65,11 @@ def test_format_then_parse_is_the_same(nanoseconds: int) -> None:
     """What is written reads back to the nanosecond, within a float's reach."""
     text = durations.format_seconds(nanoseconds / durations.NANOSECONDS)
     assert durations.parse_nanoseconds(text) == pytest.approx(nanoseconds, abs=1)
+
+
+def test_long_nonsense_is_refused_at_once() -> None:
+    """Somebody's hundred thousand digits hold nobody up, and are not said back in full."""
+    for text in ("1" * 100_000, "1" * 200, "1h" * 100_000):
+        with pytest.raises(durations.DurationError) as caught:
+            durations.parse(text)
+        assert len(str(caught.value)) < 200
