@@ -9,8 +9,9 @@ from django import forms
 from django.core.exceptions import ValidationError
 from typing_extensions import override
 
-from fleet.alerts.digest import READ, Period
+from fleet.alerts.digest import Period
 from fleet.alerts.matching import EVERYTHING, MatchError, is_everything, parse
+from fleet.alerts.messages import READ
 from fleet.alerts.outbox import SENDERS
 from fleet.alerts.rules import RuleKind
 from fleet.alerts.senders import SendError

@@ -131,6 +131,10 @@ def _do(request: HttpRequest, user: User, cluster: str, form: LabelForm) -> Http
         except rules_yaml.RulesError as error:
             messages.error(request, f"Nothing was taken: {error}.")
             return redirect(here)
+        other = _other_kind(found)
+        if other:
+            messages.error(request, f"Nothing was taken: {other} is built in, and looks at something else.")
+            return redirect(here)
         _take(found)
         logged(
             request,
@@ -143,6 +147,12 @@ def _do(request: HttpRequest, user: User, cluster: str, form: LabelForm) -> Http
         messages.success(request, f"{len(found)} rules are taken; those of other names stay as they are.")
         return redirect(here)
     return None
+
+
+def _other_kind(found: list[Rule]) -> str:
+    """The name of a built-in rule that would look at something else; empty: there is none."""
+    kinds = dict(AlertRule.objects.filter(builtin=True).values_list("name", "kind"))
+    return next((one.name for one in found if kinds.get(one.name, one.kind.value) != one.kind.value), "")
 
 
 def _take(found: list[Rule]) -> None:

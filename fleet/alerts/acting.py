@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from django.db import transaction
+
 from fleet.alerts import messages, outbox, store
 from fleet.alerts.matching import EVERYTHING, is_everything, parse
 from fleet.alerts.messages import Links
@@ -102,6 +104,34 @@ def extend(row: Silence, seconds: float, now: float) -> None:
 def end(row: Silence, now: float) -> None:
     """End a silence now; it stays in the list of those that were."""
     Silence.objects.filter(pk=row.pk, ends_at__gt=now).update(ends_at=now)
+
+
+def warn_of_end(row: Silence, now: float, console_url: str = "") -> int:
+    """Say that a silence ends soon to who would hear of what it keeps quiet; of how many incidents.
+
+    Only what people read is told: elsewhere it would be an alert of its own.
+    """
+    known = dict(Channel.objects.values_list("pk", "kind"))
+    quiet = Incident.objects.filter(silenced_by=store.silence_of(row).name, state=IncidentState.FIRING.value)
+    tree, told = store.routes(), 0
+    for one in quiet if not row.cluster else quiet.filter(cluster=row.cluster):
+        incident = store.value_of(one)
+        notice = Notice(NoticeKind.SILENCE_ENDS, incident, now, incident.notices)
+        who = receivers(leaves(tree, incident), incident, notice.kind, now)
+        chosen = {channel: when for channel, when in who.items() if known.get(channel) in messages.READ}
+        key = f"{incident.id}/silence-{row.pk}-{int(row.ends_at)}"
+        payload = messages.payload(notice, Links(console_url, "", one.pk)) | {"key": key}
+        with transaction.atomic():
+            store.enqueue(one, notice.kind, key, payload, chosen, now)
+            tell(
+                one,
+                "silence ends",
+                "",
+                f"It is silenced until {messages.clock(row.ends_at)}: {row.reason}",
+                now,
+            )
+        told += 1
+    return told
 
 
 def try_out(channel: Channel, now: float) -> Delivery:

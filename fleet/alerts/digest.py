@@ -14,15 +14,13 @@ from typing import Any
 from django.db.models import Q
 
 from fleet.alerts import messages, store
-from fleet.alerts.messages import Links
+from fleet.alerts.messages import READ, Links
 from fleet.alerts.values import Cause, CauseKind, Incident, IncidentState, Notice, NoticeKind, Severity
 from fleet.models import alerting
 from fleet.models import incidents as rows
 
 #: Digests are made at this hour, UTC; weekly ones on Mondays.
 _HOUR = 8
-#: Kinds of channels that people read: an alert that never ends would be opened at the others.
-READ = frozenset({"email", "webhook", "apprise"})
 #: Lines of one list.
 _LINES = 20
 

@@ -13,6 +13,9 @@ from urllib.parse import quote, urlencode
 
 from fleet.alerts.values import Cause, CauseKind, Incident, IncidentState, Notice, NoticeKind, Severity
 
+#: Kinds of channels that people read. The others open an alert for every message, and for some nobody would end it.
+READ = frozenset({"email", "webhook", "apprise"})
+
 
 @dataclass(frozen=True, slots=True)
 class Links:
@@ -42,6 +45,7 @@ def subject(notice: Notice) -> str:
         NoticeKind.UPDATE: f"{word} (more)",
         NoticeKind.ESCALATED: f"{word} (nobody acknowledged)",
         NoticeKind.ACKNOWLEDGED: "ACKNOWLEDGED",
+        NoticeKind.SILENCE_ENDS: "SILENCE ENDS SOON",
     }.get(notice.kind, word)
     return f"{lead} {cluster}: {headline(incident)}{_heals(incident)}"
 

@@ -75,6 +75,7 @@ def _rule(number: int, given: Any) -> Rule:
             if key in _NUMBERS
             else isinstance(value, type(usual))
         )
-        if not fits or (key in _NUMBERS and value < 0):
+        whole = key not in _NUMBERS or isinstance(usual, float) or isinstance(value, int)
+        if not fits or not whole or (key in _NUMBERS and value < 0) or (key == "min_share" and value > 1):
             raise RulesError(f"{where}: {key} cannot be {value!r}")
     return Rule(name=name, kind=kind, severity=severity, **rest)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from django.db import DatabaseError, connection
 from django.db.models import Max
 
+from fleet.alerts.acting import warn_of_end
 from fleet.alerts.deadman import Deadman
 from fleet.alerts.evaluating import Evaluator, News, NotOurs, warn_of_ends
 from fleet.alerts.outbox import SENDERS, Outbox
@@ -36,6 +37,8 @@ class Alerting:
     tell: Callable[[News], None]
     interval: float
     holder: str
+    #: Links in messages begin with it.
+    console_url: str = ""
     stopped: threading.Event = field(default_factory=threading.Event)
     _looked: threading.Event = field(default_factory=threading.Event)
 
@@ -65,6 +68,7 @@ class Alerting:
             for cluster in clusters:
                 good = self._look_at(cluster.id, now) and good
             for silence in warn_of_ends(now):
+                warn_of_end(silence, now, self.console_url)
                 for cluster in clusters:
                     if silence.cluster in ("", cluster.id):
                         self.tell(

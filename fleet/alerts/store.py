@@ -169,9 +169,9 @@ def silences(now: float) -> list[Silence]:
 
 def silence_of(row: alerting.Silence) -> Silence:
     """A silence as a value."""
-    return Silence(
-        f"{row.reason} ({row.creator})", parse(row.matchers), row.starts_at, row.ends_at, row.cluster
-    )
+    # Incidents keep the name, in a column of so many characters.
+    name = f"{row.reason} ({row.creator})"[:300]
+    return Silence(name, parse(row.matchers), row.starts_at, row.ends_at, row.cluster)
 
 
 def windows() -> list[Window]:

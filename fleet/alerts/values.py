@@ -192,6 +192,7 @@ class NoticeKind(StrEnum):
     RESOLVED = "resolved"
     TEST = "test"
     DIGEST = "digest"
+    SILENCE_ENDS = "silence-ends"
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ class Command(BaseCommand):
                 tell=lambda news: _tell(runner, news),
                 interval=settings.REFLOAT_ALERT_INTERVAL,
                 holder=holder,
+                console_url=settings.REFLOAT_PUBLIC_URL.rstrip("/"),
             )
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: alerting.stopped.set())

@@ -72,6 +72,9 @@ def test_rules_are_exported_imported_and_labels_kept(keeper: Client) -> None:
     """Out as YAML and in again; nonsense changes nothing."""
     document = keeper.get("/alerts/rules.yaml").content.decode()
     AlertRule.objects.update(min_count=77)
+    other = "rules: [{name: Agents stranded, kind: excess, severity: info}]"
+    keeper.post("/alerts/rules/", {"do": "import", "document": other})
+    assert AlertRule.objects.get(name="Agents stranded").kind == "stranded"
     keeper.post("/alerts/rules/", {"do": "import", "document": "rules: [{name: x}]"})
     assert AlertRule.objects.filter(min_count=77).exists()
     keeper.post("/alerts/rules/", {"do": "import", "document": document})

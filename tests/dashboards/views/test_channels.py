@@ -42,7 +42,8 @@ def test_channel_is_made_with_its_secret_sealed_and_never_shown(keeper: Client) 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"url": ""}, {"url": "file:///etc/passwd"}, {"kind": "email", "to": "nobody"},
+        {"url": ""}, {"url": "file:///etc/passwd"}, {"url": "https://ada:pw@example.com/"}, {"per_minute": "0"},
+        {"kind": "email", "to": "nobody"},
         {"kind": "pagerduty", "secret": ""},
         {"kind": "apprise", "secret": "syslog://"}, {"kind": "apprise", "secret": "nonsense"},
     ],
@@ -64,6 +65,18 @@ def test_only_who_manages_access_may_allow_private_targets(
     client.force_login(person("admin"))
     client.post(f"/alerts/channels/{Channel.objects.get().pk}/", _HOOK | {"allow_private": "on"})
     assert Channel.objects.get().allow_private
+
+
+def test_pager_gets_no_digest(keeper: Client) -> None:
+    """It would be an alert that never ends; a webhook gets what it wants, and the list says so."""
+    keeper.post("/alerts/channels/0/", _HOOK | {"digest": "daily"})
+    keeper.post(
+        "/alerts/channels/0/", _HOOK | {"name": "pager", "kind": "pagerduty", "url": "", "digest": "daily"}
+    )
+    assert list(Channel.objects.values_list("name", "digest")) == [("ops", "daily"), ("pager", "")]
+    page = keeper.get("/alerts/channels/").content.decode()
+    assert "Everything; daily digest" in page
+    assert "https://hooks.example.com/…" in page
 
 
 def test_test_goes_through_the_outbox_and_failed_ones_are_sent_again(keeper: Client) -> None:

@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from fleet.alerts.acting import warn_of_end
 from fleet.alerts.evaluating import Evaluator, NotOurs, warn_of_ends
 from fleet.alerts.outbox import due
 from fleet.domain.instances import InstanceState
@@ -207,3 +208,26 @@ def test_end_of_a_silence_is_told_once_and_before() -> None:
     assert warn_of_ends(2650.0) == []
     assert warn_of_ends(2750.0) == [row]
     assert warn_of_ends(2751.0) == []
+
+
+def test_end_of_a_silence_is_told_to_who_would_hear_of_what_it_keeps_quiet() -> None:
+    """Before the page comes; not where every message is an alert of its own."""
+    told = Told()
+    pager = Channel.objects.create(name="pager", kind="pagerduty")
+    Route.objects.get(name="Everything").channels.add(pager)
+    row = Silence.objects.create(
+        matchers="cause=proxy-1",
+        reason="new disks",
+        creator="ada",
+        starts_at=told.now,
+        ends_at=told.now + 3600,
+    )
+    told.run(120, stranded=20)
+    assert told.kinds == []
+    assert warn_of_end(row, told.now) == 1
+    (said,) = Delivery.objects.all()
+    assert (said.channel.name, said.kind) == ("ops", "silence-ends")
+    assert said.payload["subject"].startswith("SILENCE ENDS SOON default: 20 agents stranded, proxy-1")
+    assert IncidentEvent.objects.filter(kind="silence ends", text__endswith="new disks").exists()
+    warn_of_end(row, told.now)
+    assert Delivery.objects.count() == 1

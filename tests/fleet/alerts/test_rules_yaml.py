@@ -21,6 +21,8 @@ def test_rules_come_back_as_they_were_written() -> None:
         "rules: [{name: a, kind: stranded, severity: info, colour: red}]",
         "rules: [{name: a, kind: stranded, severity: info, min_count: many}]",
         "rules: [{name: a, kind: stranded, severity: info, min_count: -1}]",
+        "rules: [{name: a, kind: stranded, severity: info, min_count: 2.5}]",
+        "rules: [{name: a, kind: stranded, severity: info, min_share: 5}]",
         "rules: [{name: a, kind: stranded, severity: info}, {name: a, kind: stranded, severity: info}]",
     ],
 )  # fmt: skip
