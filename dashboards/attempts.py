@@ -32,7 +32,8 @@ _WHO = {name for name, access in ALLAUTH.items() if access == PUBLIC} | {
     "mfa_reauthenticate",
     "mfa_reauthenticate_webauthn",
 }
-#: What a page may be sent without an attempt at anything: it shows what would be.
+#: What a page may be sent without an attempt at anything, by field: it shows what would be.
+_LOOKS = ("show", "rebase", "preview")
 _TRIES = frozenset({"try"})
 _DO = re.compile("[a-z-]{1,24}")
 _SAID_AT_MOST = 500
@@ -81,7 +82,7 @@ def _ended(request: HttpRequest, answer: HttpResponseBase) -> tuple[str, str] | 
             return "refused", "asked to prove again who it is"
         wrong = _errors(request)
         return ("refused", wrong) if wrong else ("done", "")
-    if request.POST.get("do") in _TRIES:
+    if request.POST.get("do") in _TRIES or any(name in request.POST for name in _LOOKS):
         return None
     return "refused", "the form was shown again"
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
-from django.test import AsyncClient, Client
+from django.http import HttpResponse
+from django.test import AsyncClient, Client, RequestFactory
 from django.utils import timezone
 
+from dashboards import attempts
 from fleet.models.access import Permission, create_roles, give_role
 from fleet.models.changes import AuditEntry
 from fleet.models.clusters import Cluster
@@ -94,6 +96,15 @@ def test_what_says_it_itself_is_said_once(client: Client) -> None:
     )
     assert answer.status_code in (400, 409, 412)
     assert AuditEntry.objects.count() == 1
+
+
+@pytest.mark.parametrize(("sent", "rows"), [({"show": "yaml"}, 0), ({"do": "try"}, 0), ({"name": ""}, 1)])
+def test_looking_is_no_attempt(client: Client, sent: dict[str, str], rows: int) -> None:
+    """Another view of what is written, or what it would do; a form that is shown again because it is wrong is one."""
+    request = RequestFactory().post("/networking/", sent)
+    request.user = _user("admin")
+    attempts.see(request, HttpResponse("the form"), 0)
+    assert AuditEntry.objects.count() == rows
 
 
 def test_version_that_is_missing_or_wrong_is_logged(client: Client) -> None:
