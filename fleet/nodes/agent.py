@@ -34,6 +34,8 @@ from fleet.transport.channels import DeadPeer, TLSError, TLSFiles
 from fleet.transport.pick_healthy import opening
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.pick_healthy.tunnelled import TunnelledChannel
+from fleet.transport.retrying.aio import Retrying
+from fleet.transport.retrying.reads import REPORTS, reads
 from fleet.wire import fleet_pb2
 
 log = logging.getLogger(__name__)
@@ -178,6 +180,7 @@ class Agent:
             changed=self._auth_connection_changed,
             left=lambda why: metrics.auth_failovers.labels(why).inc(),
             refused=metrics.refused.labels("service-config").inc,
+            interceptors=[Retrying(reads(methods=REPORTS))],
         )
 
     def _auth_connection_changed(self) -> None:

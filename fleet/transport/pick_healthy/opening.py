@@ -54,15 +54,19 @@ def open_channel(
     changed: Callable[[], None] = lambda: None,
     left: Left = lambda why: None,
     refused: Callable[[], None] = lambda: None,
+    interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
 ) -> PickHealthyChannel:
-    """A channel for grpc.aio to host:port pairs. Raises ValueError for addresses that do not go together, TLSError."""
+    """A channel for grpc.aio to host:port pairs, each connection with the `interceptors`.
+
+    Raises ValueError for addresses that do not go together, TLSError.
+    """
     opener = _Opener(addresses, tls, dead_peer)
 
     def open_connection(shuffled: bool) -> grpc.aio.Channel:
         target, options = opener.target(shuffled)
         if opener.credentials is None:
-            return grpc.aio.insecure_channel(target, options=options)
-        return grpc.aio.secure_channel(target, opener.credentials, options=options)
+            return grpc.aio.insecure_channel(target, options=options, interceptors=interceptors)
+        return grpc.aio.secure_channel(target, opener.credentials, options=options, interceptors=interceptors)
 
     return PickHealthyChannel(
         open_connection, settings, name=name, changed=changed, left=left, refused=refused

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import grpc.aio
 from typing_extensions import override
@@ -34,6 +34,7 @@ class TunnelledChannel(PickHealthyChannel):
         changed: Callable[[], None] = lambda: None,
         left: Left = lambda why: None,
         refused: Callable[[], None] = lambda: None,
+        interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
     ) -> None:
         """Make it. Raises TLSError, ValueError for no addresses."""
         super().__init__(
@@ -42,6 +43,7 @@ class TunnelledChannel(PickHealthyChannel):
         self._proxies = list(addresses)
         self._tls = tls
         self._dead_peer = dead_peer
+        self._interceptors = interceptors
         self._passages: dict[grpc.aio.Channel, Passage] = {}
         for address in self._proxies:
             channels.target_of([address])
@@ -67,7 +69,9 @@ class TunnelledChannel(PickHealthyChannel):
         if self._tls is not None and self._tls.enabled and not self._tls.server_name:
             more.append(("grpc.ssl_target_name_override", SERVER_NAME))
         target = channels.target_of([passage.address])
-        channel = channels.open_channel(target, self._tls, self._dead_peer, more=more)
+        channel = channels.open_channel(
+            target, self._tls, self._dead_peer, more=more, interceptors=self._interceptors
+        )
         self._passages[channel] = passage
         return channel
 

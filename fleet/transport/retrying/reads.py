@@ -1,4 +1,7 @@
-"""Retries for programs that ask: reads are made again, writes are left alone. docs/retries.md, "In this project"."""
+"""Retries for programs of ours: what may be said twice is said again, other writes are left alone.
+
+docs/retries.md, "In this project".
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ READS = frozenset(
         "/teleport.clusterconfig.v1.ClusterConfigService/GetClusterNetworkingConfig",
     }
 )
+#: What agents say again in any case, and each time all of it: an auth that took it twice knows nothing else.
+REPORTS = frozenset({"/fleet.v1.HeartbeatService/Heartbeat"})
 #: A connection that was lost, once; each call's own deadline bounds it all. Seconds.
 DEFAULT = Policy(frozenset({Reason.UNAVAILABLE}), attempts=1, backoff=0.05)
 

@@ -7,7 +7,10 @@ import datetime
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import grpc
+import grpc.aio
 import pytest
 
 from fleet.nodes import addresses, flags, running
@@ -20,7 +23,7 @@ from fleet.protocol import pick_healthy
 from fleet.protocol.keep_alive import KeepAlive
 from fleet.protocol.service_config import Mode as PolicyMode
 from fleet.protocol.service_config import ServiceConfig
-from fleet.transport import authority
+from fleet.transport import authority, channels
 from fleet.transport.backend import AgentPage
 from fleet.transport.channels import TLSFiles
 from fleet.wire import fleet_pb2
@@ -44,6 +47,40 @@ def ids(*proxies: Proxy) -> set[str]:
 
 def grpc_of(*nodes: Proxy | Auth) -> list[str]:
     return [node.instance.grpc_address for node in nodes]
+
+
+async def test_heartbeat_lost_with_a_connection_is_made_again(
+    plane: Plane, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At once, by the interceptor: nobody waits for the next one, and nothing is logged as failed."""
+    said: list[str] = []
+
+    async def heartbeat(
+        request: fleet_pb2.HeartbeatRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> fleet_pb2.HeartbeatResponse:
+        said.append(request.agent.name)
+        if said.count(request.agent.name) == 1:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "it is about to end")
+        return fleet_pb2.HeartbeatResponse()
+
+    server = grpc.aio.server(options=channels.server_options())
+    handlers = {
+        "Heartbeat": grpc.unary_unary_rpc_method_handler(
+            heartbeat,
+            request_deserializer=fleet_pb2.HeartbeatRequest.FromString,
+            response_serializer=fleet_pb2.HeartbeatResponse.SerializeToString,
+        )
+    }
+    service = grpc.method_handlers_generic_handler("fleet.v1.HeartbeatService", handlers)
+    server.add_generic_rpc_handlers((service,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        await plane.agents(f"127.0.0.1:{port}", [f"127.0.0.1:{free_port()}"], count=2, announce_ttl=600.0)
+        await eventually(lambda: sorted(said) == ["agent-1", "agent-1", "agent-2", "agent-2"])
+        assert "heartbeat failed" not in caplog.text
+    finally:
+        await server.stop(None)
 
 
 async def test_agents_tunnel_and_heartbeat(plane: Plane) -> None:
