@@ -66,6 +66,10 @@ class Settings:
     #: Healthy becomes Degraded at the failing probe that makes `window_failures` of the past `window` ones.
     window: int = 5
     window_failures: int = 2
+    #: "The past five" are five: while fewer were made, as soon after a start, failures are not counted yet.
+    whole_window: bool = False
+    #: Consecutive failures that lead from Unknown to Unhealthy; the diagram's one condemns what merely starts late.
+    first_failures: int = 1
     #: "!= success" takes in a probe that said degraded: three of those in a row then end a destination that works.
     degraded_fails: bool = False
     #: Consecutive probes count from the entry to Degraded on, not those before it.
@@ -75,6 +79,8 @@ class Settings:
     #: So many proxied degraded results, the first and the last no further apart than `proxied_within`, are one word.
     proxied_needed: int = 1
     proxied_within: float = 10.0
+    #: That word also stands beside the diagram for `declared_for`: without probes nothing else would keep it.
+    proxied_stands: bool = True
     #: What a proxied request or the destination itself declared holds for this, unless it is said anew.
     declared_for: float = 60.0
     #: This share of the proxied requests of the last `rate_window`, and `rate_minimum` of them at least, is Unhealthy
@@ -88,7 +94,8 @@ class Settings:
     late_within: float = 30.0
 
     def __post_init__(self) -> None:
-        if not (self.streak >= 1 and 1 <= self.window_failures <= self.window and self.proxied_needed >= 1):
+        least = min(self.streak, self.window_failures, self.first_failures, self.proxied_needed)
+        if least < 1 or self.window_failures > self.window:
             raise ValueError(
                 "a streak, a window and its failures are at least 1, and the failures fit the window"
             )
@@ -97,8 +104,14 @@ class Settings:
 
 
 RECOMMENDED = Settings()
-#: The diagram word by word, and nothing beside it.
-LITERAL = Settings(degraded_fails=True, streak_since_entry=False, clear_window=False, failure_rate=None)
+#: The diagram word by word: probes and proxied requests say nothing beside it.
+LITERAL = Settings(
+    degraded_fails=True,
+    streak_since_entry=False,
+    clear_window=False,
+    proxied_stands=False,
+    failure_rate=None,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +170,16 @@ def _move(seen: Active, outcome: Probe, settings: Settings) -> tuple[Health, Rea
     """The arrows of the diagram; everything else is no transition."""
     read = seen.recent[-1]
     match seen.signal.health:
+        case Health.UNKNOWN if read is Probe.FAILURE and settings.first_failures > 1:
+            if seen.streak >= settings.first_failures:
+                return Health.UNHEALTHY, Reason.FAILURES_IN_A_ROW
         case Health.UNKNOWN:
             return _FIRST[read]
         case Health.HEALTHY if outcome is Probe.DEGRADED:
             return Health.DEGRADED, Reason.PROBE_DEGRADED
         case Health.HEALTHY if read is Probe.FAILURE:
-            if seen.recent.count(Probe.FAILURE) >= settings.window_failures:
+            known = len(seen.recent) == settings.window or not settings.whole_window
+            if known and seen.recent.count(Probe.FAILURE) >= settings.window_failures:
                 return Health.DEGRADED, Reason.FAILURES_IN_WINDOW
         case Health.DEGRADED if seen.streak >= settings.streak:
             return _OUT_OF_DEGRADED.get(read)
@@ -219,9 +236,10 @@ class _Passive:
         complete = len(self.words) == self.settings.proxied_needed
         if not (complete and abs(at - self.words[0]) <= self.settings.proxied_within):
             return False
-        if not _holds(self.degraded_at, at, self.settings.declared_for):
-            self.since = at
-        self.degraded_at = at
+        if self.settings.proxied_stands:
+            if not _holds(self.degraded_at, at, self.settings.declared_for):
+                self.since = at
+            self.degraded_at = at
         return True
 
     def count(self, at: float, *, failed: bool) -> None:

@@ -132,6 +132,38 @@ def test_proxied_degraded_without_probes_expires() -> None:
     assert destination.verdict(11.0).health is Health.UNKNOWN
 
 
+def test_proxied_degraded_read_literally_moves_the_diagram_only() -> None:
+    """Only Healthy has an arrow for it: from elsewhere nothing stays of it, in the verdict neither."""
+    destination = Destination(0.0, LITERAL)
+    destination.proxied(Proxied.DEGRADED, 1.0)
+    verdict = destination.verdict(1.0)
+    assert (verdict.health, verdict.passive.health) == (Health.UNKNOWN, Health.UNKNOWN)
+    destination.probed(Probe.SUCCESS, 2.0)
+    destination.proxied(Proxied.DEGRADED, 3.0)
+    verdict = destination.verdict(1_000.0)
+    assert (verdict.health, verdict.reason, verdict.at) == (Health.DEGRADED, Reason.PROXIED_DEGRADED, 3.0)
+    assert verdict.passive.health is Health.UNKNOWN
+
+
+def test_window_that_must_be_whole_counts_no_failures_before() -> None:
+    """Two of the first two are two of two: it may be wanted to wait for five."""
+    whole = Settings(whole_window=True)
+    assert path("SFFSF", whole) == "hea hea hea hea hea"
+    assert path("SSFFSF", whole) == "hea hea hea hea hea deg"
+
+
+def test_first_failures_that_must_be_several_leave_it_unknown() -> None:
+    """What merely starts late is not condemned by one probe; a success or a degraded answer decides at once."""
+    patient = Settings(first_failures=3)
+    assert path("FFF", patient) == "unk unk unh"
+    assert path("FFSFF", patient) == "unk unk hea hea deg"
+    assert path("FD", patient) == "unk deg"
+    destination = Destination(0.0, patient)
+    for at in (1.0, 2.0, 3.0):
+        destination.probed(Probe.FAILURE, at)
+    assert destination.verdict(3.0).reason is Reason.FAILURES_IN_A_ROW
+
+
 def test_proxied_degraded_is_over_when_probes_say_so() -> None:
     """Three successes end it, as in the diagram, not only its expiry."""
     destination = Destination(0.0)
@@ -213,6 +245,7 @@ def test_reset_forgets_what_was_seen() -> None:
         {"window_failures": 6},
         {"window_failures": 0},
         {"proxied_needed": 0},
+        {"first_failures": 0},
         {"failure_rate": 0.0},
     ],
 )
