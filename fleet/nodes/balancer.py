@@ -22,6 +22,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from typing_extensions import override
 
 from fleet.nodes import addresses, http_site, running
+from fleet.nodes.preferring import preferring_options
 from fleet.nodes.pump import Link, Tasks
 from fleet.nodes.rotation import Rotation, Seat, Target, parse_flag
 from fleet.protocol import destination, picking, probing, standing
@@ -291,30 +292,16 @@ class _TargetFlag(click.ParamType[Target]):
     show_default=True,
     help="Seconds between probes of a target that is well; a probe may take as long, and 1 s at most.",
 )
-@click.option(
-    "--headroom",
-    type=click.FloatRange(min=1),
-    help="How many times what it gets when all are well a target can take: none gets more while others are left, sick "
-    "ones in the end. Default: nobody knows, and the last one that is well may take all.",
-)
-@click.option(
-    "--degraded-weight",
-    type=click.IntRange(1, 100),
-    default=100,
-    show_default=True,
-    help="Percent of its weight that a Degraded target has.",
-)
+@preferring_options
 def command(
     name: str,
     listen: tuple[str, int],
     diag_listen: tuple[str, int],
     targets: tuple[Target, ...],
     interval: float,
-    headroom: float | None,
-    degraded_weight: int,
+    preferring: picking.Settings,
 ) -> None:
     """Balance TCP connections over the targets whose /readyz says 200, by their health."""
-    preferring = picking.with_headroom(picking.Settings(degraded_weight=degraded_weight / 100), headroom)
     serving = functools.partial(
         serve, name, targets, listen=listen, diag_listen=diag_listen, interval=interval, preferring=preferring
     )

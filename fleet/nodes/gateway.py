@@ -26,7 +26,8 @@ from fleet.nodes.gateway_door import Door
 from fleet.nodes.gateway_file import FileError, RoutesFile
 from fleet.nodes.gateway_metrics import DestinationHealth, GatewayMetrics
 from fleet.nodes.gateway_site import gateway_site
-from fleet.protocol import probing
+from fleet.nodes.preferring import preferring_options
+from fleet.protocol import picking, probing
 from fleet.protocol.retry_budget import Budget, BudgetSettings
 from fleet.protocol.route_table import RouteTable
 from fleet.transport import diag
@@ -35,6 +36,9 @@ from fleet.transport.http2.connection import Options
 from fleet.transport.process import ProcessState
 
 log = logging.getLogger(__name__)
+
+#: Nobody knows what backends can take unless it is said: no guard, for it would send calls to dead ones.
+_PREFERRING = picking.with_headroom(picking.DEFAULTS, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,7 @@ class GatewayFlags:
     #: How much of all that is sent may be retries, percent; None: no limit.
     retry_budget: int | None = None
     drain: float = 10.0
+    preferring: picking.Settings = _PREFERRING
 
 
 class Gateway:
@@ -93,6 +98,7 @@ class Gateway:
             gateway_heads.request_maker(secure=client_tls is not None),
             options,
             max_message=flags.max_message,
+            preferring=flags.preferring,
             budget=None if budget is None else Budget(BudgetSettings(percent=budget)),
         )
         self.file = RoutesFile(flags.routes, self._apply, self.metrics.routes)
@@ -220,6 +226,7 @@ _PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--probe-timeout", type=Duration(), default="1s", show_default=True, help="For one health check."
 )
+@preferring_options
 @click.option(
     "--dial-timeout", type=Duration(), default="2s", show_default=True, help="For connecting a backend."
 )

@@ -19,6 +19,7 @@ from fleet.nodes.gateway_call import Call, Entry
 from fleet.nodes.gateway_heads import RequestHead
 from fleet.nodes.gateway_metrics import GatewayMetrics
 from fleet.nodes.pump import Tasks
+from fleet.protocol import picking
 from fleet.protocol.grpc_http2 import Status
 from fleet.protocol.retry_budget import Budget
 from fleet.protocol.route_table import RouteTable
@@ -46,6 +47,7 @@ class Door:
         options: Options,
         *,
         max_message: int,
+        preferring: picking.Settings,
         budget: Budget | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
@@ -54,6 +56,7 @@ class Door:
         self._metrics = metrics
         self._known: Known[RequestHead] = Known(read_head)
         self._options = options
+        self._preferring = preferring
         self._budget = budget
         #: One, or one for each address of a host.
         self._servers: list[asyncio.Server] = []
@@ -95,7 +98,9 @@ class Door:
         self._table = table
         self._entries = {
             (id(one.route), one.number): Entry(
-                one, one.rule.policy, Pool(self.destinations, self._backends.weights(one.rule.backends))
+                one,
+                one.rule.policy,
+                Pool(self.destinations, self._backends.weights(one.rule.backends), self._preferring),
             )
             for one in table.rules
         }

@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from fleet.nodes import gateway as gateway_node
+from fleet.protocol import picking
 from fleet.transport import authority, channels
 from fleet.transport.channels import TLSFiles, channel_options, open_channel
 from tests.fakes.echoing import ECHO, Echo, gateway_before, route, write_routes
@@ -219,6 +220,24 @@ async def test_weights_share_calls(echo: Echo, tmp_path: Path) -> None:
     await other.stop()
 
     assert (len(echo.calls), len(other.calls)) == (0, 5)
+
+
+@pytest.mark.parametrize(("flags", "share"), [({}, 1.0), ({"preferring": picking.Settings(guard=3)}, 0.6)])
+async def test_last_backend_that_is_well_may_take_all(
+    echo: Echo, tmp_path: Path, flags: dict[str, Any], share: float
+) -> None:
+    """Four of five are dead: calls go to them only when it is said that the fifth cannot take so much."""
+    dead = [f"127.0.0.1:{port}" for port in (1, 2, 3, 4)]
+    async with gateway_before(tmp_path, {"svc:1": [echo.address, *dead]}, **flags) as (gateway, _):
+
+        def all_known() -> bool:
+            known = [one["health"] for one in gateway.backends.describe()]
+            return sorted(known) == ["healthy", *["unhealthy"] * 4]
+
+        await eventually(all_known)
+        (rule,) = gateway.door.describe()
+
+    assert rule["backends"]["svc:1"][echo.address] == pytest.approx(share)
 
 
 def _tls(folder: Path, name: str = "node") -> TLSFiles:
