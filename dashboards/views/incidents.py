@@ -13,7 +13,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
-from dashboards import alert_presenters, presenters, reading
+from dashboards import alert_presenters, incident_figures, presenters, reading
 from dashboards.permissions import requires
 from dashboards.views.pages import prefix_of
 from fleet.alerts import acting, store
@@ -82,8 +82,8 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
     """Show one incident, or act on it (POST with `do`: acknowledge, let-go, silence, note).
 
     Template `dashboards/incident.html`: `incident` (IncidentRow), `next`, `cause` (InstanceCard or None), `before`
-    (Before), `common`, `agents` (AgentRow), `more`, `events`, `deliveries`, `runbook`, `marks`; `reconnect`: the query
-    of the page that plans one, or `unmovable`: why there is none.
+    (Before), `common`, `agents` (AgentRow), `more`, `events`, `deliveries`, `runbook`, `marks`, `pictures`
+    (incident_figures.pictures); `reconnect`: the query of the page that plans one, or `unmovable`: why there is none.
     """
     row = Incident.objects.filter(cluster=cluster, pk=incident_id).first()
     if row is None:
@@ -126,7 +126,15 @@ def _live(row: Incident, cluster: str, now: float) -> dict[str, Any]:
         table = reader.table(cluster, now)
         summary = reader.summary(cluster, now)
     except StateError:
-        return {"agents": [], "common": [], "cause": None, "more": 0, "reconnect": "", "unmovable": ""}
+        return {
+            "agents": [],
+            "common": [],
+            "cause": None,
+            "more": 0,
+            "reconnect": "",
+            "unmovable": "",
+            "pictures": None,
+        }
     known = {view.facts.id: view for view in table.instances.values()}
     over = row.state == IncidentState.RESOLVED.value
     indices = agents_of(table, row.key)[:0] if over else agents_of(table, row.key)
@@ -141,6 +149,7 @@ def _live(row: Incident, cluster: str, now: float) -> dict[str, Any]:
         "unmovable": why_not,
         "common": alert_presenters.in_common(table, indices),
         "cause": None if view is None else presenters.instance_card(view, now),
+        "pictures": incident_figures.pictures(table, indices),
     }
 
 

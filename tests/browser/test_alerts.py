@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 
 import pytest
 import pytest_asyncio
@@ -162,6 +163,41 @@ async def test_incident_is_worked_on_by_keyboard(page: Page, console: Console) -
     # Webhooks are told of acknowledgements.
     await expect(page.locator("#messages tbody tr")).to_have_count(4)
     await accessible(page)
+
+
+async def test_incident_has_pictures_with_words_and_lists_its_keys(page: Page, console: Console) -> None:
+    """Heat map and ribbons are drawn late, within the content policy, in both themes; `?` lists the keys."""
+    states = [State.STRANDED, State.HEALTHY, State.AT_RISK, State.HEALTHY] * 5
+    # In the future, so that it does not grow stale while a slow machine draws.
+    filled = partial(fill, console.writer(), states, as_of=time.time() + 300, cause=2)
+    await asyncio.to_thread(connect(console.server.url).flushdb)
+    await asyncio.to_thread(filled)
+    await page.goto(f"{console.url}/incidents/")
+    assert await page.evaluate("typeof Plotly") == "undefined"
+    await page.click("text=207 agents stranded, proxy-1")
+    await page.locator("#pictures").scroll_into_view_if_needed()
+    await expect(page.locator("#pictures")).to_have_attribute("data-drawn", "light")
+    await expect(page.locator("#crossing .heatmaplayer image")).to_have_count(1)
+    await expect(page.locator("#ribbons .parcats .dimension")).to_have_count(4)
+    await page.click("text=View as table")
+    await expect(page.locator("#crossing-table tbody tr").first).to_contain_text("10 of 10")
+    # What was unfolded stays so when the page asks anew.
+    await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    await page.click("text=View in words")
+    await expect(page.locator("#ribbons-table")).to_contain_text("5 stranded, none, proxy-1, auth-1")
+    await expect(page.locator("#crossing-words")).to_have_attribute("open", "")
+    await accessible(page)
+    await page.emulate_media(color_scheme="dark")
+    await expect(page.locator("#pictures")).to_have_attribute("data-drawn", "dark")
+    await accessible(page)
+    await page.emulate_media(color_scheme="light")
+    await page.keyboard.press("?")
+    await expect(page.locator("#keys")).to_contain_text("next and previous agent")
+    await page.keyboard.press("a")
+    await page.keyboard.press("Escape")
+    await expect(page.locator("#keys")).to_be_hidden()
+    await page.keyboard.press("j")
+    assert await page.evaluate("document.activeElement.matches('#agents tbody tr:first-child')")
 
 
 async def test_silence_shows_what_it_matches_and_wants_a_word_for_everything(

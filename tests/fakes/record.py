@@ -27,8 +27,10 @@ def fill(
     auths: int = 2,
     proxies: int = 2,
     as_of: float = AS_OF,
+    cause: int = 0,
 ) -> str:
     """Write a fleet whose agents have `states`, `agent-1` first; agent n has a tunnel to proxy n modulo `proxies`.
+    `cause`: the index of the instance that is blamed; auths come first.
 
     Answers the epoch.
     """
@@ -88,7 +90,7 @@ def fill(
             after=FeedState(feed=feed, epoch="tunnels", revision=len(mine)),
             rows=tunnels,
         )
-    assert conclude(writer, states, cluster=cluster, auths=auths, proxies=proxies, as_of=as_of)
+    assert conclude(writer, states, cluster=cluster, auths=auths, proxies=proxies, as_of=as_of, cause=cause)
     return epoch
 
 
@@ -100,6 +102,7 @@ def conclude(
     auths: int = 2,
     proxies: int = 2,
     as_of: float = AS_OF,
+    cause: int = 0,
 ) -> bool:
     """Commit one more round in which the agents have `states`; False when somebody else was first."""
     before = writer.load(cluster)
@@ -107,6 +110,7 @@ def conclude(
     fresh = verdicts["since"] == 0
     changed = np.flatnonzero(fresh | (verdicts["state"] != np.array(states, np.uint8))).astype(np.uint32)
     verdicts["state"] = states
+    verdicts["cause"] = cause
     verdicts["since"][changed] = as_of
     memory["home"] = auths + np.arange(len(states)) % proxies
     memory["last_proxies"][:, 0] = memory["home"]

@@ -1,6 +1,8 @@
-/* Keys of an incident's page: a acknowledges, s silences, r plans a reconnect, j and k walk its rows. */
+/* Keys of an incident's page: a acknowledges, s silences, r plans a reconnect, j and k walk its rows, ? lists
+   them. */
 
 const acts = document.getElementById("acts");
+const keys = document.getElementById("keys");
 
 function typing(target) {
   return target.closest("input, textarea, select, [contenteditable]") !== null;
@@ -16,17 +18,17 @@ function walk(step) {
 }
 
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || keys.open) return;
   if (event.key === "j" || event.key === "k") walk(event.key === "j" ? 1 : -1);
   else if (event.key === "Enter" && event.target.matches("tr")) event.target.querySelector("a")?.click();
-  else if (event.key === "s" && acts !== null) {
-    const reason = document.getElementById("silence-reason");
-    reason.focus();
+  else if (event.key === "s") {
+    document.getElementById("silence-reason")?.focus();
     event.preventDefault();
-  } else acts?.querySelector(`[data-key="${CSS.escape(event.key)}"]`)?.click();
+  } else acts.querySelector(`[data-key="${CSS.escape(event.key)}"]`)?.click();
 });
 
-document.getElementById("copy-link")?.addEventListener("click", async (event) => {
+document.getElementById("show-keys").addEventListener("click", () => keys.showModal());
+document.getElementById("copy-link").addEventListener("click", async (event) => {
   await navigator.clipboard.writeText(location.href);
   event.target.textContent = "Copied";
 });

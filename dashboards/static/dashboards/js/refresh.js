@@ -14,11 +14,13 @@ function busy() {
   return asking || paused || document.hidden || (selection !== null && !selection.isCollapsed) || document.activeElement?.form;
 }
 
-/** Put the fresh element in the old one's place; the focus stays on the same link, and tables where they were scrolled. */
+/** Put the fresh element in the old one's place; the focus stays on the same link, tables where they were scrolled, and
+    what was unfolded stays so. */
 function swap(old, fresh) {
   const frames = [...old.querySelectorAll(".table-frame[id]")].map((frame) => [frame.id, frame.scrollLeft]);
   const focused = old.contains(document.activeElement) ? document.activeElement : null;
   const [left, link] = [old.scrollLeft, focused?.getAttribute("href")];
+  for (const { id } of old.querySelectorAll("details[id][open]")) fresh.querySelector(`#${CSS.escape(id)}`)?.setAttribute("open", "");
   old.replaceWith(fresh);
   fresh.scrollLeft = left;
   for (const [id, scrolled] of frames) document.getElementById(id)?.scrollTo(scrolled, 0);
@@ -39,6 +41,7 @@ async function refresh() {
     }
     adoptTimes(document);
     adoptAge();
+    document.dispatchEvent(new Event("refreshed"));
   } catch {
     // Unreachable: the age goes on growing, and in time the numbers look stale.
   } finally {

@@ -1,0 +1,121 @@
+/* Pictures of an incident: a heat map of where its agents stand, ribbons of what goes together. plotly is 5 MB: it is
+   asked for only when the pictures come into view, long after the words are read. */
+
+/* global Plotly */
+
+import { isDark } from "./page.js";
+
+/** A row of the heat map, px, within bounds for the whole. */
+const ROW = 30;
+const HEIGHT = [150, 560];
+/** Ribbons need room for their words; a phone scrolls them. */
+const RIBBONS_LEAST = 560;
+
+const area = document.getElementById("pictures");
+const crossing = document.getElementById("crossing");
+const ribbons = document.getElementById("ribbons");
+
+let loading = null;
+let seen = false;
+let drawn = "";
+
+function loadPlotly() {
+  loading ??= new Promise((done, failed) => {
+    const script = document.createElement("script");
+    script.src = area.dataset.plotly;
+    script.addEventListener("load", done);
+    script.addEventListener("error", failed);
+    document.head.append(script);
+  });
+  return loading;
+}
+
+/** What a colour of tokens.css is in the present theme, as plotly reads it. */
+function ink(name) {
+  const probe = document.createElement("span");
+  probe.style.color = `var(${name})`;
+  area.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
+
+function layoutOf(width, height, margin) {
+  return {
+    template: "none",
+    width,
+    height,
+    margin,
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: ink("--ink") },
+    showlegend: false,
+  };
+}
+
+async function drawCrossing({ rows, columns, z, text }) {
+  const height = Math.min(HEIGHT[1], Math.max(HEIGHT[0], rows.length * ROW + 60));
+  const axis = { type: "category", fixedrange: true, showgrid: false, zeroline: false, automargin: true, ticks: "" };
+  await Plotly.react(
+    crossing,
+    [{
+      type: "heatmap", x: columns, y: rows, z, text, texttemplate: "%{text}", zmin: 0, zmax: 100, colorscale: "Cividis",
+      xgap: 2, ygap: 2, hoverinfo: "skip", hoverongaps: false,
+      // Its scale stands in the caption: plotly's own is drawn with style attributes, which the CSP forbids.
+      showscale: false,
+    }],
+    {
+      ...layoutOf(crossing.parentElement.clientWidth, height, { l: 60, r: 10, t: 24, b: 8 }),
+      xaxis: { ...axis, side: "top" },
+      // Those with most harmed agents are on top.
+      yaxis: { ...axis, autorange: "reversed" },
+    },
+    { staticPlot: true, displayModeBar: false },
+  );
+}
+
+async function drawRibbons({ dimensions, counts, stranded }, colours) {
+  await Plotly.react(
+    ribbons,
+    [{
+      type: "parcats", dimensions, counts, hoverinfo: "skip", arrangement: "fixed", sortpaths: "forward",
+      line: { color: stranded, cmin: 0, cmax: 1, colorscale: colours, shape: "hspline" },
+      labelfont: { size: 12, color: ink("--ink-2") },
+      tickfont: { size: 12, color: ink("--ink") },
+    }],
+    layoutOf(Math.max(RIBBONS_LEAST, ribbons.parentElement.clientWidth), 320, { l: 70, r: 90, t: 28, b: 8 }),
+    { staticPlot: true, displayModeBar: false },
+  );
+}
+
+/** Show what the page says now; nothing when it harms nobody any more. */
+async function draw() {
+  const data = document.getElementById("pictures-json")?.textContent ?? "";
+  area.hidden = data === "";
+  if (data === "" || !seen) return;
+  const wanted = `${isDark()} ${area.clientWidth} ${data}`;
+  if (wanted === drawn) return;
+  drawn = wanted;
+  try {
+    await loadPlotly();
+  } catch {
+    // The words are there; the next refresh tries again.
+    [loading, drawn] = [null, ""];
+    return;
+  }
+  const found = JSON.parse(data);
+  await drawCrossing(found.crossing);
+  await drawRibbons(found.ribbons, found.colours[isDark() ? "dark" : "light"]);
+  area.dataset.drawn = isDark() ? "dark" : "light";
+}
+
+new IntersectionObserver((entries, observer) => {
+  if (!entries.some((entry) => entry.isIntersecting)) return;
+  seen = true;
+  observer.disconnect();
+  draw();
+}, { rootMargin: "200px" }).observe(area);
+document.addEventListener("refreshed", draw);
+document.addEventListener("themechange", draw);
+new ResizeObserver(draw).observe(area);
+draw();
