@@ -21,7 +21,7 @@ from fleet.processes import children
 from fleet.processes.valkey import free_port
 from tests.bench.measure import BenchError
 
-_ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 #: The demo promises its page within 15 s, and within 3 minutes of the first run.
 START_TIMEOUT = 180.0
 _POLL = 0.02
@@ -41,7 +41,7 @@ class Demo:
         """The process of an instance of its fleet. Raises BenchError."""
         argv = [sys.executable, "-c", "from fleet.cli.main import main; main()", "fleet", "ps", "--json"]
         env = dict(os.environ, REFLOAT_HOME=str(self.home))
-        answer = subprocess.run(argv, cwd=_ROOT, env=env, capture_output=True, text=True, check=False)
+        answer = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
         if answer.returncode != 0:
             raise BenchError(f"`refloat fleet ps` on {self.home} failed: {answer.stderr.strip()}")
         for process in json.loads(answer.stdout):
@@ -75,7 +75,7 @@ def running() -> Iterator[Demo]:
                 [sys.executable, "manage.py", "demo", "--port", str(free_port())],
                 env=dict(os.environ, REFLOAT_HOME=folder),
                 log=log,
-                cwd=str(_ROOT),
+                cwd=str(ROOT),
             )
         try:
             _await_note(demo, home)
