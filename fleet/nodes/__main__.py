@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 import click
@@ -39,6 +40,8 @@ def main() -> None:
 
 def run() -> int:
     """Run it and return the exit code; wrong flags are one line on stderr and 2, without click's usage above it."""
+    # What fails comes to us as an exception and is told in our words; GRPC_VERBOSITY=ERROR has gRPC's beside them.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         code = main.main(prog_name="python -m fleet.nodes", standalone_mode=False)
     except click.ClickException as error:

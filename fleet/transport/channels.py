@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,6 +141,7 @@ def server_credentials(tls: TLSFiles) -> grpc.ServerCredentials:
     """Credentials of a server; with an authority it demands a client's certificate. Raises TLSError."""
     if tls.certificate is None or tls.key is None:
         raise TLSError("a server with TLS needs a certificate and its key")
+    _must_be_usable(tls)
     authority = _read(tls.authority)
     pair = (_must_read(tls.key), _must_read(tls.certificate))
     return grpc.ssl_server_credentials([pair], authority, require_client_auth=authority is not None)
@@ -149,7 +151,33 @@ def channel_credentials(tls: TLSFiles) -> grpc.ChannelCredentials:
     """Credentials of a client; with a certificate it shows itself. Raises TLSError."""
     if (tls.certificate is None) != (tls.key is None):
         raise TLSError("a certificate and its key go together")
+    _must_be_usable(tls)
     return grpc.ssl_channel_credentials(_read(tls.authority), _read(tls.key), _read(tls.certificate))
+
+
+def _must_be_usable(tls: TLSFiles) -> None:
+    """Raise TLSError for files that are no PEM or do not belong together: gRPC would take them, and reach nobody."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        if tls.certificate is not None and tls.key is not None:
+            named = f"{tls.certificate} and {tls.key}"
+            context.load_cert_chain(tls.certificate, tls.key, password=_no_password)
+        if tls.authority is not None:
+            named = str(tls.authority)
+            context.load_verify_locations(tls.authority)
+    except ssl.SSLError as error:
+        raise TLSError(f"{named} cannot be used: {_reason(error)}") from error
+    except OSError as error:
+        raise TLSError(f"{named} cannot be read: {error.strerror}") from error
+
+
+def _no_password() -> str:
+    """Without it OpenSSL would ask for the password of a locked key on the terminal."""
+    return ""
+
+
+def _reason(error: ssl.SSLError) -> str:
+    return (error.reason or str(error)).lower().replace("_", " ")
 
 
 def _read(path: Path | None) -> bytes | None:

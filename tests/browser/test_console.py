@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import signal
 from collections.abc import AsyncIterator
 
 import pytest
@@ -61,6 +63,31 @@ async def test_frozen_proxy_changes_cells(page: Page, demo: Demo) -> None:
     finally:
         await fleet(demo, "thaw", "proxy-1")
     await wait_healthy(page, True)
+
+
+async def test_killed_pollers_make_page_and_socket_unknown(page: Page, demo: Demo) -> None:
+    """Within 15 s both say that nobody knows, and neither ever says stranded; the supervisor brings pollers back."""
+    told: list[dict[str, dict[str, int]]] = []
+
+    def hear(frame: str | bytes) -> None:
+        if isinstance(frame, str):
+            told.append(json.loads(frame))
+
+    page.on("websocket", lambda socket: socket.on("framereceived", hear))
+    await page.click("text=Map")
+    await page.wait_for_function(f"() => ({CELLS})().length === {AGENTS}")
+    await wait_healthy(page, True)
+    for poller in demo.pollers():
+        poller.send_signal(signal.SIGKILL)
+    await page.wait_for_function(
+        f"(unknown) => ({CELLS})().every((cell) => cell === unknown)", arg=State.UNKNOWN, timeout=15_000
+    )
+    counts = [message["counts"] for message in told if "counts" in message]
+    assert counts[-1]["unknown"] == AGENTS
+    assert all(count.get("stranded", 0) == 0 for count in counts)
+    await page.wait_for_function(
+        f"(healthy) => ({CELLS})().every((cell) => cell === healthy)", arg=State.HEALTHY, timeout=90_000
+    )
 
 
 async def test_pages_agree_with_the_api(page: Page, demo: Demo) -> None:

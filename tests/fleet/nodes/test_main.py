@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,6 +106,34 @@ def test_wrong_flags(argv: tuple[str, ...], says: str) -> None:
     assert done.stdout == ""
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("role", ["auth", "proxy", "agent"])
+@pytest.mark.parametrize("wrong", ["--listen", "--diag-listen", "key"])
+def test_port_in_use_and_key_that_is_none(
+    role: str, wrong: str, valkey_url: str, prefix: str, tmp_path: Path
+) -> None:
+    """One line that names it, exit code 2, and nothing is left running."""
+    if (role, wrong) == ("agent", "--listen"):
+        wrong = "--diag-listen"  # an agent listens nowhere else
+    argv = [sys.executable, "-m", "fleet.nodes", role]
+    if role == "agent":
+        argv += ["--auth", "127.0.0.1:1", "--proxy", "127.0.0.1:2"]
+    else:
+        argv += ["--name", "x", "--backend", valkey_url, "--backend-prefix", prefix]
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = f"127.0.0.1:{taken.getsockname()[1]}"
+        if wrong == "key":
+            (tmp_path / "key.pem").write_text("no key at all")
+            for flag in ("cert", "key", "ca"):
+                argv += [f"--tls-{flag}", str(tmp_path / "key.pem")]
+        else:
+            argv += [wrong, port]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert ("key.pem" if wrong == "key" else port) in done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
 
 
 @pytest.mark.parametrize(

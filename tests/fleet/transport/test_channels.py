@@ -100,6 +100,22 @@ def test_tls_files_that_do_not_work(files_: TLSFiles, says: str) -> None:
         channels.channel_credentials(files_)
 
 
+def test_tls_files_that_are_none(files: authority.KeyPair, tmp_path: Path) -> None:
+    """No PEM, or a certificate with another's key: told before anybody dials, not by handshakes that fail."""
+    now = datetime.datetime.now(datetime.UTC)
+    other = authority.issue(authority.ensure_authority(tmp_path, now=now), "other", role="test", now=now)
+    garbage = tmp_path / "garbage.pem"
+    garbage.write_text("no key at all")
+    for wrong in (
+        TLSFiles(garbage, garbage),
+        TLSFiles(files.certificate, other.key),
+        TLSFiles(files.certificate, files.key, garbage),
+    ):
+        for credentials in (channels.channel_credentials, channels.server_credentials):
+            with pytest.raises(TLSError, match="cannot be used"):
+                credentials(wrong)
+
+
 def test_tls_server_without_key(files: authority.KeyPair) -> None:
     """A server cannot do without."""
     with pytest.raises(TLSError, match="certificate and its key"):
