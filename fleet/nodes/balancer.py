@@ -27,6 +27,7 @@ from fleet.nodes.pump import Link, Tasks
 from fleet.nodes.rotation import Rotation, Seat, Target, parse_flag
 from fleet.protocol import destination, picking, probing, standing
 from fleet.protocol.destination import Probe, Proxied
+from fleet.protocol.standing import Said
 from fleet.transport.destinations import Answer, Destinations
 
 log = logging.getLogger(__name__)
@@ -123,6 +124,9 @@ class Balancer:
             "health": verdict and verdict.health,
             "reason": verdict and verdict.reason,
             "since": verdict and verdict.at,
+            "active": verdict and verdict.active.health,
+            "passive": verdict and verdict.passive.health,
+            "declared": verdict and verdict.declared.health,
             "draining": verdict and verdict.draining and verdict.draining.reason,
             "connections": len(seat.links),
         }
@@ -169,7 +173,8 @@ class Balancer:
 
     async def _probe(self, name: str) -> Answer:
         """Ask `/readyz` once. A code that is not 200 decides at once; repeated answers decide beside it."""
-        seat, said = self._seats[name], standing.NOTHING
+        seat = self._seats[name]
+        said: Said | None = None
         assert self._session is not None, "probes begin after the session is made"
         was_out = seat.is_out
         try:
@@ -184,19 +189,11 @@ class Balancer:
             why = seat.error or f"/readyz says {seat.status}"
             place = "out of" if seat.is_out else "in"
             log.warning("%s: %s is %s rotation: %s", self.name, name, place, why)
-        if seat.status is not None:
-            self._drain(name, said.draining)
-        if seat.status != 200:
-            return Answer(Probe.FAILURE, seat.error or f"/readyz says {seat.status}")
+        if said is None or seat.status != 200:
+            return Answer(Probe.FAILURE, seat.error or f"/readyz says {seat.status}", said)
         if said.degraded is not None:
-            return Answer(Probe.DEGRADED, said.degraded)
-        return Answer(Probe.SUCCESS)
-
-    def _drain(self, name: str, reason: str | None) -> None:
-        if reason is None:
-            self._destinations.undrain(name)
-        else:
-            self._destinations.drain(name, reason)
+            return Answer(Probe.DEGRADED, said.degraded, said)
+        return Answer(Probe.SUCCESS, said=said)
 
 
 def diagnostics(balancer: Balancer) -> web.Application:

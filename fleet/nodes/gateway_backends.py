@@ -7,6 +7,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -14,10 +15,11 @@ from grpc_health.v1 import health_pb2
 
 from fleet.nodes import addresses, gateway_heads
 from fleet.nodes.gateway_heads import ResponseHead
-from fleet.protocol import grpc_http2, probing
+from fleet.protocol import grpc_http2, probing, standing
 from fleet.protocol.destination import Probe
 from fleet.protocol.grpc_http2 import Status
 from fleet.protocol.grpc_route import Backend
+from fleet.protocol.standing import Said
 from fleet.transport.destinations import Answer, Destinations
 from fleet.transport.http2.connection import Options
 from fleet.transport.http2.dialing import Dialer, DialError
@@ -184,14 +186,9 @@ class Backends:
         stream.listener = check
         stream.send_data(_WHOLE_SERVER, end=True)
         try:
-            answer = await check.answer
+            return await check.answer
         finally:
             stream.reset(Code.CANCEL)
-        if check.draining is None:
-            self.destinations.undrain(name)
-        else:
-            self.destinations.drain(name, check.draining)
-        return answer
 
     def _check_head(self, name: str) -> bytes:
         return encode(
@@ -213,18 +210,19 @@ class _Check:
     def __init__(self) -> None:
         self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._body = b""
-        self._degraded = False
-        #: Why it wants nobody new, if it says so.
-        self.draining: str | None = None
+        self._said = standing.NOTHING
 
     def on_headers(self, made: ResponseHead, *, end: bool) -> None:
         """Take the head, or the end."""
-        self._degraded = self._degraded or made.degraded
-        self.draining = made.draining if self.draining is None else self.draining
+        before = self._said
+        self._said = Said(
+            "" if made.degraded else before.degraded,
+            made.draining if before.draining is None else before.draining,
+        )
         if made.http not in {None, 200}:
             self._say(Answer(Probe.FAILURE, f"HTTP {made.http} to a health check"))
         elif end:
-            self._say(self._conclude(made))
+            self._say(replace(self._conclude(made), said=self._said))
 
     def on_data(self, data: bytes, *, end: bool) -> None:
         """Take the message."""
@@ -243,7 +241,7 @@ class _Check:
     def _conclude(self, made: ResponseHead) -> Answer:
         if made.status is Status.UNIMPLEMENTED:
             # It has no health service: that it answers is all there is to know.
-            return Answer(Probe.DEGRADED if self._degraded else Probe.SUCCESS)
+            return self._well()
         if made.status is not Status.OK:
             said = grpc_http2.read_message(made.message)
             return Answer(
@@ -257,7 +255,12 @@ class _Check:
             return Answer(
                 Probe.FAILURE, f"it says {health_pb2.HealthCheckResponse.ServingStatus.Name(status)}"
             )
-        return Answer(Probe.DEGRADED, "it says degraded") if self._degraded else Answer(Probe.SUCCESS)
+        return self._well()
+
+    def _well(self) -> Answer:
+        if self._said.degraded is None:
+            return Answer(Probe.SUCCESS)
+        return Answer(Probe.DEGRADED, "it says degraded")
 
     def _say(self, answer: Answer) -> None:
         if not self.answer.done():

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from fleet.protocol import picking, probing
 from fleet.protocol.destination import RECOMMENDED, Destination, Health, Probe, Proxied, Settings, Verdict
 from fleet.protocol.picking import Candidate, Pick, Picker
+from fleet.protocol.standing import Said
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 _REFRESH = 0.5
 #: So often another one is drawn when the pick was tried before.
 _DRAWS = 4
+#: What a destination says of itself in the answer to a probe holds for so many more probes without an answer.
+_HEARD_FOR = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,8 @@ class Answer:
 
     outcome: Probe
     error: str = ""
+    #: What the destination says of itself; None: it did not answer, so what it said before still stands.
+    said: Said | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,8 +314,22 @@ class _Loop:
         if answer.outcome is Probe.SUCCESS:
             one.succeeded_at = sent_at
         one.machine.probed(answer.outcome, sent_at)
+        if answer.said is not None:
+            self._hear(answer.said)
         self._destinations.conclude(one)
         chance = self._destinations.chance()
         self._due_at = probing.next_at(
             one.machine.active, self._started_at, self._clock(), chance, self._settings
         )
+
+    def _hear(self, said: Said) -> None:
+        name, destinations = self._one.name, self._destinations
+        if said.degraded is None:
+            destinations.withdraw(name)
+        else:
+            lasts = _HEARD_FOR * (self._settings.interval + self._settings.timeout)
+            destinations.declare_degraded(name, lasts)
+        if said.draining is None:
+            destinations.undrain(name)
+        else:
+            destinations.drain(name, said.draining)

@@ -125,7 +125,12 @@ async def test_target_degraded_gets_less(scene: Scene) -> None:
     """It says so itself, and says why."""
     scene.one.says = {DEGRADED_HEADER: "busy"}
     await scene.until(lambda targets: targets["one"]["health"] == "degraded")
-    assert (await scene.targets())["one"]["reason"] == "a probe said degraded"
+    one = (await scene.targets())["one"]
+    assert (one["reason"], one["active"], one["declared"]) == (
+        "a probe said degraded",
+        "degraded",
+        "degraded",
+    )
     assert await scene.shares(10) == {"one": 3, "two": 7}
 
 

@@ -176,4 +176,8 @@ async def test_what_an_instance_says_of_itself(opened: Callable[..., Backends]) 
     await eventually(lambda: now() == ("healthy", True))
     said[:] = [("x-envoy-degraded", "late")]
     await eventually(lambda: now() == ("degraded", False))
+    assert backends.describe()[0]["declared"] == "degraded"
+    said.clear()
+    await eventually(lambda: now() == ("healthy", False))
+    assert backends.describe()[0]["declared"] == "unknown"
     await server.stop(None)

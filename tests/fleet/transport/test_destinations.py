@@ -12,6 +12,7 @@ import pytest
 from fleet.protocol.destination import Health, Probe, Proxied, Reason, Settings
 from fleet.protocol.picking import Why
 from fleet.protocol.probing import Settings as Probing
+from fleet.protocol.standing import NOTHING, Said
 from fleet.transport.destinations import Answer, Change, Destinations, Pool, log_change
 from tests.fakes.waiting import eventually
 
@@ -72,6 +73,12 @@ def health(destinations: Destinations, name: str) -> Health:
     one = destinations.get(name)
     assert one is not None
     return one.verdict.health
+
+
+def declared(destinations: Destinations) -> Health:
+    one = destinations.get("a")
+    assert one is not None
+    return one.verdict.declared.health
 
 
 async def test_probes_conclude_each_by_itself(peers: Peers, opened: Callable[..., Destinations]) -> None:
@@ -210,6 +217,32 @@ async def test_declared_degradation_is_not_preferred(
     destinations.withdraw("a")
 
     assert health(destinations, "a") is Health.HEALTHY
+
+
+async def test_what_it_says_in_answers_is_declared(peers: Peers, opened: Callable[..., Destinations]) -> None:
+    """A signal of its own: it stands for a few probes that are not answered, and is taken back by one that is."""
+    destinations = opened()
+    peers.answers["a"] = Answer(Probe.DEGRADED, "busy", Said("busy", "kernel update"))
+    destinations.keep(["a"])
+    await eventually(lambda: declared(destinations) is Health.DEGRADED)
+    one = destinations.get("a")
+    assert one is not None
+    assert one.verdict.reason is Reason.PROBE_DEGRADED
+    assert one.verdict.draining is not None
+    assert one.verdict.draining.reason == "kernel update"
+
+    peers.answers["a"] = Answer(Probe.FAILURE, "refused")
+    asked = peers.asked["a"]
+    await eventually(lambda: peers.asked["a"] > asked + 1)
+    assert declared(destinations) is Health.DEGRADED
+    peers.at += 3 * (QUICK.interval + QUICK.timeout) + 1
+    await eventually(lambda: declared(destinations) is Health.UNKNOWN)
+
+    peers.answers["a"] = Answer(Probe.DEGRADED, "busy", Said("busy"))
+    await eventually(lambda: declared(destinations) is Health.DEGRADED)
+    peers.answers["a"] = Answer(Probe.SUCCESS, said=NOTHING)
+    await eventually(lambda: declared(destinations) is Health.UNKNOWN)
+    assert one.verdict.draining is None
 
 
 async def test_retry_goes_elsewhere(peers: Peers, opened: Callable[..., Destinations]) -> None:
