@@ -21,8 +21,8 @@ DEFAULT_ATTEMPTS = 1
 #: Envoy's base interval. Seconds.
 DEFAULT_BACKOFF = 0.025
 
-#: Waits double so often, then stay: eleven retries wait ever longer, the exponent never overflows.
-_DOUBLINGS = 10
+#: Waits double up to the longest there is, whatever the first one was; this only keeps the exponent from overflowing.
+_DOUBLINGS = 1000
 #: As long as a duration of the Gateway API may be; clocks and timers of every system can wait so long. Seconds.
 _LONGEST = 99_999 * 3600.0
 #: A timer may ring, and the answer of a server with the same deadline may come, so much early. Seconds.
