@@ -12,10 +12,12 @@ from pytest_django import Settings
 from dashboards.config.celery import app
 from fleet import tasks
 from fleet.models import Agent, Change, Cluster, Drain, Transition
+from fleet.models.networking import NetworkingReading
 from fleet.pollers.policies import NOT_OURS
 from fleet.state.policy_book import open_book
 from fleet.state.reader import open_reader
 from fleet.wire import fleet_pb2
+from tests.fakes.config_auth import serving
 from tests.fakes.instances import FakeAuth, agent_entry
 
 pytestmark = pytest.mark.django_db
@@ -77,6 +79,26 @@ def test_drains_are_told_and_what_goes_wrong_is_kept(auth: FakeAuth) -> None:
     row = Drain.objects.get()
     assert "not found" in row.error.lower()
     assert row.told_at is None
+
+
+def test_gateway_is_asked_first_and_passed_by_when_dead(auth: FakeAuth, settings: Settings) -> None:
+    """The config is the one that the gateway leads to; when nobody answers there, an auth's own."""
+    with serving() as through_gateway, serving() as direct:
+        through_gateway.held.metadata.revision = "through"
+        direct.held.metadata.revision = "direct"
+        Cluster.objects.update(auths=[direct.address])
+        settings.REFLOAT_GATEWAY = through_gateway.address
+
+        tasks.look_after_networking()
+        first = NetworkingReading.objects.get()
+        settings.REFLOAT_GATEWAY = "127.0.0.1:1"
+        tasks.look_after_networking()
+        second = NetworkingReading.objects.get()
+
+    assert first.current is not None
+    assert first.current.revision == "through"
+    assert second.current is not None
+    assert (second.current.revision, second.error) == ("direct", "")
 
 
 def test_policies_are_asked_and_actions_stepped(auth: FakeAuth, valkey_url: str, prefix: str) -> None:

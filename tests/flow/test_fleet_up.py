@@ -163,6 +163,19 @@ def test_up_everything_runs_and_every_agent_is_connected(fleet: Fleet) -> None:
     eventually_sync(lambda: fleet.connections("proxy") >= 6)
 
 
+def test_config_is_read_through_the_gateway(fleet: Fleet) -> None:
+    """It counts the call, and passes it to an auth that is well."""
+    counted = 'gateway_calls_total{rule="operators/0",status="OK"}'
+
+    def calls() -> float:
+        lines = [line for line in fleet.metrics("gateway").splitlines() if line.startswith(counted)]
+        return sum(float(line.rpartition(" ")[2]) for line in lines)
+
+    before = calls()
+    assert "agent_connection_count" in fleet.do("config", "get")
+    assert calls() == before + 1
+
+
 def test_freeze_the_proxy_is_silent_and_out_of_rotation_until_thawed(fleet: Fleet) -> None:
     """SIGSTOP: connections are accepted, nobody answers; the tunnels stay."""
     before = fleet.connections("proxy")

@@ -15,8 +15,11 @@ import yaml
 from click.testing import CliRunner, Result
 
 from fleet.cli.main import main
-from fleet.nodes import fleet_plan
+from fleet.nodes import fleet_plan, fleet_record
+from fleet.nodes.fleet_record import FleetRecord, Member
+from fleet.processes import pids
 from fleet.processes.supervisor import Supervisor, json_line
+from tests.fakes.config_auth import serving
 from tests.fakes.wrong_values import NETWORKING
 
 
@@ -175,6 +178,28 @@ def test_editor_that_is_none(refloat: Any) -> None:
     """One line."""
     done = refloat("edit", EDITOR="no-such-editor")
     assert (done.exit_code, "is $EDITOR right?" in done.stderr) == (2, True)
+
+
+def test_gateway_of_the_fleet_is_asked_first_and_passed_by_when_dead(tmp_path: Path) -> None:
+    """The config is the one that the gateway leads to; when nobody answers there, an auth's own."""
+
+    def revision(gateway: str, auth: str) -> str:
+        born = pids.birth(os.getpid())
+        member = Member("auth-1", "auth", os.getpid(), born, "", grpc=auth)
+        record = FleetRecord(
+            "default", os.getpid(), born, 0.0, 0, "", "", "", "", "", members=(member,), gateway=gateway
+        )
+        fleet_record.folder(tmp_path, "default").mkdir(parents=True, exist_ok=True)
+        fleet_record.save(tmp_path, record)
+        got = CliRunner().invoke(main, ["fleet", "config", "get", "--home", str(tmp_path)])
+        return str(yaml.safe_load(got.stdout)["metadata"]["revision"])
+
+    with serving() as through_gateway, serving() as direct:
+        through_gateway.held.metadata.revision = "through"
+        direct.held.metadata.revision = "direct"
+
+        assert revision(through_gateway.address, direct.address) == "through"
+        assert revision("127.0.0.1:1", direct.address) == "direct"
 
 
 def test_nobody_answers(tmp_path: Path) -> None:
