@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -61,6 +62,8 @@ class GatewayFlags:
     retry_budget: int | None = None
     drain: float = 10.0
     preferring: picking.Settings = _PREFERRING
+    #: Paths of methods whose answers are streams.
+    streams: frozenset[str] = frozenset()
 
 
 class Gateway:
@@ -99,6 +102,7 @@ class Gateway:
             options,
             max_message=flags.max_message,
             preferring=flags.preferring,
+            streams=flags.streams,
             budget=None if budget is None else Budget(BudgetSettings(percent=budget)),
         )
         self.file = RoutesFile(flags.routes, self._apply, self.metrics.routes)
@@ -174,6 +178,16 @@ class _BackendFlag(click.ParamType[tuple[Ref, tuple[tuple[str, int], ...]]]):
             self.fail(str(error), param, ctx)
 
 
+class _MethodFlag(click.ParamType[str]):
+    name = "service/method"
+
+    @override
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if re.fullmatch(r"/?[^/\s]+/[^/\s]+", value) is None:
+            self.fail(f"{value!r} is not SERVICE/METHOD", param, ctx)
+        return "/" + value.removeprefix("/")
+
+
 _PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -205,6 +219,13 @@ _PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
     type=_BackendFlag(),
     multiple=True,
     help="Where a backendRef is; repeat. One that is not named is looked up by DNS.",
+)
+@click.option(
+    "--stream",
+    "streams",
+    type=_MethodFlag(),
+    multiple=True,
+    help="A method whose answer is a stream: its calls are passed on once, and never retried; repeat.",
 )
 @tls_options
 @click.option(
@@ -252,6 +273,7 @@ def command(
     listen: tuple[str, int],
     diag_listen: tuple[str, int],
     backends: tuple[tuple[Ref, tuple[tuple[str, int], ...]], ...],
+    streams: tuple[str, ...],
     tls_cert: Path | None,
     tls_key: Path | None,
     tls_ca: Path | None,
@@ -273,6 +295,7 @@ def command(
         dict(backends),
         tls_files(tls_cert, tls_key, tls_ca, tls_server_name),
         towards if backend_tls or towards.enabled else None,
+        streams=frozenset(streams),
         **limits,
     )
     if not (limits["probe_interval"] > 0 and limits["probe_timeout"] > 0 and limits["dial_timeout"] > 0):

@@ -11,6 +11,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from fleet.nodes import addresses
@@ -21,6 +22,7 @@ from fleet.nodes.gateway_metrics import GatewayMetrics
 from fleet.nodes.pump import Tasks
 from fleet.protocol import picking
 from fleet.protocol.grpc_http2 import Status
+from fleet.protocol.retry import NO_RETRY
 from fleet.protocol.retry_budget import Budget
 from fleet.protocol.route_table import RouteTable
 from fleet.transport.destinations import Destinations, Pool
@@ -48,6 +50,7 @@ class Door:
         *,
         max_message: int,
         preferring: picking.Settings,
+        streams: frozenset[str] = frozenset(),
         budget: Budget | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
@@ -57,6 +60,8 @@ class Door:
         self._known: Known[RequestHead] = Known(read_head)
         self._options = options
         self._preferring = preferring
+        #: Paths of methods whose answers are streams: their calls are passed on once.
+        self._streams = streams
         self._budget = budget
         #: One, or one for each address of a host.
         self._servers: list[asyncio.Server] = []
@@ -169,6 +174,8 @@ class Door:
             pass
         found = self._table.find(authority, path)
         entry = None if found is None else self._entries[id(found.route), found.number]
+        if entry is not None and path in self._streams:
+            entry = replace(entry, policy=NO_RETRY)
         if len(self._remembered) >= _REMEMBERED:
             self._remembered.clear()
         self._remembered[key] = entry

@@ -28,16 +28,20 @@ def told(
     delay: float = 0.0,
     pushback: str | None = None,
     then: str = "",
+    early: bool = False,
 ) -> list[tuple[str, str]]:
     """Metadata of a call that fails so until so many tries have, each after `delay` seconds.
 
-    `hang` never answers instead; `then` is the code of tries after the first. New at each call.
+    `hang` never answers instead; `then` is the code of tries after the first; `early` has a stream fail before its
+    first message, not after it. New at each call.
     """
     how = [("x-call", str(uuid.uuid4())), ("x-code", code), ("x-succeed-after", str(succeed_after))]
     if hang:
         how.append(("x-hang", "yes"))
     if then:
         how.append(("x-then", then))
+    if early:
+        how.append(("x-early", "yes"))
     if delay:
         how.append(("x-delay", str(delay)))
     return how if pushback is None else [*how, ("x-pushback", pushback)]
@@ -92,8 +96,12 @@ class FailingBackend(grpc.GenericRpcHandler):
         return request
 
     async def _stream(self, request: bytes, context: Any) -> AsyncIterator[bytes]:
+        early = any(key == "x-early" for key, _ in context.invocation_metadata())
+        if early:
+            await self._fail(context)
         yield request
-        await self._fail(context)
+        if not early:
+            await self._fail(context)
 
     async def _fail(self, context: Any) -> None:
         how = {key: value for key, value in context.invocation_metadata()}  # noqa: C416 - gRPC's pairs are no tuples

@@ -101,9 +101,10 @@ Caller = Callable[[Call, Path], Awaitable[str]]
 
 
 async def _gateway(call: Call, folder: Path) -> str:
-    case, address = call.case, call.address
+    case, backends = call.case, {"svc:1": [call.address]}
+    streams = frozenset({STREAM} if case.told else ())
     async with (
-        gateway_before(folder, {"svc:1": [address]}, route(case.rule), probe_interval=60.0) as (_, door),
+        gateway_before(folder, backends, route(case.rule), probe_interval=60.0, streams=streams) as (_, door),
         grpc.aio.insecure_channel(door, options=channel_options()) as channel,
     ):
         return await _ended(channel, call)

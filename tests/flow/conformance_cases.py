@@ -7,8 +7,8 @@ httproute-retry*.go of kubernetes-sigs/gateway-api. HTTP's 500 is `internal` her
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
@@ -41,6 +41,10 @@ class Case:
     gives_up: bool = False
     #: The answer is a stream.
     stream: bool = False
+    #: The gateway is told that it is.
+    told: bool = False
+    #: What is known not to be as it must be, by who does it.
+    known: Mapping[str, str] = field(default_factory=dict)
 
 
 def _rule(reasons: list[str] | None, attempts: int | None, **timeouts: str) -> dict[str, Any]:
@@ -200,12 +204,32 @@ def _seed() -> list[Case]:
         ),
         Case(
             retry,
-            "a stream of answers is not retried",
+            "a stream that fails after its first message is not retried",
             _rule(ALL, 3),
             {"code": "UNAVAILABLE"},
             "UNAVAILABLE",
             1,
             stream=True,
+        ),
+        Case(
+            retry,
+            "a stream that fails before its first message is not retried",
+            _rule(ALL, 3),
+            {"code": "UNAVAILABLE", "early": True},
+            "UNAVAILABLE",
+            1,
+            stream=True,
+            known={"gateway": "4 tries"},
+        ),
+        Case(
+            retry,
+            "the same of a method that the gateway was told of by `--stream`",
+            _rule(ALL, 3),
+            {"code": "UNAVAILABLE", "early": True},
+            "UNAVAILABLE",
+            1,
+            stream=True,
+            told=True,
         ),
         Case(
             retry,

@@ -25,14 +25,13 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
 @pytest.mark.parametrize("subject", SUBJECTS)
 @pytest.mark.parametrize("group", GROUPS)
 def test_conformance(group: str, subject: str, results: Results) -> None:
-    """Status and tries are as the case wants; waits are never shorter."""
-    wrong = {
-        case.title: conformance.complaint(case, results[group, case.title, subject])
-        for case in CASES
-        if case.group == group
+    """Status and tries are as the case wants; waits are never shorter. What is known to be otherwise is no surprise."""
+    cases = [case for case in CASES if case.group == group]
+    complaints = {
+        case.title: conformance.complaint(case, results[group, case.title, subject]) for case in cases
     }
 
-    assert {title: complaint for title, complaint in wrong.items() if complaint} == {}
+    assert complaints == {case.title: case.known.get(subject, "") for case in cases}
 
 
 def test_report_says_what_was_seen(results: Results) -> None:

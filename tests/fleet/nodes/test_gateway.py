@@ -308,6 +308,7 @@ async def test_program_from_start_to_end(echo: Echo, tmp_path: Path) -> None:
     program = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "fleet.nodes", "gateway", "--routes", str(path), "--backend", f"svc:1={echo.address}"),
+        *("--stream", f"{ECHO}Down"),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -343,6 +344,7 @@ async def _asked(diag: str, path: str) -> Any:
         (["--routes", "/nowhere.yaml"], "/nowhere.yaml: cannot be read: No such file or directory"),
         (["--routes", "ROUTES", "--backend", "svc:1"], "is not NAME:PORT=HOST:PORT"),
         (["--routes", "ROUTES", "--backend", "svc:1=a"], "'a' is not host:port"),
+        (["--routes", "ROUTES", "--stream", "svc.Watch"], "'svc.Watch' is not SERVICE/METHOD"),
         (["--routes", "ROUTES", "--tls-cert", "ROUTES"], "a server with TLS needs a certificate and its key"),
         (["--routes", "ROUTES", "--backend-tls-cert", "ROUTES"], "a certificate and its key go together"),
         (["--routes", "ROUTES", "--probe-interval", "0s"], "are above 0"),
