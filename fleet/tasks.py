@@ -34,14 +34,14 @@ from fleet.control.dialing import Dialer
 from fleet.control.networking_run import Auths
 from fleet.domain.changes import ChangeKind, ChangeState
 from fleet.domain.evidence import Timing
-from fleet.domain.instances import InstanceKind, ServingStatus
 from fleet.models import Change, Cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.history import prune, recall, settle
 from fleet.pollers.conclude import conclude
-from fleet.pollers.plan import plan
+from fleet.pollers.plan import operators_auths, plan
 from fleet.pollers.policies import ask_all
 from fleet.pollers.worker import Polling, Worker
+from fleet.protocol.destination import READINGS
 from fleet.publish import publish
 from fleet.state import RecordLost, StateError
 from fleet.state.connect import connect, reaching
@@ -79,6 +79,7 @@ def process() -> Process:
         retries=replace(
             DEFAULT, attempts=settings.REFLOAT_READ_RETRIES, backoff=settings.REFLOAT_READ_RETRY_BACKOFF
         ),
+        destination_health=READINGS[settings.REFLOAT_DESTINATION_HEALTH],
     )
     return Process(writer, Rounds(redis, settings.REFLOAT_PREFIX), Worker(writer, polling), timing)
 
@@ -243,12 +244,11 @@ def _reader() -> Reader:
 
 
 def _auths(cluster: Cluster) -> Auths:
-    """The auths of a cluster: its gateway first, then those that serve, and last those it began with."""
-    facts = process().writer.load_instances(cluster.id).values()
-    known = [one for one in facts if one.kind is InstanceKind.AUTH and one.address and one.gone_at is None]
-    known.sort(key=lambda one: one.serving is not ServingStatus.SERVING)
+    """The auths of a cluster: its gateway first, then those there are, and last those it began with."""
+    here = process()
+    known = operators_auths(here.writer.load_instances(cluster.id).values(), time.time(), here.timing)
     gateway = [settings.REFLOAT_GATEWAY] if settings.REFLOAT_GATEWAY and cluster.id == DEFAULT_CLUSTER else []
-    addresses = dict.fromkeys([*gateway, *(one.address for one in known), *cluster.auths])
+    addresses = dict.fromkeys([*gateway, *known, *cluster.auths])
     return Auths(addresses, _tls(), process().worker.run)
 
 

@@ -14,6 +14,7 @@ from csp.constants import NONCE, NONE, SELF
 
 from dashboards.config import env
 from fleet.processes.valkey import running_url
+from fleet.protocol.destination import READINGS
 
 BASE_DIR = Path(__file__).resolve().parents[2]
 
@@ -33,6 +34,8 @@ REFLOAT_READ_RETRIES = env.integer("REFLOAT_READ_RETRIES", 1)
 REFLOAT_READ_RETRY_BACKOFF = env.seconds("REFLOAT_READ_RETRY_BACKOFF", 0.05)
 #: An instance is polled over a fresh channel every n-th round: reuse hides a dead listener behind a live connection.
 REFLOAT_FRESH_CHANNEL_ROUNDS = env.integer("REFLOAT_FRESH_CHANNEL_ROUNDS", 10)
+#: How polls of an instance are read as probes of a destination.
+REFLOAT_DESTINATION_HEALTH = env.choice("REFLOAT_DESTINATION_HEALTH", "recommended", tuple(READINGS))
 #: Instances in one shard, that is in one Celery task.
 REFLOAT_SHARD_SIZE = env.integer("REFLOAT_SHARD_SIZE", 250)
 #: Days that changes of agents' states are kept; 0: for ever.

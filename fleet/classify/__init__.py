@@ -12,7 +12,7 @@ from fleet.classify.instances import instance_sentence, instance_state
 from fleet.classify.memory import Remembered, remember
 from fleet.classify.rows import changed, count_states, evidence_of
 from fleet.classify.standings import Standing
-from fleet.classify.watching import degraded_of, health_of, health_sentence, outcome_of, watched
+from fleet.classify.watching import degraded_of, health_of, health_sentence, outcome_of, preference, watched
 
 __all__ = [
     "FleetFrame",
@@ -30,6 +30,7 @@ __all__ = [
     "instance_sentence",
     "instance_state",
     "outcome_of",
+    "preference",
     "prepare",
     "remember",
     "watched",

@@ -65,6 +65,16 @@ def health_of(facts: InstanceFacts, now: float, timing: Timing) -> Health:
     return active.signal.health
 
 
+#: As in picking: Unknown ones are with the Degraded ones.
+_RANKS = {Health.HEALTHY: 0, Health.DEGRADED: 1, Health.UNKNOWN: 1, Health.UNHEALTHY: 2}
+
+
+def preference(facts: InstanceFacts, now: float, timing: Timing) -> tuple[bool, bool, int]:
+    """Sort those that could be asked, best first; those that drain come after others, before Unhealthy ones."""
+    health = health_of(facts, now, timing)
+    return health is Health.UNHEALTHY, facts.watch.draining is not None, _RANKS[health]
+
+
 def degraded_of(instances: Mapping[int, InstanceFacts], now: float, timing: Timing) -> frozenset[int]:
     """Tell who is Degraded, by index."""
     return frozenset(

@@ -12,6 +12,7 @@ import functools
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -22,6 +23,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from typing_extensions import override
 
 from fleet.nodes import addresses, http_site, running
+from fleet.nodes.flags import destination_health_option
 from fleet.nodes.preferring import preferring_options
 from fleet.nodes.pump import Link, Tasks
 from fleet.nodes.rotation import Rotation, Seat, Target, parse_flag
@@ -54,6 +56,7 @@ class Balancer:
         targets: Sequence[Target],
         interval: float,
         preferring: picking.Settings = picking.DEFAULTS,
+        destination_health: destination.Settings = destination.RECOMMENDED,
     ) -> None:
         """Make it; `interval` is that of probes while all is well, seconds."""
         self.name = name
@@ -62,10 +65,7 @@ class Balancer:
         self._timeout = min(interval, _PROBE_TIMEOUT)
         self._destinations = Destinations(
             self._probe,
-            # Of TCP connections only the dial is seen: what came of few of them is held against a target, and not long.
-            settings=destination.Settings(
-                failure_rate=0.5, rate_window=10.0, rate_minimum=5, reactivate_after=max(2 * interval, 1.0)
-            ),
+            settings=_for_dials(destination_health, interval),
             # The probe has its own timeout: this one is for what hangs elsewhere.
             probes=probing.Settings(
                 interval=interval, fast_interval=interval / _FASTER, timeout=2 * self._timeout
@@ -196,6 +196,15 @@ class Balancer:
         return Answer(Probe.SUCCESS, said=said)
 
 
+def _for_dials(settings: destination.Settings, interval: float) -> destination.Settings:
+    """Hold what came of few dials against a target, and not long; of a connection only the dial is seen."""
+    if settings.failure_rate is None:
+        return settings
+    return replace(
+        settings, failure_rate=0.5, rate_window=10.0, rate_minimum=5, reactivate_after=max(2 * interval, 1.0)
+    )
+
+
 def diagnostics(balancer: Balancer) -> web.Application:
     """`/healthz`, `/readyz`, `/metrics` and `/targets` of a balancer."""
 
@@ -235,9 +244,10 @@ async def serve(
     diag_listen: tuple[str, int],
     interval: float,
     preferring: picking.Settings = picking.DEFAULTS,
+    destination_health: destination.Settings = destination.RECOMMENDED,
 ) -> None:
     """Run until SIGTERM or SIGINT. Raises `running.StartError` when a port cannot be had."""
-    balancer = Balancer(name, targets, interval, preferring)
+    balancer = Balancer(name, targets, interval, preferring, destination_health)
     bound = await running.listening(listen, balancer.start(listen))
     async with http_site.serving(diagnostics(balancer), diag_listen) as diag:
         running.announce(role="balancer", name=name, listen=bound, diag=diag)
@@ -290,6 +300,7 @@ class _TargetFlag(click.ParamType[Target]):
     help="Seconds between probes of a target that is well; a probe may take as long, and 1 s at most.",
 )
 @preferring_options
+@destination_health_option
 def command(
     name: str,
     listen: tuple[str, int],
@@ -297,9 +308,17 @@ def command(
     targets: tuple[Target, ...],
     interval: float,
     preferring: picking.Settings,
+    destination_health: destination.Settings,
 ) -> None:
     """Balance TCP connections over the targets whose /readyz says 200, by their health."""
     serving = functools.partial(
-        serve, name, targets, listen=listen, diag_listen=diag_listen, interval=interval, preferring=preferring
+        serve,
+        name,
+        targets,
+        listen=listen,
+        diag_listen=diag_listen,
+        interval=interval,
+        preferring=preferring,
+        destination_health=destination_health,
     )
     running.run(lambda: uvloop.run(serving()))

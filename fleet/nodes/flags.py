@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from fleet.nodes.addresses import Address, parse
 from fleet.protocol import announce, durations
+from fleet.protocol.destination import READINGS, Settings
 from fleet.transport.channels import TLSFiles
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -89,6 +90,25 @@ class HostID(click.ParamType[str]):
 def host_id(cluster: str, role: str, name: str) -> str:
     """The host UUID of a name in a cluster: the same after every restart."""
     return str(uuid.uuid5(_NAMESPACE, f"{cluster}/{role}/{name}"))
+
+
+def destination_health_option(command: F) -> F:
+    """Add the flag that says how what is seen of destinations is read: `destination_health`, a `Settings`."""
+
+    def read(ctx: click.Context, param: click.Parameter, value: str) -> Settings:
+        return READINGS[value]
+
+    option = click.option(
+        "--destination-health",
+        type=click.Choice(list(READINGS)),
+        callback=read,
+        default="recommended",
+        show_default=True,
+        envvar="REFLOAT_DESTINATION_HEALTH",
+        show_envvar=True,
+        help="How the diagram of destination health is read; literal: word by word, and nothing beside it.",
+    )
+    return option(command)
 
 
 def tls_options(command: F) -> F:

@@ -20,7 +20,7 @@ import uvloop
 from typing_extensions import override
 
 from fleet.nodes import addresses, gateway_backends, gateway_heads, http_site, running
-from fleet.nodes.flags import Duration, tls_files, tls_options
+from fleet.nodes.flags import Duration, destination_health_option, tls_files, tls_options
 from fleet.nodes.gateway_backends import Backends, Ref
 from fleet.nodes.gateway_certificates import Certificates, Contexts
 from fleet.nodes.gateway_door import Door
@@ -28,7 +28,7 @@ from fleet.nodes.gateway_file import FileError, RoutesFile
 from fleet.nodes.gateway_metrics import DestinationHealth, GatewayMetrics
 from fleet.nodes.gateway_site import gateway_site
 from fleet.nodes.preferring import preferring_options
-from fleet.protocol import picking, probing
+from fleet.protocol import destination, picking, probing
 from fleet.protocol.retry_budget import Budget, BudgetSettings
 from fleet.protocol.route_table import RouteTable
 from fleet.transport import diag
@@ -64,6 +64,7 @@ class GatewayFlags:
     preferring: picking.Settings = _PREFERRING
     #: Paths of methods whose answers are streams.
     streams: frozenset[str] = frozenset()
+    destination_health: destination.Settings = destination.RECOMMENDED
 
 
 class Gateway:
@@ -87,6 +88,7 @@ class Gateway:
         self.backends = Backends(
             fixed=flags.backends or {},
             probes=_probes(flags),
+            health=flags.destination_health,
             options=options,
             dial_within=flags.dial_timeout,
             tls=client_tls,
@@ -248,6 +250,7 @@ _PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--probe-timeout", type=Duration(), default="1s", show_default=True, help="For one health check."
 )
 @preferring_options
+@destination_health_option
 @click.option(
     "--dial-timeout", type=Duration(), default="2s", show_default=True, help="For connecting a backend."
 )

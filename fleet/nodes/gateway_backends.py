@@ -16,7 +16,7 @@ from grpc_health.v1 import health_pb2
 from fleet.nodes import addresses, gateway_heads
 from fleet.nodes.gateway_heads import ResponseHead
 from fleet.protocol import grpc_http2, probing, standing
-from fleet.protocol.destination import Probe
+from fleet.protocol.destination import RECOMMENDED, Probe, Settings
 from fleet.protocol.grpc_http2 import Status
 from fleet.protocol.grpc_route import Backend
 from fleet.protocol.standing import Said
@@ -51,6 +51,7 @@ class Backends:
         tls: ssl.SSLContext | None,
         server_name: str,
         on_resolved: Callable[[], None],
+        health: Settings = RECOMMENDED,
     ) -> None:
         """Know nobody yet; `on_resolved` is told when addresses of a name became others."""
         self._fixed = fixed
@@ -64,7 +65,7 @@ class Backends:
         self._addresses: dict[Ref, tuple[tuple[str, int], ...]] = {}
         self._dialers: dict[str, Dialer] = {}
         self._again = asyncio.Event()
-        self.destinations = Destinations(self._probe, probes=probes)
+        self.destinations = Destinations(self._probe, settings=health, probes=probes)
 
     async def use(self, refs: Iterable[Ref]) -> None:
         """Know these and no others. Returns when all names were looked up once."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fleet.classify import instance_state
+from fleet.classify import instance_state, preference
 from fleet.domain.evidence import Timing
-from fleet.domain.instances import InstanceFacts, InstanceKind, InstanceState
+from fleet.domain.instances import InstanceFacts, InstanceKind, InstanceState, ServingStatus
 
 #: An instance that expired this long ago and does not answer is asked no more; seconds.
 _FORGET_AFTER = 600.0
@@ -46,17 +46,37 @@ def lists_from(
     now: float,
     timing: Timing,
 ) -> list[tuple[int | None, str]]:
-    """Auths to ask for the lists, best first, as (index, address): the last good one, healthy ones, unknown ones.
+    """Auths to ask for the lists, best first, as (index, address): healthy ones, the last one of equals, unknown ones.
 
-    A sick one is never asked: it would serve what it last heard. Where to begin comes last, unless it is one of those.
+    A sick one is never asked: it would serve what it last heard. Others are preferred to one that is Degraded or
+    drains. Where to begin comes last, unless it is one of those.
     """
     auths = [facts for facts in instances if facts.kind is InstanceKind.AUTH and is_asked(facts, now)]
     states = {facts.index: instance_state(facts, now, timing) for facts in auths}
     wanted = (InstanceState.OK, InstanceState.UNKNOWN)
     usable = [facts for facts in auths if states[facts.index] in wanted]
-    usable.sort(key=lambda facts: (wanted.index(states[facts.index]), facts.index != last, facts.index))
+    usable.sort(
+        key=lambda facts: (
+            wanted.index(states[facts.index]),
+            preference(facts, now, timing),
+            facts.index != last,
+            facts.index,
+        )
+    )
     known = {facts.address for facts in auths}
     return [
         *((facts.index, facts.address) for facts in usable),
         *((None, address) for address in bootstrap if address not in known),
     ]
+
+
+def operators_auths(instances: Iterable[InstanceFacts], now: float, timing: Timing) -> list[str]:
+    """Addresses of auths for what operators ask, best first: those that serve, and of these as `preference` says.
+
+    All of them: who asks goes on to the next one when one does not answer.
+    """
+    auths = [
+        one for one in instances if one.kind is InstanceKind.AUTH and one.address and one.gone_at is None
+    ]
+    auths.sort(key=lambda one: (one.serving is not ServingStatus.SERVING, preference(one, now, timing)))
+    return [one.address for one in auths]

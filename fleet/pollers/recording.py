@@ -14,6 +14,7 @@ from fleet.domain.evidence import Feed
 from fleet.domain.instances import Attempt, InstanceFacts
 from fleet.domain.watch import Watch
 from fleet.pollers.polling import Seen, Sighting
+from fleet.protocol.destination import RECOMMENDED, Settings
 from fleet.protocol.standing import NOTHING
 from fleet.sources import SourceFailed
 from fleet.sources.health import HealthAnswer
@@ -44,8 +45,8 @@ class Place:
         return kept, unpack_feed(kept)
 
 
-def record_sightings(place: Place, seen: Seen) -> None:
-    """Write attempts, answers and tunnels. Raises RecordLost, StateUnavailable."""
+def record_sightings(place: Place, seen: Seen, health: Settings = RECOMMENDED) -> None:
+    """Write attempts, answers and tunnels; `health` says how probes are read. Raises RecordLost, StateUnavailable."""
     polls: dict[int, Poll] = {}
     answers: dict[int, Answer] = {}
     fresh: dict[str, tuple[bytes, FeedState]] = {}
@@ -54,7 +55,7 @@ def record_sightings(place: Place, seen: Seen) -> None:
             # Whether it failed or we did cannot be told: what was known of it just grows older.
             continue
         facts = place.instances[sighting.target.index]
-        polls[facts.index] = poll_after(facts, sighting)
+        polls[facts.index] = poll_after(facts, sighting, health)
         if not sighting.error:
             # A proxy that was not reached says nothing of its agents.
             answers |= sighting.answers
@@ -72,7 +73,7 @@ def record_sightings(place: Place, seen: Seen) -> None:
             place.writer.write_feed(place.cluster, place.epoch, name, before=before, after=after)
 
 
-def poll_after(facts: InstanceFacts, sighting: Sighting) -> Poll:
+def poll_after(facts: InstanceFacts, sighting: Sighting, health: Settings = RECOMMENDED) -> Poll:
     """What is kept of an instance after one more attempt; what it did not answer stays as it was."""
     attempt = Attempt(sighting.at, ok=not sighting.error, error=sighting.error)
     poll = Poll(
@@ -81,7 +82,7 @@ def poll_after(facts: InstanceFacts, sighting: Sighting) -> Poll:
         serving_at=facts.serving_at,
         readyz=facts.readyz,
         readyz_at=facts.readyz_at,
-        watch=_watch_after(facts, sighting),
+        watch=_watch_after(facts, sighting, health),
     )
     if isinstance(sighting.health, HealthAnswer):
         poll = replace(poll, serving=sighting.health.serving, serving_at=sighting.at)
@@ -90,7 +91,7 @@ def poll_after(facts: InstanceFacts, sighting: Sighting) -> Poll:
     return poll
 
 
-def _watch_after(facts: InstanceFacts, sighting: Sighting) -> Watch:
+def _watch_after(facts: InstanceFacts, sighting: Sighting, health: Settings) -> Watch:
     """One poll is one probe of the instance as a destination."""
     said = sighting.said
     outcome = outcome_of(
@@ -99,7 +100,7 @@ def _watch_after(facts: InstanceFacts, sighting: Sighting) -> Watch:
         readyz=sighting.readyz.code if isinstance(sighting.readyz, Readiness) else None,
         said=said or NOTHING,
     )
-    return watched(facts.watch, outcome, said, address=facts.address, at=sighting.at)
+    return watched(facts.watch, outcome, said, address=facts.address, at=sighting.at, settings=health)
 
 
 def _record_tunnels(

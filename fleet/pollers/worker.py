@@ -15,6 +15,7 @@ from fleet.pollers.listing import record_lists
 from fleet.pollers.plan import is_asked, lists_from
 from fleet.pollers.polling import Errand, Seen, Target, poll
 from fleet.pollers.recording import Place, record_sightings
+from fleet.protocol import destination
 from fleet.protocol.retry import Policy
 from fleet.sources.channels import Connections
 from fleet.state import RecordLost
@@ -40,6 +41,8 @@ class Polling:
     tls: TLSFiles | None = None
     #: Of reading the lists, within the deadline.
     retries: Policy = DEFAULT
+    #: How polls of an instance are read as probes of a destination.
+    destination_health: destination.Settings = destination.RECOMMENDED
 
 
 class Worker:
@@ -68,7 +71,7 @@ class Worker:
         place = self.place(cluster)
         errand = self._errand(place, number, instances, bootstrap if lists else None)
         seen = self.run(self._poll(place, errand))
-        record_sightings(place, seen)
+        record_sightings(place, seen, self.polling.destination_health)
         record_lists(place, seen)
         return seen
 

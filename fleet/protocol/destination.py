@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum, auto
 
@@ -112,6 +113,8 @@ LITERAL = Settings(
     proxied_stands=False,
     failure_rate=None,
 )
+#: What a flag or an environment variable may choose.
+READINGS: Mapping[str, Settings] = {"recommended": RECOMMENDED, "literal": LITERAL}
 
 
 @dataclass(frozen=True, slots=True)

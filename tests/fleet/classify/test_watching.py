@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.classify.watching import degraded_of, health_of, health_sentence, outcome_of, watched
+from fleet.classify.watching import (
+    degraded_of,
+    health_of,
+    health_sentence,
+    outcome_of,
+    preference,
+    watched,
+)
 from fleet.domain.evidence import Timing
 from fleet.domain.instances import InstanceFacts, InstanceKind, ServingStatus
 from fleet.domain.watch import UNWATCHED, Watch
-from fleet.protocol.destination import Health, Probe, Reason
+from fleet.protocol.destination import LITERAL, Health, Probe, Reason
 from fleet.protocol.standing import NOTHING, Said
 
 TIMING = Timing()
@@ -104,3 +111,27 @@ def test_sentences_say_why() -> None:
     assert "the first probe failed" in health_sentence(facts(after("F")), Health.UNHEALTHY)
     assert health_sentence(facts(after("S")), Health.HEALTHY) == ""
     assert health_sentence(facts(UNWATCHED), Health.UNKNOWN) == ""
+
+
+def test_preference_goes_by_health_and_draining() -> None:
+    """Healthy, then Degraded and Unknown alike, then those that drain, then Unhealthy; an old poll says nothing."""
+    drains = Said(draining="upgrade")
+    told = {
+        "healthy": after("S"),
+        "degraded": after("D"),
+        "unknown": UNWATCHED,
+        "healthy, drains": after("S", said=drains),
+        "degraded, drains": after("D", said=drains),
+        "unhealthy": after("F"),
+    }
+    ranks = [preference(facts(watch), 2.0, TIMING) for watch in told.values()]
+    assert ranks == sorted(ranks)
+    assert ranks[1] == ranks[2]
+    assert len(set(ranks)) == 5
+    assert preference(facts(told["unhealthy"]), 1_000.0, TIMING) == ranks[2]
+
+
+def test_polls_read_literally() -> None:
+    """One that says that it is degraded at its first poll has not succeeded."""
+    watch = watched(UNWATCHED, Probe.DEGRADED, NOTHING, address="h:1", at=1.0, settings=LITERAL)
+    assert health_of(facts(watch), 2.0, TIMING) is Health.UNHEALTHY

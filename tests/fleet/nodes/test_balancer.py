@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import subprocess
 import sys
 from collections import Counter
@@ -16,7 +17,10 @@ import aiohttp
 import pytest
 
 from fleet.nodes import addresses
+from fleet.nodes.balancer import Balancer
+from fleet.nodes.rotation import parse_flag
 from fleet.processes.supervisor import Supervisor, json_line
+from fleet.protocol.destination import LITERAL, RECOMMENDED, Health, Settings
 from fleet.protocol.standing import DEGRADED_HEADER, DRAINING_HEADER
 from tests.fakes.targets import FakeInstance, serving
 from tests.fakes.waiting import eventually
@@ -145,6 +149,25 @@ async def test_none_ready_all_are_tried_and_the_balancer_says_so(scene: Scene) -
         assert 'balancer_target_ready{target="one"} 0.0' in await response.text()
     async with scene.http.get("/healthz") as response:
         assert response.status == 200
+
+
+@pytest.mark.parametrize(("settings", "health"), [(RECOMMENDED, Health.UNHEALTHY), (LITERAL, Health.HEALTHY)])
+async def test_dials_that_fail_say_nothing_when_read_literally(settings: Settings, health: Health) -> None:
+    """The diagram has no arrow for them, and literally there is nothing beside it."""
+    async with serving("one") as one:
+        nowhere = parse_flag(f"one=127.0.0.1:1,{one.target.rpartition(',')[2]}")
+        balancer = Balancer("lb", [nowhere], interval=60.0, destination_health=settings)
+        door = addresses.parse(await balancer.start(("127.0.0.1", 0)))
+        try:
+            await eventually(lambda: balancer.describe()[0]["health"] is Health.HEALTHY)
+            for _ in range(5):
+                reader, writer = await asyncio.open_connection(*door)
+                with contextlib.suppress(ConnectionError):
+                    assert await reader.read() == b""
+                writer.close()
+            await eventually(lambda: balancer.describe()[0]["health"] is health)
+        finally:
+            await balancer.stop()
 
 
 def test_flags_wrong_are_told_and_code_2() -> None:

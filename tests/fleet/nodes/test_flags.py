@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from fleet.nodes import flags
+from fleet.protocol.destination import LITERAL, RECOMMENDED
 
 
 @click.command()
@@ -48,3 +49,27 @@ def test_refusals(args: tuple[str, ...], env: dict[str, str], says: str) -> None
     code, output = invoke(*args, **env)
     assert code == 2
     assert says in output
+
+
+@pytest.mark.parametrize(
+    ("args", "env", "is_literal"),
+    [
+        ((), {}, False),
+        (("--destination-health", "literal"), {}, True),
+        ((), {"REFLOAT_DESTINATION_HEALTH": "literal"}, True),
+        (("--destination-health", "recommended"), {"REFLOAT_DESTINATION_HEALTH": "literal"}, False),
+    ],
+)
+def test_destination_health_is_chosen(args: tuple[str, ...], env: dict[str, str], is_literal: bool) -> None:
+    """By flag, else by the environment, else what we recommend; anything else is refused."""
+    seen = []
+
+    @click.command()
+    @flags.destination_health_option
+    def read(destination_health: object) -> None:
+        seen.append(destination_health)
+
+    assert CliRunner().invoke(read, args, env=env).exit_code == 0
+    assert seen == [LITERAL if is_literal else RECOMMENDED]
+    refused = CliRunner().invoke(read, ["--destination-health", "mine"])
+    assert (refused.exit_code, "'recommended', 'literal'" in refused.output) == (2, True)

@@ -15,7 +15,7 @@ from grpc_health.v1._async import HealthServicer
 from fleet.nodes import gateway_backends
 from fleet.nodes.gateway_backends import Backends, parse_flag
 from fleet.protocol import probing
-from fleet.protocol.destination import Health
+from fleet.protocol.destination import LITERAL, RECOMMENDED, Health, Proxied
 from fleet.protocol.grpc_route import Backend
 from fleet.transport.channels import server_options
 from fleet.transport.http2.connection import Options
@@ -38,6 +38,7 @@ async def opened() -> AsyncIterator[Callable[..., Backends]]:
             tls=None,
             server_name="",
             on_resolved=fixed.get("on_resolved", lambda: None),
+            health=fixed.get("health", RECOMMENDED),
         )
         made.append(backends)
         return backends
@@ -181,3 +182,14 @@ async def test_what_an_instance_says_of_itself(opened: Callable[..., Backends]) 
     await eventually(lambda: now() == ("healthy", False))
     assert backends.describe()[0]["declared"] == "unknown"
     await server.stop(None)
+
+
+async def test_health_read_literally(opened: Callable[..., Backends]) -> None:
+    """A backend that answers a call as degraded before it was ever probed is Unknown still."""
+    for settings, concluded in ((RECOMMENDED, Health.DEGRADED), (LITERAL, Health.UNKNOWN)):
+        backends = opened(svc=[("127.0.0.1", 1)], health=settings)
+        await backends.use({("svc", 1)})
+        backends.destinations.proxied("127.0.0.1:1", Proxied.DEGRADED)
+        watched = backends.destinations.get("127.0.0.1:1")
+        assert watched is not None
+        assert watched.verdict.health is concluded

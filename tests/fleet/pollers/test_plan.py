@@ -4,7 +4,9 @@ from dataclasses import replace
 
 from fleet.domain.evidence import Timing
 from fleet.domain.instances import Attempt, InstanceFacts, InstanceKind, ServingStatus
-from fleet.pollers.plan import Shard, lists_from, plan
+from fleet.domain.watch import Watch
+from fleet.pollers.plan import Shard, lists_from, operators_auths, plan
+from fleet.protocol.destination import Active, Draining, Health, Reason, Signal
 
 NOW = 1000.0
 GOOD = (Attempt(NOW - 1, ok=True), Attempt(NOW - 2, ok=True))
@@ -56,3 +58,39 @@ def test_lists_from_the_last_good_auth_first() -> None:
     ]
     found = lists_from(auths, ["h:0", "h:9"], 3, NOW, Timing())
     assert found == [(3, "h:3"), (0, "h:0"), (1, "h:1"), (None, "h:9")]
+
+
+def seen(health: Health, *, drains: bool = False) -> Watch:
+    """What polls made of an instance."""
+    active = Active(Signal(health, Reason.NOTHING_SEEN, NOW - 60), probed_at=NOW - 1)
+    return Watch(active, draining=Draining("upgrade", NOW - 60) if drains else None)
+
+
+def test_lists_from_an_auth_that_is_well_before_one_that_is_degraded_or_drains() -> None:
+    """Even if the last ones came from such a one; when there is no other it is asked all the same."""
+    auths = [
+        auth(0, watch=seen(Health.DEGRADED)),
+        auth(1, watch=seen(Health.HEALTHY, drains=True)),
+        auth(2, watch=seen(Health.UNHEALTHY)),
+        auth(3, watch=seen(Health.HEALTHY)),
+        auth(4, watch=seen(Health.HEALTHY)),
+    ]
+    found = [index for index, _ in lists_from(auths, [], 0, NOW, Timing())]
+    assert found == [3, 4, 0, 1, 2]
+    assert lists_from(auths, [], 4, NOW, Timing())[0] == (4, "h:4")
+    assert lists_from(auths[:1], [], None, NOW, Timing()) == [(0, "h:0")]
+
+
+def test_operators_auths_are_those_that_serve_then_by_health() -> None:
+    """All of them in the end, but none that deregistered or has no address; what was seen long ago says nothing."""
+    auths = [
+        auth(0, serving=ServingStatus.NOT_SERVING, watch=seen(Health.HEALTHY)),
+        auth(1, watch=seen(Health.HEALTHY, drains=True)),
+        auth(2, watch=seen(Health.UNHEALTHY)),
+        auth(3, watch=seen(Health.DEGRADED)),
+        auth(4, watch=seen(Health.HEALTHY)),
+        auth(5, watch=seen(Health.HEALTHY), gone_at=NOW - 1),
+        auth(6, address=""),
+    ]
+    assert operators_auths(auths, NOW, Timing()) == ["h:4", "h:3", "h:1", "h:2", "h:0"]
+    assert operators_auths(auths, NOW + 3600, Timing()) == ["h:2", "h:3", "h:4", "h:1", "h:0"]
