@@ -16,7 +16,7 @@ from dashboards.presenters import age_ms, moment
 from fleet.alerts import store
 from fleet.alerts.lifecycle import Look, plan
 from fleet.alerts.messages import agents_path, clock, duration_words, headline, recovery_words, subject
-from fleet.alerts.routes import escalates_at, leaves, receivers
+from fleet.alerts.routes import Route, escalates_at, leaves, receivers
 from fleet.alerts.rules import Rule
 from fleet.alerts.values import CauseKind, IncidentState, Notice, NoticeKind, Severity
 from fleet.domain.changes import OCCUPYING
@@ -122,13 +122,15 @@ def names_of(rows: Iterable[Incident]) -> dict[str, str]:
     return {row.key: f"{row.cause_kind} {row.cause_name}" for row in rows}
 
 
-def next_message(row: Incident, rules: Iterable[Rule], now: float) -> dict[str, Any]:
-    """`at` and `because` of the next message, and `to`: names of the channels it goes to."""
+def next_message(
+    row: Incident, rules: Iterable[Rule], now: float, tree: Sequence[Route] | None = None
+) -> dict[str, Any]:
+    """`at` and `because` of the next message, and `to`: names of the channels it goes to. `tree`: all routes."""
     value = store.value_of(row)
     planned = plan(value, Look(now, 0.0, {rule.name: rule for rule in rules}))
     if value.state is IncidentState.RESOLVED:
         return {"at": None, "because": "it is over", "to": [], "path": []}
-    found = leaves(store.routes(), value)
+    found = leaves(store.routes() if tree is None else tree, value)
     at, because = planned.at, planned.because
     if value.inhibited_by:
         by = Incident.objects.filter(cluster=row.cluster_id, key=value.inhibited_by).order_by("-generation")

@@ -56,6 +56,7 @@ def _pages(suffix: str) -> list[URLPattern | URLResolver]:
         path("alerts/rules/", alert_rules.rules, name=f"alert-rules{suffix}"),
         path("alerts/rules.yaml", alert_rules.rules_file, name=f"alert-rules-file{suffix}"),
         path("alerts/rules/<int:rule_id>/", alert_rules.rule, name=f"alert-rule{suffix}"),
+        path("alerts/runbooks/<slug:kind>/", alert_rules.runbook, name=f"runbook{suffix}"),
         path("alerts/channels/", channels.channels, name=f"channels{suffix}"),
         path("alerts/channels/<int:channel_id>/", channels.channel, name=f"channel{suffix}"),
         path("alerts/routes/<int:route_id>/", channels.route, name=f"route{suffix}"),

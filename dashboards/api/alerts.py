@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -10,9 +11,9 @@ from django.http import HttpRequest
 from django.utils import timezone
 from ninja import Query, Router, Schema, Status
 from ninja.errors import HttpError
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
-from dashboards import reading
+from dashboards import alert_presenters, reading
 from dashboards.api.access import ApiAccess
 from dashboards.api.changing import REFUSALS, by, caller, known
 from dashboards.presenters import moment
@@ -30,6 +31,8 @@ from fleet.models.incidents import Incident
 router = Router()
 _VIEW = ApiAccess(Permission.VIEW_FLEET)
 _ACT = ApiAccess(Permission.ACT_ON_FLEET)
+#: A silence begins within so many seconds; one that should begin now may have been on its way for a minute.
+_SOONEST, _TYPED_FOR = 90 * 86400.0, 60.0
 _SHORT, _NAMED = ["default cluster"], ["any cluster"]
 
 
@@ -38,6 +41,17 @@ class IncidentFilters(Schema):
 
     state: Literal["open", "pending", "resolved", "all"] = "open"
     limit: Annotated[int, Field(ge=1, le=500)] = 100
+
+
+class NextMessage(Schema):
+    """The next message about an incident."""
+
+    #: Empty: none is to come, as far as can be told now.
+    at: datetime | None
+    #: Why then, or why none.
+    because: str
+    #: Names of the channels it goes to.
+    to: list[str]
 
 
 class IncidentItem(Schema):
@@ -62,6 +76,7 @@ class IncidentItem(Schema):
     acknowledged_by: str
     silenced_by: str
     inhibited_by: str
+    next_message: NextMessage
 
 
 class IncidentsAnswer(Schema):
@@ -95,8 +110,16 @@ class SilenceBody(Schema):
     matchers: Annotated[str, Field(max_length=500)]
     reason: Annotated[str, Field(max_length=500)]
     hours: Annotated[float, Field(gt=0, le=720)] = 1.0
+    #: With a zone; now if not given.
+    starts_at: AwareDatetime | None = None
     #: The word `everything`, when nothing is left out.
     typed: Annotated[str, Field(max_length=20)] = ""
+
+
+class ExtendBody(Schema):
+    """How much longer a silence lasts, from its end on."""
+
+    hours: Annotated[float, Field(gt=0, le=720)] = 1.0
 
 
 @router.get("/incidents", tags=_SHORT, auth=_VIEW, response={200: IncidentsAnswer, **REFUSALS})
@@ -171,6 +194,21 @@ def cluster_end_silence(request: HttpRequest, cluster: str, number: int) -> Any:
     return _end(request, cluster, number)
 
 
+@router.post("/silences/{int:number}/extend", tags=_SHORT, auth=_ACT, response={200: SilenceItem, **REFUSALS})
+def extend_silence(request: HttpRequest, number: int, body: ExtendBody) -> Any:
+    """Let a silence last longer."""
+    return _extend(request, DEFAULT_CLUSTER, number, body)
+
+
+@router.post(
+    "/clusters/{cluster}/silences/{int:number}/extend",
+    tags=_NAMED, auth=_ACT, response={200: SilenceItem, **REFUSALS},
+)  # fmt: skip
+def cluster_extend_silence(request: HttpRequest, cluster: str, number: int, body: ExtendBody) -> Any:
+    """Let a silence last longer."""
+    return _extend(request, cluster, number, body)
+
+
 def _incidents(cluster: str, filters: IncidentFilters) -> IncidentsAnswer:
     now = reading.current_time()
     rows = Incident.objects.filter(cluster=known(cluster))
@@ -178,7 +216,7 @@ def _incidents(cluster: str, filters: IncidentFilters) -> IncidentsAnswer:
         rows = rows.filter(state__in=(IncidentState.FIRING.value, IncidentState.RECOVERING.value))
     elif filters.state != "all":
         rows = rows.filter(state=filters.state)
-    return IncidentsAnswer(cluster=cluster, incidents=[_item(row, now) for row in rows[: filters.limit]])
+    return IncidentsAnswer(cluster=cluster, incidents=_items(rows[: filters.limit], now))
 
 
 def _acknowledge(request: HttpRequest, cluster: str, number: int) -> IncidentItem:
@@ -188,7 +226,7 @@ def _acknowledge(request: HttpRequest, cluster: str, number: int) -> IncidentIte
     now = reading.current_time()
     acting.acknowledge(row, caller(request).get_username(), now, settings.REFLOAT_PUBLIC_URL)
     row.refresh_from_db()
-    return _item(row, now)
+    return _items([row], now)[0]
 
 
 def _silences(cluster: str) -> SilencesAnswer:
@@ -198,6 +236,9 @@ def _silences(cluster: str) -> SilencesAnswer:
 
 def _make(request: HttpRequest, cluster: str, body: SilenceBody) -> Any:
     now, who = reading.current_time(), caller(request).get_username()
+    starts_at = now if body.starts_at is None else body.starts_at.timestamp()
+    if not -_TYPED_FOR <= starts_at - now <= _SOONEST:
+        raise HttpError(400, "A silence begins now, or within ninety days.")
     if "\0" in body.matchers or "\0" in body.reason:
         raise HttpError(400, "There must be no NUL in it.")
     try:
@@ -205,8 +246,8 @@ def _make(request: HttpRequest, cluster: str, body: SilenceBody) -> Any:
             body.matchers,
             body.reason,
             who,
-            now,
-            now + body.hours * 3600,
+            starts_at,
+            starts_at + body.hours * 3600,
             cluster=known(cluster),
             typed=body.typed,
         )
@@ -216,10 +257,28 @@ def _make(request: HttpRequest, cluster: str, body: SilenceBody) -> Any:
     return Status(201, _silence(made))
 
 
-def _end(request: HttpRequest, cluster: str, number: int) -> SilenceItem:
+def _silence_row(cluster: str, number: int) -> Silence:
     row = Silence.objects.filter(cluster__in=("", known(cluster)), pk=_number(number)).first()
     if row is None:
         raise HttpError(404, f"There is no silence {number} in the cluster {cluster}.")
+    return row
+
+
+def _extend(request: HttpRequest, cluster: str, number: int, body: ExtendBody) -> SilenceItem:
+    row, now = _silence_row(cluster, number), reading.current_time()
+    if row.ends_at <= now:
+        raise HttpError(409, f"The silence {number} has ended: make another.")
+    try:
+        acting.extend(row, body.hours * 3600, now)
+    except ActError as error:
+        raise HttpError(400, f"{error}.".capitalize()) from error
+    _log(request, cluster, "silence.extend", row)
+    row.refresh_from_db()
+    return _silence(row)
+
+
+def _end(request: HttpRequest, cluster: str, number: int) -> SilenceItem:
+    row = _silence_row(cluster, number)
     acting.end(row, reading.current_time())
     _log(request, cluster, "silence.end", row)
     row.refresh_from_db()
@@ -238,7 +297,12 @@ def _number(number: int) -> int:
     return number if 0 < number < 1 << 62 else 0
 
 
-def _item(row: Incident, now: float) -> IncidentItem:
+def _items(rows: Iterable[Incident], now: float) -> list[IncidentItem]:
+    rules, tree = store.rules(), store.routes()
+    return [_item(row, now, alert_presenters.next_message(row, rules, now, tree)) for row in rows]
+
+
+def _item(row: Incident, now: float, coming: dict[str, Any]) -> IncidentItem:
     value = store.value_of(row)
     return IncidentItem(
         number=row.pk,
@@ -259,6 +323,7 @@ def _item(row: Incident, now: float) -> IncidentItem:
         acknowledged_by=row.acked_by,
         silenced_by=value.silenced_by,
         inhibited_by=value.inhibited_by,
+        next_message=NextMessage(at=coming["at"], because=coming["because"], to=coming["to"]),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from django.contrib import messages
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
@@ -22,7 +22,8 @@ from dashboards.views.pages import prefix_of
 from fleet.alerts import backtest, rules_yaml, store
 from fleet.alerts.facts import match_names
 from fleet.alerts.messages import duration_words
-from fleet.alerts.rules import Rule
+from fleet.alerts.rules import Rule, RuleKind
+from fleet.alerts.runbooks import RUNBOOKS
 from fleet.models.access import Permission, may
 from fleet.models.alerting import AgentLabel, AlertRule
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -60,6 +61,26 @@ def rules(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
         "may_change": may(request.user, Permission.CHANGE_CONFIG, cluster),
     }
     return render(request, "dashboards/rules.html", context)
+
+
+@requires(Permission.VIEW_FLEET)
+@require_safe
+def runbook(request: HttpRequest, kind: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Say what to do about what rules of a kind find.
+
+    Template `dashboards/runbook.html`: `kind` (RuleKind), `runbook` (Runbook), `rules` (AlertRule), `others`.
+    """
+    if kind not in set(RuleKind):
+        raise Http404(f"There is no kind of rule {kind}.")
+    chosen = RuleKind(kind)
+    context = {
+        "page": "incidents",
+        "kind": chosen,
+        "runbook": RUNBOOKS[chosen],
+        "rules": AlertRule.objects.filter(kind=kind),
+        "others": [other for other in RuleKind if other is not chosen],
+    }
+    return render(request, "dashboards/runbook.html", context)
 
 
 @requires(Permission.VIEW_FLEET)

@@ -20,10 +20,11 @@ from fleet.alerts import acting, store
 from fleet.alerts.acting import ActError
 from fleet.alerts.evaluating import count_open
 from fleet.alerts.facts import agents_of
+from fleet.alerts.lifecycle import Look
 from fleet.alerts.matching import MatchError
 from fleet.alerts.values import IncidentState
 from fleet.models.access import Permission, may
-from fleet.models.alerting import AlertClock, AlertRule
+from fleet.models.alerting import AlertClock
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.incidents import Incident, IncidentEvent
 from fleet.state import StateError
@@ -92,9 +93,7 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
         return _act(request, row, cluster)
     now = reading.current_time()
     rules = store.rules()
-    strongest = (
-        AlertRule.objects.filter(name__in=list(row.marks)).exclude(runbook="").order_by("-severity").first()
-    )
+    strongest = Look(now, 0.0, {rule.name: rule for rule in rules}).strongest(store.value_of(row))
     context: dict[str, Any] = {
         "page": "incidents",
         "incident": alert_presenters.incident_row(row, now, prefix_of(cluster)),
@@ -107,7 +106,8 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
         ],
         "before": alert_presenters.changed_before(cluster, row.opened_at),
         "marks": sorted(row.marks),
-        "runbook": strongest.runbook if strongest else "",
+        "runbook": strongest.runbook
+        or f"{prefix_of(cluster)}/alerts/runbooks/{strongest.kind.value}/",
         "may_act": may(request.user, Permission.ACT_ON_FLEET, cluster),
         "names": row.names,
     } | _live(row, cluster, now)  # fmt: skip

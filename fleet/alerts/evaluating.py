@@ -149,7 +149,10 @@ class Evaluator:
     ) -> None:
         incident = notice.incident
         strongest = Look(now, 0.0, {rule.name: rule for rule in rules}).strongest(incident)
-        payload = messages.payload(notice, Links(self._console_url, strongest.runbook, row.pk))
+        runbook = strongest.runbook or messages.runbook_url(
+            self._console_url, incident.cluster, strongest.kind.value
+        )
+        payload = messages.payload(notice, Links(self._console_url, runbook, row.pk))
         who = receivers(leaves(tree, incident), incident, notice.kind, now)
         if notice.kind is NoticeKind.RESOLVED:
             # Whoever was told that it began is told that it ended, whatever became of the routes meanwhile.

@@ -87,13 +87,23 @@ def urls(incident: Incident, links: Links) -> dict[str, str]:
     """The links of a message, by what they are called."""
     found: dict[str, str] = {}
     if links.console:
-        prefix = links.console + ("" if incident.cluster == "default" else f"/c/{quote(incident.cluster)}")
+        prefix = prefix_url(links.console, incident.cluster)
         if links.number is not None:
             found["Incident"] = f"{prefix}/incidents/{links.number}/"
         found["Agents"] = f"{prefix}{agents_path(incident.cause)}"
     if links.runbook:
         found["Runbook"] = links.runbook
     return found
+
+
+def runbook_url(console: str, cluster: str, kind: str) -> str:
+    """The console's own runbook for a kind of rule; empty when nobody said where the console is."""
+    return f"{prefix_url(console, cluster)}/alerts/runbooks/{kind}/" if console else ""
+
+
+def prefix_url(console: str, cluster: str) -> str:
+    """Where the pages of a cluster begin."""
+    return console + ("" if cluster == "default" else f"/c/{quote(cluster)}")
 
 
 def agents_path(cause: Cause) -> str:

@@ -42,11 +42,11 @@ def incidents(
     rows = [
         (
             *(str(one["number"]), one["severity"], one["state"]),
-            *(str(one["affected"]), str(one["peak"]), one["summary"], _note(one)),
+            *(str(one["affected"]), str(one["peak"]), one["summary"], _note(one), _next(one["next_message"])),
         )
         for one in found
     ]
-    heads = ("number", "severity", "state", "agents", "most", "what", "note")
+    heads = ("number", "severity", "state", "agents", "most", "what", "note", "next message")
     click.echo(table(heads, rows) if rows else "no incident")
 
 
@@ -65,10 +65,15 @@ def list_silences(console: api.Console, cluster: str, as_json: bool) -> None:
         show_json(said["silences"])
         return
     rows = [
-        (str(one["number"]), one["matchers"] or "everything", one["ends_at"], one["creator"], one["reason"])
+        (
+            *(str(one["number"]), one["matchers"] or "everything"),
+            *(one["starts_at"], one["ends_at"], one["creator"], one["reason"]),
+        )
         for one in said["silences"]
     ]
-    click.echo(table(("number", "what", "ends", "who", "why"), rows) if rows else "nothing is silenced")
+    click.echo(
+        table(("number", "what", "begins", "ends", "who", "why"), rows) if rows else "nothing is silenced"
+    )
 
 
 @silence.command()
@@ -81,10 +86,17 @@ def list_silences(console: api.Console, cluster: str, as_json: bool) -> None:
     show_default=True,
     help="For so long.",
 )
+@click.option("--starts", metavar="TIME", help="When it begins: 2026-11-22T02:00:00Z. Now if not given.")
 @click.option("--everything", is_flag=True, help="Silence everything: MATCHERS leave nothing out.")
 @asks_console
 def add(
-    console: api.Console, cluster: str, matchers: tuple[str, ...], reason: str, hours: float, everything: bool
+    console: api.Console,
+    cluster: str,
+    matchers: tuple[str, ...],
+    reason: str,
+    hours: float,
+    starts: str | None,
+    everything: bool,
 ) -> None:
     """Silence what MATCHERS mean: cause=proxy-1, severity=warning, agent=web-*, label=lab."""
     body: dict[str, Any] = {
@@ -92,9 +104,23 @@ def add(
         "reason": reason,
         "hours": hours,
     }
+    if starts is not None:
+        body["starts_at"] = starts
     if everything:
         body["typed"] = "everything"
     said = console.post("/silences", body, cluster=cluster)
+    click.echo(f"silence {said['number']} until {said['ends_at']}: {said['matchers'] or 'everything'}")
+
+
+@silence.command()
+@click.argument("number", type=int)
+@click.option(
+    "--hours", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True, help="By so much."
+)
+@asks_console
+def extend(console: api.Console, cluster: str, number: int, hours: float) -> None:
+    """Let a silence last longer, from its end on."""
+    said = console.post(f"/silences/{number}/extend", {"hours": hours}, cluster=cluster)
     click.echo(f"silence {said['number']} until {said['ends_at']}: {said['matchers'] or 'everything'}")
 
 
@@ -109,6 +135,13 @@ def end(console: api.Console, cluster: str, number: int) -> None:
 
 def _quoted(word: str) -> str:
     return f"'{word}'" if " " in word else word
+
+
+def _next(coming: dict[str, Any]) -> str:
+    """When, why and to whom; or why none."""
+    if coming["at"] is None:
+        return f"none: {coming['because']}"
+    return f"{coming['at']} to {', '.join(coming['to']) or 'nobody'}: {coming['because']}"
 
 
 def _note(one: dict[str, Any]) -> str:

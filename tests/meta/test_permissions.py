@@ -30,6 +30,7 @@ _VALUES = {
     "incident_id": "1",
     "number": "1",
     "rule_id": "0",
+    "kind": "stranded",
     "channel_id": "0",
     "route_id": "0",
     "provider_id": "oidc",

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -41,9 +41,13 @@ def test_incidents_are_listed_by_state_and_acknowledged(client: Client, operator
     )  # fmt: skip
     found = client.get("/api/v1/incidents", headers=operator).json()
     assert [one["summary"] for one in found["incidents"]] == ["207 agents stranded, proxy-1"]
+    assert found["incidents"][0]["next_message"]["because"].startswith("the first message waits")
     assert client.get("/api/v1/incidents?state=resolved", headers=operator).json()["incidents"] == []
     acked = _post(client, f"incidents/{row.pk}/acknowledge", {}, operator).json()
     assert acked["acknowledged_by"] == "operator"
+    Incident.objects.update(notices=1, notified_at=time.time(), notified_severity=2, notified_affected=207)
+    said = client.get("/api/v1/incidents", headers=operator).json()["incidents"][0]["next_message"]
+    assert said == {"at": None, "because": "it is acknowledged", "to": []}
     assert _post(client, "clusters/default/incidents/999/acknowledge", {}, operator).status_code == 404
 
 
@@ -64,6 +68,26 @@ def test_silences_are_made_listed_and_ended(client: Client, operator: dict[str, 
         "silence.create",
         "silence.end",
     ]
+
+
+def test_silence_begins_later_and_is_extended(client: Client, operator: dict[str, str]) -> None:
+    """From its end on; not in the past, not without a zone, and not once it has ended."""
+    at = timezone.now() + timedelta(days=2)
+    body = {"matchers": "cause=proxy-1", "reason": "upgrade", "hours": 2}
+    made = _post(client, "silences", body | {"starts_at": at.isoformat()}, operator).json()
+    ends = timedelta(hours=2) + at
+    assert abs((datetime.fromisoformat(made["ends_at"]) - ends).total_seconds()) < 1
+    longer = _post(
+        client, f"clusters/default/silences/{made['number']}/extend", {"hours": 3}, operator
+    ).json()
+    assert abs((datetime.fromisoformat(longer["ends_at"]) - ends).total_seconds() - 3 * 3600) < 1
+    past, naive = (timezone.now() - timedelta(hours=1)).isoformat(), "2030-01-01T00:00:00"
+    for wrong in (past, naive, "2099-01-01T00:00:00Z"):
+        assert _post(client, "silences", body | {"starts_at": wrong}, operator).status_code in (400, 422)
+    assert _post(client, f"silences/{made['number']}/extend", {"hours": 720}, operator).status_code == 400
+    assert _post(client, f"silences/{made['number']}/end", {}, operator).status_code == 200
+    assert _post(client, f"silences/{made['number']}/extend", {}, operator).status_code == 409
+    assert _post(client, "silences/999/extend", {}, operator).status_code == 404
 
 
 def test_viewer_may_read_and_not_act(client: Client, person: MakeUser, fake_reader: FakeReader) -> None:

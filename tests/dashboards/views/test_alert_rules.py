@@ -96,3 +96,12 @@ def test_operator_sees_rules_and_may_not_change_them(
     assert client.post(f"/alerts/rules/{rule.pk}/", _form(rule, do="try")).status_code == 200
     assert client.post(f"/alerts/rules/{rule.pk}/", _form(rule)).status_code == 403
     assert client.post("/alerts/rules/", {"do": "label", "pattern": "x", "label": "y"}).status_code == 403
+
+
+def test_runbook_stands_behind_every_kind_of_rule(client: Client, person: MakeUser) -> None:
+    """With the rules it is for; another kind is not found."""
+    client.force_login(person("viewer"))
+    page = client.get("/alerts/runbooks/backend/").content.decode()
+    assert "Restore the backend" in page
+    assert "Auth backend down" in page
+    assert client.get("/alerts/runbooks/none/").status_code == 404

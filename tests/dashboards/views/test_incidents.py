@@ -68,6 +68,7 @@ def test_incident_page_says_what_is_needed_at_night(
     assert "because it is said again while it lasts" in page
     assert "to nobody: its route has no channel" in page
     assert "Acknowledge" in page
+    assert 'href="/alerts/runbooks/stranded/"' in page
 
 
 def test_page_says_what_changed_in_the_half_hour_before(

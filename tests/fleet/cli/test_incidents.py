@@ -10,10 +10,12 @@ from tests.fakes.console import TOKEN, answering
 _ONE: dict[str, Any] = {
     "number": 7, "severity": "critical", "state": "firing", "affected": 207, "peak": 207, "acknowledged_by": "",
     "summary": "207 agents stranded, proxy-1", "silenced_by": "", "inhibited_by": "backend/default",
+    "next_message": {"at": "2026-01-02T03:04:05Z", "because": "it is said again while it lasts", "to": ["ops"]},
 }  # fmt: skip
 _SILENCE = {
     "number": 3,
     "matchers": "cause=proxy-1",
+    "starts_at": "2026-01-02T01:04:05Z",
     "ends_at": "2026-01-02T03:04:05Z",
     "creator": "ada",
     "reason": "upgrade",
@@ -30,6 +32,7 @@ def test_incidents_are_listed_and_acknowledged() -> None:
         acked = CliRunner().invoke(main, ["incidents", "--ack", "7", *where]).output
     assert "207 agents stranded, proxy-1" in shown
     assert "explained by backend/default" in shown
+    assert "2026-01-02T03:04:05Z to ops: it is said again while it lasts" in shown
     assert acked == "ada looks after 7: 207 agents stranded, proxy-1\n"
 
 
@@ -44,10 +47,17 @@ def test_silences_are_made_listed_and_ended() -> None:
             main, ["silence", "add", "rule=Agents stranded", "--reason", "upgrade", "--everything", *where]
         )
         listed = run(main, ["silence", "list", *where])
+        later = ["silence", "add", "kind=proxy", "--reason", "move", "--starts", "2026-01-02T01:04:05Z"]
+        assert run(main, [*later, *where]).exit_code == 0
+        console.answers["/api/v1/silences/3/extend"] = (200, _SILENCE)
+        extended = run(main, ["silence", "extend", "3", "--hours", "2", *where])
         ended = run(main, ["silence", "end", "3", *where])
     assert console.sent[0][1] == {
         "matchers": "'rule=Agents stranded'", "reason": "upgrade", "hours": 1.0, "typed": "everything",
     }  # fmt: skip
+    assert console.sent[1][1]["starts_at"] == "2026-01-02T01:04:05Z"
+    assert console.sent[2][1] == {"hours": 2.0}
     assert "silence 3 until" in made.output
+    assert "silence 3 until" in extended.output
     assert "ada" in listed.output
     assert ended.output == "silence 3 has ended\n"

@@ -1,0 +1,12 @@
+from __future__ import annotations
+
+from fleet.alerts.rules import DEFAULT_RULES, RuleKind
+from fleet.alerts.runbooks import RUNBOOKS
+
+
+def test_every_kind_of_rule_has_a_runbook() -> None:
+    """Whoever is woken by any rule finds what to look at and what helps."""
+    assert set(RUNBOOKS) == set(RuleKind) >= {rule.kind for rule in DEFAULT_RULES}
+    for runbook in RUNBOOKS.values():
+        assert runbook.look
+        assert all(line.endswith((".", "?")) for line in (runbook.means, *runbook.look, *runbook.helps))
