@@ -12,6 +12,13 @@ def parse(text: str) -> tuple[str, int]:
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise ValueError(f"{text!r} is not host:port")
+    try:
+        # What a resolver takes: no blanks, no empty label, none of more than 63 bytes.
+        usable = host.isprintable() and " " not in host and bool(host.encode("idna"))
+    except UnicodeError:
+        usable = False
+    if not usable:
+        raise ValueError(f"{text!r} is not host:port")
     return host, int(port)
 
 

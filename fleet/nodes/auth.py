@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -23,11 +23,12 @@ from fleet.nodes.auth_site import DEFAULT_HTTP, AuthSite, HTTPFlags
 from fleet.nodes.cluster_config import Beginning, ClusterConfigServicer, Current
 from fleet.nodes.instance import LONGEST_ID, Instance, InstanceFlags, unavailable
 from fleet.nodes.node_policies import NodePoliciesServicer, Policies
+from fleet.nodes.refusals import host_of
 from fleet.protocol import announce, service_config, switches
 from fleet.protocol.service_config import ServiceConfig, ServiceConfigError
 from fleet.protocol.switches import SwitchError
 from fleet.transport import http_close
-from fleet.transport.backend import BackendUnavailable, Kind
+from fleet.transport.backend import BackendUnavailable, ForeignError, Kind
 from fleet.transport.networking_config import Message
 from fleet.transport.service_config import AUTH_ID_METADATA
 from fleet.wire import (
@@ -40,12 +41,7 @@ from fleet.wire import (
     types_pb2,
 )
 
-log = logging.getLogger(__name__)
-
 Context = grpc.aio.ServicerContext[Any, Any]
-
-#: Hosts of which a refused heartbeat is logged, once each.
-_MOST_REFUSED = 1_000
 
 #: Most resources in one answer of presence, and how many when the asker does not say (Teleport's numbers).
 _MOST_SERVERS = 1000
@@ -62,12 +58,11 @@ class HeartbeatServicer:
         self._until: dict[str, float] = {}
         #: Tunnels that each of them wants and has.
         self._places: dict[str, Place] = {}
-        self._refused: set[str] = set()
         self._refusals = Counter(
             "heartbeats_refused", "Heartbeats that could not be used", registry=instance.registry
         )
         instance.registry.register(TunnelPlaces("refloat_agents", self._living_places))
-        self._networking = Current(instance.backend)
+        self._networking = Current(instance)
         self._pushed = Counter(
             "networking_config_pushed",
             "Networking configs sent to agents in answers to heartbeats",
@@ -133,10 +128,8 @@ class HeartbeatServicer:
     async def _refuse(self, context: Context, agent: fleet_pb2.AgentResource) -> Never:
         why = f"a heartbeat needs an agent_id of 1 to {LONGEST_ID} characters and a ttl_ms of 1 to {_LONGEST_TTL_MS}"
         self._refusals.inc()
-        host = context.peer().rpartition(":")[0]
-        if host not in self._refused and len(self._refused) < _MOST_REFUSED:
-            self._refused.add(host)
-            log.warning("heartbeat.refused: of %.40r at %s: %s", agent.name, host, why)
+        host = host_of(context.peer())
+        self._instance.refusals.tell("heartbeat", host, f"of {agent.name[:40]!r} at {host}", why)
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, why)
 
     def _note(self, agent: fleet_pb2.AgentResource) -> None:
@@ -263,7 +256,8 @@ class Auth:
         try:
             if self._networking is not None:
                 await self._networking.store(self.instance.backend)
-            await cluster_config.stored(self.instance.backend)  # agents are to be told something
+            with contextlib.suppress(ForeignError):  # who asks for it is told, and this auth serves all else
+                await cluster_config.stored(self.instance.backend)  # agents are to be told something
             await self._http.start()
         except BackendUnavailable as error:
             await self.instance.stop()

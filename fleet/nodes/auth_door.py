@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import aiohttp
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import Counter
 
-from fleet.nodes import addresses
-from fleet.nodes.instance import DIAG_LABEL
+from fleet.nodes.instance import DIAG_LABEL, Instance
 from fleet.protocol import auth_path
 from fleet.protocol.tunnel import Target, TunnelError
-from fleet.transport.backend import Backend, BackendUnavailable
+from fleet.transport.backend import BackendUnavailable
 from fleet.transport.tunnel.handlers import Serve, Taken, dial
 from fleet.transport.tunnel.pump import Policy
 from fleet.transport.tunnel.stream import TunnelStream
@@ -40,9 +39,8 @@ class _Auth:
 class AuthDoor:
     """Takes sessions to `_auth` and `_proxy`."""
 
-    def __init__(self, backend: Backend, proxy_id: str, registry: CollectorRegistry) -> None:
-        self._backend = backend
-        self._proxy_id = proxy_id
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
         self._auths: Sequence[_Auth] = ()
         self._looked_at = -_KNOWN_FOR
         self._looking: asyncio.Task[None] | None = None
@@ -50,7 +48,7 @@ class AuthDoor:
             "proxy_auth_connections",
             "Agents' connections to auths through this proxy",
             ["outcome"],
-            registry=registry,
+            registry=instance.registry,
         )
 
     async def take(self, target: Target) -> Taken:
@@ -70,7 +68,7 @@ class AuthDoor:
         raise TunnelError(f"no auth can be reached: {why}")
 
     async def _say_who(self, stream: TunnelStream) -> None:
-        await stream.write(self._proxy_id.encode())
+        await stream.write(self._instance.flags.id.encode())
         await stream.close()
 
     async def _order(self) -> list[_Auth]:
@@ -84,15 +82,16 @@ class AuthDoor:
 
     async def _look(self) -> None:
         try:
-            found = await self._backend.instances("auth")
+            found = await self._instance.backend.instances("auth")
         except BackendUnavailable:
             known = [
                 (auth.address, "") for auth in self._auths
             ]  # those we knew: their connections need no backend
         else:
             known = [
-                (addresses.parse(server.spec.addr), server.metadata.labels.get(DIAG_LABEL, ""))
+                (address, server.metadata.labels.get(DIAG_LABEL, ""))
                 for server in found
+                if (address := self._instance.address_in(server, server.spec.addr))
             ]
         timeout = aiohttp.ClientTimeout(total=_READY_WITHIN)
         async with aiohttp.ClientSession(timeout=timeout) as session:
@@ -107,5 +106,5 @@ async def _is_ready(session: aiohttp.ClientSession, diag: str) -> bool:
     try:
         async with session.get(f"http://{diag}/readyz") as response:
             return response.status == 200
-    except (aiohttp.ClientError, OSError, TimeoutError):
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError):  # the last: what is no address
         return False

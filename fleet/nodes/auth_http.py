@@ -18,8 +18,9 @@ from google.protobuf import json_format
 from google.protobuf.timestamp_pb2 import Timestamp
 from prometheus_client import Counter
 
+from fleet.nodes import addresses
 from fleet.nodes.asgi_site import ROLE_KEY
-from fleet.nodes.instance import LONGEST_ID, Instance
+from fleet.nodes.instance import CONNECT_LABEL, DIAG_LABEL, LONGEST_ID, Instance
 from fleet.protocol import announce, durations
 from fleet.transport.backend import BackendUnavailable, Kind
 from fleet.transport.http_close import Receive, Scope, Send
@@ -260,7 +261,18 @@ def _server(kind: Kind, found: object) -> types_pb2.ServerV2:
     server.kind, server.version = _KINDS[kind], "v2"
     server.metadata.namespace = server.metadata.namespace or "default"
     _name(server.metadata.name, "server.metadata.name")
+    _address(server.spec.addr, "server.spec.addr")
+    for label in (DIAG_LABEL, CONNECT_LABEL):
+        if server.metadata.labels.get(label):
+            _address(server.metadata.labels[label], f"server.metadata.labels[{label}]")
     return server
+
+
+def _address(text: str, where: str) -> None:
+    try:
+        addresses.parse(text)
+    except ValueError as error:
+        raise Answer(400, f"{where}: {error}") from None
 
 
 def _shown(server: types_pb2.ServerV2) -> Document:

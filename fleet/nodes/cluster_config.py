@@ -19,11 +19,12 @@ from prometheus_client import Counter
 
 from fleet.nodes import running
 from fleet.nodes.instance import Instance, unavailable
+from fleet.nodes.refusals import host_of
 from fleet.protocol import networking_config as rules
 from fleet.protocol import networking_yaml
 from fleet.protocol.networking_config import NetworkingConfigError, Origin
 from fleet.transport import networking_config, peers
-from fleet.transport.backend import Backend, BackendUnavailable, Condition
+from fleet.transport.backend import Backend, BackendUnavailable, Condition, ForeignError
 from fleet.transport.networking_config import Message
 from fleet.wire import clusterconfig_pb2, clusterconfig_pb2_grpc
 
@@ -153,12 +154,15 @@ class ClusterConfigServicer:
 
     def _done(self, call: str, message: Message) -> Message:
         self._writes.labels(call, "written").inc()
-        log.info("networking config: %s, revision %s", call, message.metadata.revision)
+        log.info("networking-config.written: %s, revision %s", call, message.metadata.revision)
         return message
 
     async def _refuse(self, context: Context, call: str, code: grpc.StatusCode, why: str) -> Never:
         self._writes.labels(call, "refused").inc()
-        log.warning("networking config: %s refused: %s", call, why)
+        host = host_of(context.peer())
+        self._instance.refusals.tell(
+            "networking-config", f"{call} {code.name} {host}", f"{call} from {host}", why
+        )
         await context.abort(code, why)
 
 
@@ -176,19 +180,32 @@ async def stored(backend: Backend) -> Message:
 class Current:
     """The stored config, read from the backend only when its revision is another than that of what is held."""
 
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
+    def __init__(self, instance: Instance) -> None:
+        self._backend = instance.backend
+        self._refusals = instance.refusals
         self._held: Message | None = None
+        # What cannot be read is not read again for each agent.
+        self._unreadable = ""
         # Agents come by the thousand when the config changes: one of them fetches it for all.
         self._reading = asyncio.Lock()
 
     async def of(self, revision: str) -> Message | None:
-        """The config of that revision, or a newer one; None when nothing is stored. Raises BackendUnavailable."""
+        """The config of that revision, or a newer one; None when nothing is stored that can be read.
+
+        Raises BackendUnavailable.
+        """
         if not revision:
             return None
         async with self._reading:
+            if revision == self._unreadable:
+                return None
             if self._held is None or self._held.metadata.revision != revision:
-                self._held = await self._backend.networking_config()
+                try:
+                    self._held = await self._backend.networking_config()
+                except ForeignError as error:
+                    self._unreadable = revision
+                    self._refusals.refuse("networking-config", revision, f"revision {revision}", str(error))
+                    return None
             return self._held
 
 

@@ -11,7 +11,7 @@ import random
 import ssl
 from dataclasses import dataclass
 
-from fleet.nodes import addresses, connect_client, flags
+from fleet.nodes import connect_client, flags
 from fleet.nodes.connect_client import ConnectError, ConnectPlan, NotHereError
 from fleet.nodes.instance import CONNECT_LABEL, Instance
 from fleet.nodes.running import StartError
@@ -91,9 +91,11 @@ class Peers:
             return []
         claimed = set(entry.agent.tracker.claimed) - {own.id}
         return [
-            _Peer(server.spec.hostname, addresses.parse(server.metadata.labels[CONNECT_LABEL]))
+            _Peer(server.spec.hostname, address)
             for server in await backend.instances("proxy")
-            if server.metadata.name in claimed and server.metadata.labels.get(CONNECT_LABEL)
+            if server.metadata.name in claimed
+            and (label := server.metadata.labels.get(CONNECT_LABEL))
+            and (address := self._instance.address_in(server, label))
         ]
 
     def _id_of(self, name: str) -> str:

@@ -23,6 +23,7 @@ from prometheus_client import Counter, Histogram
 from fleet import __version__
 from fleet.nodes import addresses, http_site, lateness, running
 from fleet.nodes.instance_admin import InstanceAdminServicer
+from fleet.nodes.refusals import Refusals
 from fleet.protocol import announce, durations
 from fleet.transport import channels, diag
 from fleet.transport.backend import Backend, BackendUnavailable, Kind
@@ -77,11 +78,18 @@ class Instance:
         self.schedule = announce.schedule(flags.announce_ttl, random.random())
         self.process = ProcessState(self.schedule.tick)
         self.process.register(kind)
+        self.registry = diag.new_registry(self.process)
+        #: What it could not use, of its peers and of the backend.
+        self.refusals = Refusals(self.registry)
         try:
-            self.backend = Backend(flags.backend, flags.cluster, prefix=flags.backend_prefix)
+            self.backend = Backend(
+                flags.backend,
+                flags.cluster,
+                prefix=flags.backend_prefix,
+                refused=self.refuse_resource,
+            )
         except ValueError as error:
             raise running.StartError(f"--backend {flags.backend!r}: {error}") from None
-        self.registry = diag.new_registry(self.process)
         self._writes = Counter(
             "backend_write_requests", "Writes to the backend", ["component"], registry=self.registry
         )
@@ -163,6 +171,19 @@ class Instance:
         await self.server.stop(_GRACE)
         await self._stack.aclose()
         await self.backend.close()
+
+    def refuse_resource(self, name: str, why: str) -> None:
+        """Count a resource of the backend that cannot be used, and tell of it once a name."""
+        self.refusals.refuse("resource", name, name, why)
+
+    def address_in(self, server: types_pb2.ServerV2, text: str) -> tuple[str, int] | None:
+        """An address of a resource; None, counted and told, when it is none: that must not stop the others."""
+        try:
+            return addresses.parse(text)
+        except ValueError as error:
+            kind = "auth" if server.kind == "auth_server" else "proxy"
+            self.refuse_resource(f"{kind} {server.metadata.name}", str(error))
+            return None
 
     @contextlib.contextmanager
     def writing(self, component: str) -> Iterator[None]:

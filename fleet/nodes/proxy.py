@@ -75,7 +75,7 @@ class Proxy:
         self.flags = flags
         self.instance = Instance("proxy", flags.instance)
         self._publisher = Publisher(flags.instance.announce_ttl, compact=flags.compact_discovery)
-        door = AuthDoor(self.instance.backend, flags.instance.id, self.instance.registry)
+        door = AuthDoor(self.instance)
         metrics = ProxyMetrics(self.instance.registry)
         self.tunnels = ReverseTunnels(
             flags.instance.id,
@@ -83,12 +83,13 @@ class Proxy:
             self._publisher,
             tunnel_settings.settings(flags.overrides, None).keep_alive,
             metrics,
+            self.instance.refusals,
             flags.reconnect_interval,
             door.take,
         )
         self.table = self.tunnels.table
         self.instance.standing.listen(self._follow_standing)
-        self.networking = ProxyNetworking(self.instance.backend, flags.overrides, self.table, metrics)
+        self.networking = ProxyNetworking(self.instance, flags.overrides, self.table)
         self.tunnels.add_to(self.instance.server)
         agent_status_pb2_grpc.add_AgentStatusServicer_to_server(
             AgentStatusServicer(self.tunnels), self.instance.server

@@ -27,6 +27,3 @@ class ProxyMetrics:
         self.advisory_replies = Counter(
             "refloat_advisory_replies", "What agents answered to advisories", ["answer"], registry=registry
         )
-        self.refused = Counter(
-            "refloat_refused", "Messages that could not be used, by kind", ["kind"], registry=registry
-        )

@@ -21,6 +21,7 @@ from fleet.nodes import flags
 from fleet.nodes.instance import LONGEST_ID
 from fleet.nodes.proxy_metrics import ProxyMetrics
 from fleet.nodes.reconnects import Reconnects
+from fleet.nodes.refusals import Refusals, host_of
 from fleet.nodes.tunnels import Tunnel, TunnelTable
 from fleet.protocol import agent_services, auth_path
 from fleet.protocol.discovery import Publisher
@@ -43,8 +44,6 @@ _HELLO_WITHIN = 10.0
 _MOST_TUNNELS = 5_000
 #: Of an agent: its services and its status; and sessions that wait for its service to answer, seconds each.
 _LIMITS = Limits(pending=256, set_up_within=15.0, targets=256)
-#: Agents whose refusal is logged, at most: names cost nothing to who makes them up.
-_MOST_REFUSED = 1_000
 #: Names that every certificate of ours has, so they prove nothing.
 _COMMON_NAMES = frozenset((SERVER_NAME, "localhost"))
 
@@ -59,19 +58,19 @@ class ReverseTunnels:
         publisher: Publisher,
         keep_alive: KeepAlive,
         metrics: ProxyMetrics,
+        refusals: Refusals,
         reconnect_interval: float = 0.0,
         auth_door: Handler | None = None,
     ) -> None:
         """Begin with none. `reconnect_interval` is that of periodic advice to reconnect, seconds; 0 is never."""
         self.table = TunnelTable(publisher, keep_alive, metrics, self._closed)
         self.reconnects = Reconnects(self.table, reconnect_interval, metrics)
-        self.metrics = metrics
+        self.refusals = refusals
         #: Nobody new is taken in: the proxy ends, or an operator drains it.
         self.draining = False
         self.drained = False
         self._proxy_id = proxy_id
         self._cluster = cluster
-        self._refused: set[str] = set()
         self._server = TunnelServer(
             handler=auth_door,
             local=auth_path.TARGETS,
@@ -111,12 +110,6 @@ class ReverseTunnels:
         ):
             return f"the certificate proves {', '.join(identity)}; not agent {hello.name} with id {hello.agent_id}"
         return ""
-
-    def log_refusal(self, name: str, peer: str, why: str) -> None:
-        """Tell once of an agent that may not come in: it comes again and again."""
-        if name not in self._refused and len(self._refused) < _MOST_REFUSED:
-            self._refused.add(name)
-            log.warning("refused %s from %s: %s", name, peer, why)
 
     def _on_client(self, client: Connection, there: bool) -> None:
         tunnel = self.table.at(client.key)
@@ -172,7 +165,8 @@ class TunnelControlServicer:
         hello = await self._expect_hello(requests, context)
         refusal = self._tunnels.why_not(hello, context)
         if refusal:
-            self._tunnels.log_refusal(hello.name, context.peer(), refusal)
+            host = host_of(context.peer())
+            self._tunnels.refusals.refuse("tunnel", host, f"of {hello.name[:40]!r} at {host}", refusal)
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, refusal)
         tunnel = self._table.open(hello, context.peer(), time.monotonic())
         tunnel.task = asyncio.current_task()
@@ -223,9 +217,9 @@ class TunnelControlServicer:
             self._tunnels.reconnects.closed(tunnel)
         else:
             # A second hello, or nothing that we know: it means nothing, and ends nothing.
-            self._tunnels.metrics.refused.labels("frame").inc()
-            self._tunnels.log_refusal(
-                f"a frame of {tunnel.agent_name}", str(tunnel.key), "it is empty or a second hello"
+            host = host_of(str(tunnel.key))
+            self._tunnels.refusals.refuse(
+                "frame", host, f"of {tunnel.agent_name[:40]!r} at {host}", "it is empty or a second hello"
             )
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import redis.asyncio as redis
 from google.protobuf.message import DecodeError
@@ -32,12 +32,17 @@ _REMOVALS = 10_000
 MOST_AGENTS = 2_000
 
 Kind = Literal["auth", "proxy"]
+_Resource = TypeVar("_Resource", types_pb2.ServerV2, fleet_pb2.AgentEntry)
 #: What must hold for a write: nothing, that nothing is stored, or that the stored revision is the one named.
 Condition = Literal["any", "absent", "is"]
 
 
 class BackendUnavailable(Exception):
     """The backend cannot be reached, or does not answer in time; the sentence says which of them."""
+
+
+class ForeignError(BackendUnavailable):
+    """What is stored cannot be read: another program wrote it, or it is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +70,19 @@ class Written:
 class Backend:
     """The presence of one cluster. Safe to share by all tasks of one event loop."""
 
-    def __init__(self, url: str, cluster: str, *, prefix: str = "nodes") -> None:
-        """Take the address. Raises ValueError when it is no redis URL; connects when first used."""
+    def __init__(
+        self,
+        url: str,
+        cluster: str,
+        *,
+        prefix: str = "nodes",
+        refused: Callable[[str, str], None] = lambda name, why: None,
+    ) -> None:
+        """Take the address. Raises ValueError when it is no redis URL; connects when first used.
+
+        `refused` hears of each resource that is left out of a list because it cannot be read.
+        """
+        self._refused = refused
         self.address = url.rpartition("@")[2].removeprefix("redis://")
         self._space = ":".join((prefix, cluster))
         pool: redis.BlockingConnectionPool = redis.BlockingConnectionPool.from_url(
@@ -107,10 +123,13 @@ class Backend:
         return bool(await self._run(self._delete_instance, keys, [name]))
 
     async def instances(self, kind: Kind) -> tuple[types_pb2.ServerV2, ...]:
-        """Every unexpired auth or proxy, by name. Raises BackendUnavailable."""
-        bodies = await self._run(self._list_instances, [self._key(f"{kind}s")], [self._key(kind, "")])
-        with self._mapped():
-            return tuple(types_pb2.ServerV2.FromString(body) for body in bodies)
+        """Every unexpired auth or proxy that can be read, by name. Raises BackendUnavailable."""
+        found = await self._run(self._list_instances, [self._key(f"{kind}s")], [self._key(kind, "")])
+        return tuple(
+            server
+            for name, body in zip(found[::2], found[1::2], strict=True)
+            if (server := self._read(types_pb2.ServerV2, f"{kind} {name.decode(errors='replace')}", body))
+        )
 
     async def put_agent(self, agent: fleet_pb2.AgentResource, auth_id: str) -> Written:
         """Write an agent's resource, to expire after its own TTL. Raises BackendUnavailable."""
@@ -139,11 +158,11 @@ class Backend:
         )
 
     async def agent(self, agent_id: str) -> fleet_pb2.AgentEntry | None:
-        """An agent's unexpired resource. Raises BackendUnavailable."""
+        """An agent's unexpired resource; None too when it cannot be read. Raises BackendUnavailable."""
         with self._mapped():
             async with asyncio.timeout(TIMEOUT):
                 body: Any = await self._redis.get(self._key("agent", agent_id))
-            return None if body is None else fleet_pb2.AgentEntry.FromString(body)
+        return None if body is None else self._read(fleet_pb2.AgentEntry, f"agent {agent_id}", body)
 
     async def agents(self, epoch: str, since: int, limit: int) -> AgentPage:
         """Agents changed after revision `since` of `epoch`, or the beginning of the full list.
@@ -162,7 +181,11 @@ class Backend:
                 revision=int(revision),
                 full=bool(full),
                 more=bool(more),
-                agents=tuple(_entry(body, left) for body, left in zip(rest[::2], rest[1::2], strict=True)),
+                agents=tuple(
+                    entry
+                    for body, left in zip(rest[::2], rest[1::2], strict=True)
+                    if (entry := self._entry(body, left))
+                ),
                 removed=tuple(name.decode() for name in removed),
             )
 
@@ -183,14 +206,16 @@ class Backend:
 
     async def tunnel_connections(self) -> tuple[bytes, ...]:
         """Every unexpired tunnel connection, by cluster and name. Raises BackendUnavailable."""
-        return tuple(
-            await self._run(
-                self._list_instances, [self._key("tunnel-connections")], [self._key("tunnel-connection", "")]
-            )
+        found = await self._run(
+            self._list_instances, [self._key("tunnel-connections")], [self._key("tunnel-connection", "")]
         )
+        return tuple(found[1::2])
 
     async def networking_config(self) -> types_pb2.ClusterNetworkingConfigV2 | None:
-        """The networking config of the cluster; None before anybody wrote one. Raises BackendUnavailable."""
+        """The networking config of the cluster; None before anybody wrote one.
+
+        Raises BackendUnavailable, and of that ForeignError when what is stored cannot be read.
+        """
         with self._mapped():
             async with asyncio.timeout(TIMEOUT):
                 body: Any = await self._redis.hget(self._key("networking-config"), "body")
@@ -228,6 +253,20 @@ class Backend:
             async with asyncio.timeout(TIMEOUT):
                 return await script(keys=keys, args=args)
 
+    def _read(self, kind: type[_Resource], name: str, body: bytes) -> _Resource | None:
+        """Read a resource, or say that it cannot be read: one that is damaged must not hide the others."""
+        try:
+            return kind.FromString(body)
+        except DecodeError as error:
+            self._refused(name, str(error))
+            return None
+
+    def _entry(self, body: bytes, left: int) -> fleet_pb2.AgentEntry | None:
+        entry = self._read(fleet_pb2.AgentEntry, "an agent", body)
+        if entry is not None:
+            entry.expires_in_ms = left
+        return entry
+
     @contextlib.contextmanager
     def _mapped(self) -> Iterator[None]:
         """Translate every error of the client, once."""
@@ -243,19 +282,11 @@ class Backend:
                 f"the backend at {self.address} cannot be used: {str(error).rstrip('.')}"
             ) from error
         except DecodeError as error:
-            raise BackendUnavailable(
-                f"the backend at {self.address} holds what is not ours: {error}"
-            ) from error
+            raise ForeignError(f"the backend at {self.address} holds what is not ours: {error}") from error
         finally:
             # The client may take a cancellation for the end of its own wait: who ends a task would wait in vain.
             if task is not None and task.cancelling() > before:
                 raise asyncio.CancelledError
-
-
-def _entry(body: bytes, left: int) -> fleet_pb2.AgentEntry:
-    entry = fleet_pb2.AgentEntry.FromString(body)
-    entry.expires_in_ms = left
-    return entry
 
 
 def _milliseconds(seconds: float) -> int:

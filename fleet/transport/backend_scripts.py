@@ -26,7 +26,10 @@ table.sort(names)
 local found = {}
 for _, name in ipairs(names) do
   local body = redis.call('GET', ARGV[1] .. name)
-  if body then found[#found + 1] = body end
+  if body then
+    found[#found + 1] = name
+    found[#found + 1] = body
+  end
 end
 return found
 """

@@ -14,7 +14,8 @@ def test_parse_and_join_are_each_others_inverse(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "host", ":5", "host:", "host:x", "host:70000", "host:-1", "host:\u0665"]
+    "text",
+    ["", "host", ":5", "host:", "host:x", "host:70000", "host:-1", "host:\u0665", "a b:5", "a\0:5", "a..b:5"],
 )
 def test_parse_anything_else_is_refused_with_its_text(text: str) -> None:
     """The sentence shows what was given."""

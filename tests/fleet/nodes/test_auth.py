@@ -64,13 +64,24 @@ async def test_heartbeat_metrics(plane: Plane) -> None:
     "request_",
     [heartbeat(""), heartbeat("a" * 129), heartbeat("a", ttl_ms=0), heartbeat("a", ttl_ms=1 << 63)],
 )
-async def test_heartbeat_malformed(plane: Plane, request_: fleet_pb2.HeartbeatRequest) -> None:
-    """A heartbeat without an id or a TTL that makes sense is refused, and never reaches the backend."""
+async def test_heartbeat_malformed(
+    plane: Plane, request_: fleet_pb2.HeartbeatRequest, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A heartbeat without an id or a TTL that makes sense is refused, and never reaches the backend.
+
+    Each is counted; of one host it is told once, whatever its port and the agent's name.
+    """
     auth = await plane.auth()
-    async with channel_to(auth.instance.grpc_address) as channel:
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await fleet_pb2_grpc.HeartbeatServiceStub(channel).Heartbeat(request_)
-    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    for name in ("x", "y"):
+        request_.agent.name = name
+        async with channel_to(auth.instance.grpc_address) as channel:
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await fleet_pb2_grpc.HeartbeatServiceStub(channel).Heartbeat(request_)
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert (await auth.instance.backend.agents("", 0, 0)).agents == ()
+    assert "heartbeats_refused_total 2.0" in (await get(auth.instance, "/metrics"))[1]
+    assert caplog.text.count("heartbeat.refused: of 'x' at ipv4:127.0.0.1: ") == 1
+    assert caplog.text.count("heartbeat.refused") == 1
 
 
 @pytest.mark.parametrize("fault", [Mode.CUT, Mode.HOLD])

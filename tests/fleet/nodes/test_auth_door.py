@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import logging
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from fleet.nodes import addresses
 from fleet.nodes.agent import AgentFlags, AgentGroup
 from fleet.nodes.auth import Auth
 from fleet.nodes.auth_door import AuthDoor
 from fleet.nodes.forwards import Mode
+from fleet.nodes.instance import DIAG_LABEL, Instance
 from fleet.nodes.proxy import Proxy
 from fleet.protocol import auth_path
 from fleet.protocol.tunnel import Target, TunnelError
 from fleet.transport import authority, channels
 from fleet.transport.channels import TLSFiles
 from fleet.transport.tunnel.client import TunnelClient
-from fleet.wire import fleet_pb2
+from fleet.wire import fleet_pb2, types_pb2
 from tests.fakes.plane import Plane
 from tests.fakes.waiting import eventually
 
@@ -40,6 +41,13 @@ async def through(plane: Plane, *proxies: Proxy, tls: TLSFiles | None = None) ->
     group.start()
     plane.adopt(group)
     return group
+
+
+def door_of(plane: Plane, **more: str) -> AuthDoor:
+    """A door by itself."""
+    instance = Instance("proxy", plane.instance_flags("proxy", "door", **more))
+    plane.adopt(instance)
+    return AuthDoor(instance)
 
 
 async def entry(auth: Auth) -> fleet_pb2.AgentEntry | None:
@@ -85,8 +93,7 @@ async def test_proxy_that_dies_takes_the_connection_with_it(plane: Plane) -> Non
 async def test_ready_auths_come_first(plane: Plane) -> None:
     """One that says 503 is only taken when there is no other; one that does not even listen is passed over."""
     sick, well = await plane.auth("sick", ttl=600.0), await plane.auth("well", ttl=600.0)
-    proxy = await plane.proxy(ttl=600.0)
-    door = AuthDoor(proxy.instance.backend, "proxy-1", CollectorRegistry())
+    door = door_of(plane)
     sick.instance.process.failed("auth")
     ports = []
     for _ in range(8):
@@ -104,16 +111,37 @@ async def test_backend_that_is_gone(plane: Plane) -> None:
     """Auths that are known stay known; who knew none says so in a sentence."""
     await plane.auth(ttl=600.0)
     link, url = await plane.backend_forward()
-    proxy = await plane.proxy(backend=url, ttl=600.0)
-    door = AuthDoor(proxy.instance.backend, "proxy-1", CollectorRegistry())
+    door = door_of(plane, backend=url)
     (await door.take(auth_path.AUTH)).discard()
     await link.change(mode=Mode.CUT)
     door._looked_at = -1e9
     (await door.take(auth_path.AUTH)).discard()
-    stranger = AuthDoor(proxy.instance.backend, "proxy-1", CollectorRegistry())
+    stranger = door_of(plane, backend=url)
     with pytest.raises(TunnelError, match="no auth can be reached: none is known"):
         await stranger.take(auth_path.AUTH)
     await link.change(mode=Mode.PASS)
+
+
+async def test_auth_whose_address_is_none_is_passed_over(
+    plane: Plane, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever wrote it, the others are reached; it is counted each time and told once."""
+    auth, door = await plane.auth(ttl=600.0), door_of(plane)
+    for name, address in (("a-empty", ""), ("b-nonsense", "nowhere"), ("c-label", "10.0.0.1:3025")):
+        labels = {DIAG_LABEL: "not an address"}
+        server = types_pb2.ServerV2(kind="auth_server", spec=types_pb2.ServerSpecV2(addr=address))
+        server.metadata.CopyFrom(types_pb2.Metadata(name=name, labels=labels))
+        await auth.instance.backend.put_instance("auth", server, 60.0)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            door._looked_at = -1e9
+            first, second = await door._order()
+            assert first.address == addresses.parse(auth.instance.grpc_address)
+            assert (second.address, second.ready) == (("10.0.0.1", 3025), False)
+    counted = door._instance.registry.get_sample_value("refloat_refused_total", {"kind": "resource"})
+    assert counted == 4
+    assert caplog.text.count("resource.refused: auth a-empty: '' is not host:port") == 1
+    assert caplog.text.count("resource.refused: ") == 2
 
 
 async def test_client_without_a_tunnel_gets_nothing_else(plane: Plane) -> None:

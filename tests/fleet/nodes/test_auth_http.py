@@ -14,6 +14,7 @@ import pytest
 
 from fleet.nodes.auth import Auth
 from fleet.nodes.forwards import Mode
+from fleet.nodes.instance import CONNECT_LABEL, DIAG_LABEL
 from fleet.transport import authority
 from fleet.transport.channels import TLSFiles
 from tests.fakes.plane import Plane, get
@@ -167,6 +168,15 @@ async def test_proxy_that_expired(ask: Client) -> None:
         ("POST", "/v2/proxies", {}, 400, "server: is missing"),
         ("POST", "/v2/proxies", {"server": {"kind": "node"}}, 400, "server.kind: 'node'"),
         ("POST", "/v2/proxies", {"server": {"spec": {"addr": 5}}}, 400, "server: "),
+        ("POST", "/v2/authservers", {"server": {"metadata": {"name": "a"}}}, 400, "server.spec.addr: ''"),
+        (
+            "POST",
+            "/v2/proxies",
+            {"server": proxy("p", labels={CONNECT_LABEL: "nowhere"})},
+            400,
+            "server.metadata.labels[refloat.dev/connect-addr]: 'nowhere' is not host:port",
+        ),
+        ("POST", "/v2/proxies", {"server": proxy("p", labels={DIAG_LABEL: ":1"})}, 400, "diag-addr]: ':1'"),
         ("POST", "/v2/proxies", {"server": {}}, 400, "server.metadata.name"),
         ("POST", "/v2/proxies", {"server": proxy("a/b")}, 400, "server.metadata.name"),
         ("POST", "/v2/proxies", {"server": proxy("a" * 129)}, 400, "server.metadata.name"),

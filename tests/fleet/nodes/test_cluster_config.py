@@ -168,16 +168,25 @@ async def test_no_config_in_the_request(stub: Stub) -> None:
     assert (code, why) == (grpc.StatusCode.INVALID_ARGUMENT, "missing")
 
 
-async def test_writes_are_counted(plane: Plane) -> None:
-    """By call and outcome."""
+async def test_writes_are_counted(plane: Plane, caplog: pytest.LogCaptureFixture) -> None:
+    """By call and outcome; who is refused again and again is told of once."""
     auth = await plane.auth()
     async with channel_to(auth.instance.grpc_address) as channel:
         stub = clusterconfig_pb2_grpc.ClusterConfigServiceStub(channel)
         await stub.ResetClusterNetworkingConfig(RESET)
-        await refusal(stub.UpdateClusterNetworkingConfig(update(types_pb2.ClusterNetworkingConfigV2())))
+        for _ in range(2):
+            await refusal(stub.UpdateClusterNetworkingConfig(update(types_pb2.ClusterNetworkingConfigV2())))
+        await refusal(
+            stub.UpsertClusterNetworkingConfig(clusterconfig_pb2.UpsertClusterNetworkingConfigRequest())
+        )
+    refused = [line for line in caplog.messages if line.startswith("networking-config.refused")]
+    assert [line.partition(" from ")[0] for line in refused] == [
+        "networking-config.refused: update",
+        "networking-config.refused: upsert",
+    ]
     lines = (await get(auth.instance, "/metrics"))[1].splitlines()
     assert 'networking_config_writes_total{call="reset",outcome="written"} 1.0' in lines
-    assert 'networking_config_writes_total{call="update",outcome="refused"} 1.0' in lines
+    assert 'networking_config_writes_total{call="update",outcome="refused"} 2.0' in lines
 
 
 async def test_backend_lost(plane: Plane) -> None:

@@ -13,11 +13,14 @@ import pytest
 from fleet.nodes import addresses, connect_client
 from fleet.nodes.connect_access import ConnectFlags
 from fleet.nodes.connect_client import ConnectError, ConnectPlan
+from fleet.nodes.connect_peers import Peers
 from fleet.nodes.forwards import Mode
+from fleet.nodes.instance import CONNECT_LABEL
 from fleet.nodes.proxy import Proxy
 from fleet.transport import authority
 from fleet.transport.channels import TLSFiles
 from fleet.transport.tunnel.pump import Wire
+from fleet.wire import fleet_pb2, types_pb2
 from tests.fakes.plane import Plane, get
 from tests.fakes.tcp import echoing, serving
 from tests.fakes.waiting import eventually
@@ -197,3 +200,18 @@ async def test_tunnel_that_breaks_far_away(plane: Plane) -> None:
         with pytest.raises(ConnectionResetError):
             await wire.read()
         wire.close()
+
+
+async def test_proxy_whose_connect_address_is_none_is_passed_over(plane: Plane) -> None:
+    """It is counted, and the user is led to another that has the agent."""
+    near, far = await plane.proxy("near", ttl=600.0, connect=HERE), await plane.proxy("far", ttl=600.0)
+    backend = far.instance.backend
+    labels = {CONNECT_LABEL: "not an address"}
+    metadata = types_pb2.Metadata(name="bad", labels=labels)
+    await backend.put_instance("proxy", types_pb2.ServerV2(kind="proxy", metadata=metadata), 60.0)
+    tracker = fleet_pb2.TrackerSummary(claimed=["bad", near.instance.flags.id])
+    await backend.put_agent(fleet_pb2.AgentResource(agent_id="a", ttl_ms=60_000, tracker=tracker), "auth-1")
+    assert near.connect is not None
+    (peer,) = await Peers(far.instance, "")._holding("a")
+    assert peer.address == addresses.parse(near.connect.address)
+    assert 'refloat_refused_total{kind="resource"} 1.0' in (await get(far.instance, "/metrics"))[1]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 
 import pytest
+import redis.asyncio as redis
 
-from fleet.nodes.cluster_config import stored
+from fleet.nodes.cluster_config import Current, stored
 from fleet.protocol.keep_alive import KeepAlive
 from tests.fakes.agents import Agents
-from tests.fakes.plane import Plane, get
+from tests.fakes.plane import Plane, get, serving
 from tests.fakes.waiting import eventually
 
 
@@ -48,3 +49,29 @@ async def test_malformed_config_is_refused_once(
     assert len(proxy.table) == 1
     metrics = (await get(proxy.instance, "/metrics"))[1]
     assert 'refloat_refused_total{kind="networking-config"} 1.0' in metrics
+
+
+async def test_config_that_cannot_be_read_is_refused_once(
+    plane: Plane, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is counted and told by its revision; proxies are watched, and auths serve, as before."""
+    proxy, auth = await plane.proxy(ttl=1.0), await plane.auth(ttl=600.0)
+    async with redis.Redis.from_url(plane.backend_url) as raw:
+        await raw.hset(
+            f"{plane.prefix}:default:networking-config",
+            mapping={"body": b"\xff\xff", "revision": b"damaged"},
+        )
+    await eventually(lambda: proxy.networking.revision == "damaged")
+    await proxy.networking.look()
+    second = await plane.proxy("proxy-2", ttl=1.0)
+    await eventually(lambda: second.instance.flags.id in proxy._publisher._known)
+    current = Current(auth.instance)
+    assert await current.of("damaged") is None
+    assert await current.of("damaged") is None
+    for node in (proxy, auth):
+        metrics = (await get(node.instance, "/metrics"))[1]
+        assert 'refloat_refused_total{kind="networking-config"} 1.0' in metrics
+    assert "cannot watch proxies" not in caplog.text
+    assert caplog.text.count("networking-config.refused: revision damaged: ") >= 2
+    late = await plane.auth("late", ttl=600.0)
+    assert await serving(late.instance)

@@ -13,7 +13,7 @@ import uvloop
 
 from fleet.nodes.forwards import Forward, Mode
 from fleet.transport import backend as backend_module
-from fleet.transport.backend import AgentPage, Backend, BackendUnavailable
+from fleet.transport.backend import AgentPage, Backend, BackendUnavailable, ForeignError
 from fleet.wire import fleet_pb2, types_pb2
 
 
@@ -244,3 +244,26 @@ async def test_networking_config_by_condition(backend: Backend) -> None:
     assert await backend.networking_config() == networking("2")
     assert await backend.put_networking_config(networking("3"))
     assert await backend.networking_config() == networking("3")
+
+
+async def test_what_cannot_be_read_hides_nothing_else(valkey_url: str, prefix: str) -> None:
+    """A damaged resource is left out and named; a damaged networking config is an error of its own."""
+    said: list[str] = []
+    backend = Backend(valkey_url, "default", prefix=prefix, refused=lambda name, why: said.append(name))
+    await backend.put_instance("proxy", server("a"), 60.0)
+    await backend.put_instance("proxy", server("b"), 60.0)
+    await backend.put_agent(agent("c"), "auth-1")
+    await backend.put_agent(agent("d"), "auth-1")
+    await backend.put_networking_config(types_pb2.ClusterNetworkingConfigV2())
+    async with redis.Redis.from_url(valkey_url) as raw:
+        for key in ("proxy:a", "agent:c"):
+            await raw.set(f"{prefix}:default:{key}", b"\xff\xff", keepttl=True)
+        await raw.hset(f"{prefix}:default:networking-config", "body", b"\xff\xff")
+    assert await names(backend) == ["b"]
+    page = await backend.agents("", 0, 0)
+    assert [entry.agent.agent_id for entry in page.agents] == ["d"]
+    assert await backend.agent("c") is None
+    assert said == ["proxy a", "an agent", "agent c"]
+    with pytest.raises(ForeignError, match="holds what is not ours"):
+        await backend.networking_config()
+    await backend.close()
