@@ -36,7 +36,10 @@ _ANSWER_WITHIN = 5.0
 
 
 class Generations:
-    """Numbers that grow within this process whatever is done to its clock, and past those of earlier runs."""
+    """Numbers that grow within this process whatever is done to its clock, and past those of earlier runs.
+
+    Not past those of a run before the clock was set back: a proxy then takes us when our old tunnel let a ping go by.
+    """
 
     def __init__(self) -> None:
         self._last = 0

@@ -75,6 +75,7 @@ class ReverseTunnels:
             handler=auth_door,
             local=auth_path.TARGETS,
             may_claim=agent_services.may_claim,
+            is_silent=lambda client: self.table.is_silent(client.key, time.monotonic()),
             limits=_LIMITS,
             on_client=self._on_client,
             on_target=self._on_target,

@@ -21,6 +21,8 @@ from fleet.wire import fleet_pb2
 
 #: A tunnel told to end that does not is blocked in a write: its call is cancelled after this, seconds.
 _END_WITHIN = 1.0
+#: A ping that is later than this is missing, seconds.
+_PING_LATE = 1.0
 #: An agent that said hello must have registered within this, seconds.
 _REGISTER_WITHIN = 10.0
 
@@ -173,6 +175,13 @@ class TunnelTable:
     def at(self, key: Hashable) -> Tunnel | None:
         """The tunnel of a connection, whether it counts or not."""
         return self._open.get(key)
+
+    def is_silent(self, key: Hashable, now: float) -> bool:
+        """Whether the agent of a connection let one of its pings go by, and what a busy host takes besides."""
+        tunnel = self._open.get(key)
+        if tunnel is None:
+            return False
+        return now - tunnel.heard_at > self.keep_alive.towards(tunnel.interval).interval + _PING_LATE
 
     def current(self, agent_id: str) -> Tunnel | None:
         """The tunnel of an agent that counts, live or offline."""

@@ -36,14 +36,15 @@ class Peer:
     name: str = ""
     generation: int = 0
 
-    def replaces(self, other: Peer) -> bool:
+    def replaces(self, other: Peer, *, silent: bool = False) -> bool:
         """Whether this is `other` come back, so that what `other` held is stale.
 
         A certificate proves it. Without one a name must do: whoever can lie about it could claim the target anyway.
+        Generations are made of a clock, which may have gone back since: of one who is `silent` they prove nothing.
         """
         if (self.identity, self.name) != (other.identity, other.name) or not (self.identity or self.name):
             return False
-        return not self.name or self.generation > other.generation
+        return not self.name or self.generation > other.generation or silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +158,19 @@ class ServerState:
         local: frozenset[Target] | None = None,
         bridge: bool = False,
         may_claim: Callable[[Peer, Target], bool] | None = None,
+        is_silent: Callable[[Connection], bool] | None = None,
         limits: Limits | None = None,
     ) -> None:
-        """Begin. `local` are the targets its own handler serves, None means it is asked about any."""
+        """Begin. `local` are the targets its own handler serves, None means it is asked about any.
+
+        `is_silent` knows whether a client let a keep-alive go by, so that it may be dead.
+        """
         self._wire = wire
         self._has_handler = has_handler
         self._local = local
         self._bridge = bridge
         self._may_claim = may_claim or (lambda peer, target: True)
+        self._is_silent = is_silent or (lambda connection: False)
         self._limits = limits or Limits()
         self._connections: dict[Hashable, Connection] = {}
         self._owners: dict[Target, Connection] = {}
@@ -272,7 +278,7 @@ class ServerState:
             return f"target {target} may not be claimed by {who}"
         if owner is connection:
             return f"target {target} is registered already by this client"
-        if owner is not None and not connection.peer.replaces(owner.peer):
+        if owner is not None and not connection.peer.replaces(owner.peer, silent=self._is_silent(owner)):
             return f"target {target} is registered already by another client"
         if len(connection.targets) >= self._limits.targets:
             return f"target {target}: this client has {self._limits.targets} targets, the most allowed"

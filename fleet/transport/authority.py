@@ -22,8 +22,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from fleet.transport.channels import SERVER_NAME
 
 _VALIDITY = datetime.timedelta(days=365)
-#: Clocks of a fleet differ: certificates begin to be valid a little earlier.
-_SKEW = datetime.timedelta(minutes=5)
+#: Clocks of a fleet differ, and may be set back by an hour afterwards: certificates begin to be valid earlier.
+_SKEW = datetime.timedelta(hours=2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,11 +22,14 @@ from tests.fakes.plane import channel_to
 class FakeAgent:
     """An agent reduced to its two streams."""
 
-    def __init__(self, proxy: Proxy, name: str, *, channel: grpc.aio.Channel | None = None) -> None:
+    def __init__(
+        self, proxy: Proxy, name: str, *, channel: grpc.aio.Channel | None = None, generation: int = 0
+    ) -> None:
         self.name = name
         self.channel = channel or channel_to(proxy.instance.grpc_address)
         self._call: Any = fleet_pb2_grpc.TunnelControlStub(self.channel).Control()
-        self.register = TunnelClient(self.channel, name=name, generation=time.time_ns())
+        self.generation = generation or time.time_ns()
+        self.register = TunnelClient(self.channel, name=name, generation=self.generation)
         self._running: asyncio.Task[None] | None = None
 
     async def hello(self) -> str:
@@ -39,6 +42,10 @@ class FakeAgent:
         """Register, so that the tunnel counts."""
         self._running = asyncio.create_task(self.register.run())
         await asyncio.sleep(0)
+        await self.claim()
+
+    async def claim(self) -> None:
+        """Add the target that makes the tunnel count."""
         await self.register.add_target(agent_services.target_of(agent_services.STATUS, self.name))
 
     async def register_ended(self) -> str:

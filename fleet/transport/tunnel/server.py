@@ -92,6 +92,7 @@ class TunnelServer:
         local: Iterable[Target] | None = None,
         bridge: bool = False,
         may_claim: Callable[[Peer, Target], bool] | None = None,
+        is_silent: Callable[[Connection], bool] | None = None,
         limits: Limits | None = None,
         on_target: Callable[[Target, bool], None] | None = None,
         on_client: Callable[[Connection, bool], None] | None = None,
@@ -99,7 +100,9 @@ class TunnelServer:
         """Make one.
 
         `handler` serves sessions that clients ask for, of `local` targets or, without those, of any. `bridge` connects
-        clients with each other's targets. `on_target` and `on_client` hear of those that come (True) and go.
+        clients with each other's targets. `is_silent` knows whether a client let a keep-alive go by: come back it
+        displaces itself then, whatever its clock says. `on_target` and `on_client` hear of those that come (True) and
+        go.
         """
         self.wire = wire
         self._limits = limits or Limits()
@@ -109,6 +112,7 @@ class TunnelServer:
             local=None if local is None else frozenset(local),
             bridge=bridge,
             may_claim=None if may_claim is None else _careful(may_claim),
+            is_silent=is_silent,
             limits=self._limits,
         )
         self._handler = handler

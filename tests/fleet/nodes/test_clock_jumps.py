@@ -11,6 +11,8 @@ from grpc.aio import _utils
 from fleet.nodes import addresses
 from fleet.nodes.forwards import Mode
 from fleet.protocol.keep_alive import KeepAlive
+from fleet.protocol.tunnel import TunnelError
+from tests.fakes.agents import Agents, FakeAgent
 from tests.fakes.plane import Plane
 from tests.fakes.waiting import eventually
 
@@ -48,3 +50,23 @@ async def test_clock_jumps(plane: Plane, monkeypatch: pytest.MonkeyPatch, jump: 
     await link.change(mode=Mode.HOLD)
     await eventually(lambda: set(agent.tunnels.proxies) == {second.instance.flags.id})
     await link.change(mode=Mode.PASS)
+
+
+async def test_agent_that_starts_again_with_an_earlier_clock(plane: Plane, agents: Agents) -> None:
+    """Its old tunnel is half-open and of a later generation: it waits until a ping is missing, and no longer."""
+    proxy = await plane.proxy(ttl=600.0)
+    before = await agents.connect(proxy, "a")
+    stale = proxy.table.current("a")
+    assert stale is not None
+    after = FakeAgent(proxy, "a", generation=before.generation - 3600 * 10**9)
+    agents.made.append(after)
+    await after.hello()
+    with pytest.raises(TunnelError, match="registered already by another client"):
+        await after.join()
+    stale.heard_at -= proxy.table.keep_alive.interval + 2.0
+    await after.claim()
+    current = proxy.table.current("a")
+    assert current is not None
+    assert current is not stale
+    assert len(proxy.table) == 1
+    await eventually(lambda: proxy.table.at(stale.key) is None)

@@ -119,3 +119,15 @@ async def test_frames_in_order_and_discovery_gathered() -> None:
     assert [proxy["metadata"]["name"] for proxy in proxies] == ["p1", "p2"]
     tunnel.end("over", 0.0)
     assert await tunnel.next_frame(lambda: 0.0) is None
+
+
+def test_tunnel_is_silent_when_a_ping_is_missing() -> None:
+    """By the longer of both intervals; a connection without a tunnel says nothing of itself."""
+    table = table_of()
+    usual = open_tunnel(table, "a")
+    slow = table.open(fleet_pb2.AgentHello(agent_id="b", name="b", keep_alive_interval_ms=20_000), "b", 0.0)
+    assert [table.is_silent(usual.key, now) for now in (10.0, 12.0)] == [False, True]
+    assert [table.is_silent(slow.key, now) for now in (20.0, 22.0)] == [False, True]
+    assert not table.is_silent("nobody", 99.0)
+    table.heard(usual, 12.0)
+    assert not table.is_silent(usual.key, 13.0)

@@ -13,6 +13,7 @@ from fleet.protocol.tunnel import (
     Subscription,
     Target,
     TunnelError,
+    Wire,
 )
 from fleet.protocol.tunnel_server import (
     Appeared,
@@ -200,7 +201,7 @@ def test_targets_go_with_their_client() -> None:
 CERTIFICATE = ("r7.example",)
 
 
-@pytest.mark.parametrize(
+DISPLACEMENTS = pytest.mark.parametrize(
     ("old", "new", "replaces"),
     [
         (Peer(), Peer(), False),
@@ -219,6 +220,23 @@ CERTIFICATE = ("r7.example",)
         (Peer((), "", 1), Peer((), "", 2), False),
     ],
 )
+
+
+@DISPLACEMENTS
+def test_displacement_of_a_silent_client(old: Peer, new: Peer, replaces: bool) -> None:
+    """Whose clock went back meanwhile has a lower generation: of silence it displaces itself, and nobody else."""
+    same = replaces or ((old.identity, old.name) == (new.identity, new.name) and bool(old.name))
+    assert new.replaces(old, silent=True) is same
+    silent: list[Connection] = []
+    state = ServerState(Wire.V0_2, is_silent=silent.__contains__)
+    stale, fresh = client(state, "a", old), client(state, "b", new)
+    silent.append(stale)
+    add(state, stale)
+    add(state, fresh)
+    assert state.owner(SSH) is (fresh if same else stale)
+
+
+@DISPLACEMENTS
 def test_displacement(old: Peer, new: Peer, replaces: bool) -> None:
     """A client that came back takes its targets from its stale self; nobody else does."""
     assert new.replaces(old) is replaces

@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
 from fleet.transport import authority, channels
 
@@ -97,3 +98,12 @@ def test_issue_with_a_damaged_ca_says_so(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match="PEM"):
         authority.issue(ca, "auth-1", role="auth", now=NOW)
+
+
+def test_issue_holds_when_the_clock_is_set_back_by_an_hour(tmp_path: Path) -> None:
+    """What was issued a moment before is valid already, the CA's own certificate too."""
+    ca = authority.ensure_authority(tmp_path, now=NOW)
+    pair = authority.issue(ca, "proxy-1", role="proxy", now=NOW)
+    for path in (ca.certificate, pair.certificate):
+        begins = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_before_utc
+        assert begins < NOW - datetime.timedelta(hours=1, minutes=30)

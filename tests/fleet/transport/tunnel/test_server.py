@@ -194,6 +194,25 @@ async def test_target_of_the_same_client_come_back_is_displaced(ground: Ground) 
     await stream.close()
 
 
+async def test_client_come_back_with_an_earlier_clock_displaces_itself_once_it_is_silent(
+    ground: Ground,
+) -> None:
+    """Its generation is lower then: while its old connection says something it is refused, and afterwards let in."""
+    silent = False
+    tunnel = TunnelServer(is_silent=lambda client: silent)
+    address = await ground.server(tunnel)
+    await ground.client(address, SSH, handler=refusing("stale"), name="host-1", generation=2)
+    early = await ground.client(address, SSH, handler=taking(echo), name="host-1", generation=1)
+    assert "registered already by another client" in early.client.refused[SSH]
+    silent = True
+    stranger = await ground.client(address, SSH, handler=taking(echo), name="host-2", generation=3)
+    assert "registered already by another client" in stranger.client.refused[SSH]
+    await early.client.add_target(SSH)
+    stream = await tunnel.open_session(SSH)
+    await still_works(stream)
+    await stream.close()
+
+
 async def test_session_that_is_refused_reaches_its_caller_alone(ground: Ground) -> None:
     """The handler's sentence is the caller's error; the tunnel and other sessions go on."""
     tunnel = TunnelServer()
