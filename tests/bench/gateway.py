@@ -1,4 +1,4 @@
-"""What the gateway adds to a unary call: latency, calls a second and CPU, next to nginx, HAProxy and bare grpc.aio.
+"""What the gateway adds to a unary call: latency, calls a second and CPU, next to nginx, HAProxy and two bare ones.
 
 Every variant runs in processes of its own, all of them at once, and takes its turn in each run; figures are medians.
 """
@@ -123,6 +123,10 @@ def _floor(ground: _Ground) -> _Running:
     return ground.ready("pass", *_RPC, "pass", "--to", ground.server)
 
 
+def _bare(ground: _Ground) -> _Running:
+    return ground.ready("bare", sys.executable, "-m", "tests.bench._frames_pass", ground.server)
+
+
 def _haproxy(ground: _Ground) -> _Running:
     config, port = ground.config("haproxy", _HAPROXY)
     return ground.listening("haproxy", port, _found("haproxy"), "-db", "-f", str(config))
@@ -144,10 +148,11 @@ _VARIANTS: dict[str, Callable[[_Ground], _Running]] = {
     "direct": lambda ground: _Running(ground.server),
     "gateway": _gateway,
     "floor": _floor,
+    "bare": _bare,
     "haproxy": _haproxy,
     "nginx": _nginx,
 }
-_OURS = {"direct", "gateway", "floor"}
+_OURS = {"direct", "gateway", "floor", "bare"}
 
 
 def run(*, quick: bool) -> Outcome:
@@ -198,12 +203,14 @@ def _measure(variant: _Running, calls: int, seconds: float) -> dict[str, float]:
 
 
 def _outcome(medians: dict[str, dict[str, float]], missing: dict[str, str]) -> Outcome:
-    direct, ours, floor = medians["direct"], medians["gateway"], medians["floor"]
+    direct, ours, floor, bare = (medians[name] for name in ("direct", "gateway", "floor", "bare"))
     figures: dict[str, Figure] = {f"gateway_{name}": value for name, value in ours.items()}
     for share in ("p50_us", "p99_us"):
         figures[f"gateway_adds_{share}"] = ours[share] - direct[share]
     figures["gateway_cpu_of_floor"] = ours["cpu_us_per_rpc"] / floor["cpu_us_per_rpc"]
     figures["gateway_rpc_per_s_of_floor"] = ours["rpc_per_s"] / floor["rpc_per_s"]
+    figures["gateway_cpu_of_bare"] = ours["cpu_us_per_rpc"] / bare["cpu_us_per_rpc"]
+    figures["gateway_rpc_per_s_of_bare"] = ours["rpc_per_s"] / bare["rpc_per_s"]
     peers: dict[str, Figure] = {f"{name}_missing": sentence for name, sentence in missing.items()}
     for name, row in medians.items():
         if name != "gateway":

@@ -1,0 +1,94 @@
+"""The bare pass-through of the gateway's bench, on the gateway's HTTP/2: every frame goes on, nothing is decided.
+
+No rule, no picker, no metric, no timer, nothing kept to be sent again: what is left is Python's part of reading and
+writing frames. python -m tests.bench._frames_pass HOST:PORT
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+
+import uvloop
+
+from fleet.nodes import addresses
+from fleet.transport.http2.connection import Connection, Options
+from fleet.transport.http2.dialing import Dialer
+from fleet.transport.http2.fields import Known, encode
+from fleet.transport.http2.frames import Code
+from fleet.transport.http2.stream import Stream
+
+
+class _On:
+    """Passes what comes on one stream to the other."""
+
+    __slots__ = ("_to",)
+
+    def __init__(self, to: Stream) -> None:
+        self._to = to
+
+    def on_headers(self, made: bytes, *, end: bool) -> None:
+        self._to.send_headers(made, end=end)
+
+    def on_data(self, data: bytes, *, end: bool) -> None:
+        self._to.send_data(data, end=end)
+
+    def on_reset(self, code: Code, why: str) -> None:
+        del why
+        self._to.reset(code)
+
+    def on_lost(self, why: str) -> None:
+        del why
+        self._to.reset(Code.INTERNAL_ERROR)
+
+
+class _Caller:
+    """Waits for the head of a call, and opens its stream to the server."""
+
+    __slots__ = ("_dialer", "_stream")
+
+    def __init__(self, stream: Stream, dialer: Dialer) -> None:
+        self._stream = stream
+        self._dialer = dialer
+
+    def on_headers(self, made: bytes, *, end: bool) -> None:
+        connection = self._dialer.ready()
+        assert connection is not None, "the server of the bench stays"
+        there = connection.open(made, end=end)
+        there.listener = _On(self._stream)
+        there.credit_to(self._stream)
+        self._stream.credit_to(there)
+        self._stream.listener = _On(there)
+
+    def on_data(self, data: bytes, *, end: bool) -> None:
+        raise AssertionError("unreachable: a head comes first")
+
+    def on_reset(self, code: Code, why: str) -> None:
+        """Nothing was begun."""
+
+    def on_lost(self, why: str) -> None:
+        """Nothing was begun."""
+
+
+async def pass_on(to: str) -> None:
+    """Listen on a port of the system's choice until ended."""
+    options = Options()
+    known: Known[bytes] = Known(encode)
+    dialer = Dialer(addresses.parse(to), known, options)
+    await dialer.dial()
+
+    def begin(stream: Stream, made: bytes) -> None:
+        del made  # it comes again, with whether the call ends there
+        stream.listener = _Caller(stream, dialer)
+
+    server = await asyncio.get_running_loop().create_server(
+        lambda: Connection(known, options, on_stream=begin), "127.0.0.1", 0
+    )
+    port = server.sockets[0].getsockname()[1]
+    print(json.dumps({"event": "ready", "grpc": f"127.0.0.1:{port}"}), flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    uvloop.run(pass_on(sys.argv[1]))
