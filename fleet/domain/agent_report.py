@@ -31,6 +31,8 @@ class TrackedProxy(_Part):
     generation: _Count = 0
     expires_in_ms: int = 0
     desired: bool = False
+    #: It takes no new tunnels.
+    draining: bool = False
 
 
 class ReportedTracker(_Part):
@@ -39,6 +41,11 @@ class ReportedTracker(_Part):
     #: 0 means one tunnel to every desired proxy (agent mesh).
     desired_count: _Count = 0
     claimed: tuple[_Text, ...] = ()
+    #: Proxies whose tunnels it lets go, and of those the ones that go away themselves.
+    leaving: tuple[_Text, ...] = ()
+    going: tuple[_Text, ...] = ()
+    #: Dials under way.
+    inflight: _Count = 0
     ttl_seen_ms: _Count = 0
     topology_age_ms: int | None = None
     proxies: tuple[TrackedProxy, ...] = ()

@@ -258,7 +258,9 @@ class AgentGroup:
                 agent.tunnels.sweep(now, tick)
                 error = agent.failed()
                 if error is not None:
-                    log.error("%s ended by a fault of ours", agent.identity.name, exc_info=error)
+                    log.error(
+                        "agent.failed: %s ended by a fault of ours", agent.identity.name, exc_info=error
+                    )
                     await agent.restart(1.0)
 
 

@@ -124,12 +124,12 @@ class Heartbeats:
         except grpc.aio.AioRpcError as error:
             if not self._failing:
                 log.warning(
-                    "%s: heartbeat failed: %s: %s", self._identity.name, error.code().name, error.details()
+                    "heartbeat.failed: %s: %s: %s", self._identity.name, error.code().name, error.details()
                 )
             self._failing = True
             return max(self._backoff.next(time.monotonic(), random.random()), 0.25)
         if self._failing:
-            log.info("%s: heartbeats succeed again", self._identity.name)
+            log.info("heartbeat.recovered: %s", self._identity.name)
         self._failing = False
         self._backoff.reset()
         self._answered(answer)

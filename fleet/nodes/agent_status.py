@@ -53,6 +53,9 @@ def _tracker(tracker: Tracker, now: float) -> dict[str, Any]:
     return {
         "desired_count": snapshot.connection_count,
         "claimed": list(snapshot.claimed),
+        "leaving": list(snapshot.leaving),
+        "going": list(snapshot.going),
+        "inflight": snapshot.inflight,
         "ttl_seen_ms": _ms(snapshot.ttl_seen),
         "topology_age_ms": None if changed_at is None else _ms(now - changed_at),
         "proxies": [
@@ -62,6 +65,7 @@ def _tracker(tracker: Tracker, now: float) -> dict[str, Any]:
                 "generation": known.generation,
                 "expires_in_ms": _ms(known.expires_at - now),
                 "desired": name in desired,
+                "draining": known.draining,
             }
             for name, known in sorted(tracker.tracked(now).items())
         ],

@@ -227,7 +227,10 @@ class Tunnel:
         self._call.cancel()
         if self.sessions:
             log.warning(
-                "%s: %d sessions through proxy %s are cut", self._identity.name, self.sessions, self.proxy_id
+                "tunnel.broken: %s: %d sessions through proxy %s are cut",
+                self._identity.name,
+                self.sessions,
+                self.proxy_id,
             )
         if self._last_words is not None:
             self._last_words.cancel()

@@ -107,7 +107,7 @@ class AuthHTTP:
         except BackendUnavailable as error:
             code, document = 503, {"error": {"message": str(error)}}
         except Exception:
-            log.exception("%s failed by a fault of ours", call)
+            log.exception("http.failed: %s failed by a fault of ours", call)
             code, document = 500, {"error": {"message": "internal error"}}
         self._requests.labels(call or "unknown", code).inc()
         text = json.dumps(document, separators=(",", ":")).encode()

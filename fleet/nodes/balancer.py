@@ -188,7 +188,7 @@ class Balancer:
         if seat.is_out != was_out:
             why = seat.error or f"/readyz says {seat.status}"
             place = "out of" if seat.is_out else "in"
-            log.warning("%s: %s is %s rotation: %s", self.name, name, place, why)
+            log.warning("rotation.changed: %s: %s is %s rotation: %s", self.name, name, place, why)
         if said is None or seat.status != 200:
             return Answer(Probe.FAILURE, seat.error or f"/readyz says {seat.status}", said)
         if said.degraded is not None:

@@ -150,12 +150,12 @@ class ConnectPort:
     async def _lead(self, head: Head, request: h11.Request, asked: Asked) -> None:
         tunnel = self._find(asked)
         if tunnel is None:
-            await self._carry_to_peer(head, await self._dial_peer(request, asked))
+            await self._carry_to_peer(head, asked, await self._dial_peer(request, asked))
             return
         stream = await self._open(tunnel, asked)
         self._table.begin_session(tunnel, stream)
         try:
-            await self._carry(head, stream)
+            await self._carry(head, asked, stream)
         finally:
             self._table.end_session(tunnel, stream, time.monotonic())
 
@@ -195,24 +195,24 @@ class ConnectPort:
         except TunnelError as error:
             raise RefusedError(Reason.AGENT, str(error)) from None
 
-    async def _carry(self, head: Head, stream: TunnelStream) -> None:
+    async def _carry(self, head: Head, asked: Asked, stream: TunnelStream) -> None:
         try:
             wire = _take_over(head)
         except ConnectionError:
             stream.abort("the user went away")
             raise
-        await self._count(head, wire, pump(wire, stream))
+        await self._count(head, asked, wire, pump(wire, stream))
 
-    async def _carry_to_peer(self, head: Head, peer: Wire) -> None:
+    async def _carry_to_peer(self, head: Head, asked: Asked, peer: Wire) -> None:
         try:
             wire = _take_over(head)
         except ConnectionError:
             peer.reset()
             raise
         self._metrics.peered()
-        await self._count(head, wire, splice(wire, peer, both=True))
+        await self._count(head, asked, wire, splice(wire, peer, both=True))
 
-    async def _count(self, head: Head, wire: Wire, carrying: Awaitable[None]) -> None:
+    async def _count(self, head: Head, asked: Asked, wire: Wire, carrying: Awaitable[None]) -> None:
         self._metrics.opened(wire)
         aborted = True
         try:
@@ -220,6 +220,11 @@ class ConnectPort:
             aborted = False
         except (TunnelError, BrokenError) as error:
             log.info("connect.aborted: %s: %s", _peer(head), error)
+        except asyncio.CancelledError:
+            # The drain is over: whose work it was is to be known, as nothing else tells them why it broke.
+            self._metrics.cut()
+            log.warning("connect.cut: %s, to %s of agent %s", _user(head), asked.service, asked.agent)
+            raise
         finally:
             self._metrics.closed(wire, aborted=aborted)
 
@@ -236,3 +241,10 @@ def _take_over(head: Head) -> Wire:
 def _peer(head: Head) -> str:
     peer = head.transport.get_extra_info("peername")
     return addresses.join(*peer[:2]) if peer else "somebody"
+
+
+def _user(head: Head) -> str:
+    """Who it is by the certificate, if one was shown, and where."""
+    certificate = head.transport.get_extra_info("peercert") or {}
+    names = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
+    return f"{names[0]} at {_peer(head)}" if names else _peer(head)

@@ -163,7 +163,7 @@ class Instance:
         try:
             await self.backend.delete_instance(self.kind, self.flags.id)
         except BackendUnavailable as error:
-            log.warning("the resource stays until it expires: %s", error)
+            log.warning("resource.left: it stays until it expires: %s", error)
 
     async def stop(self) -> None:
         """End all of it, in half a second or so."""
@@ -223,11 +223,11 @@ class Instance:
                 await self._announce_once()
                 wait = self.schedule.interval
             except BackendUnavailable as error:
-                log.warning("heartbeat failed: %s", error)
+                log.warning("heartbeat.failed: %s", error)
                 self.process.failed(self.kind)
                 wait = self.schedule.retry
             except Exception:
-                log.exception("heartbeat failed by a fault of ours")
+                log.exception("heartbeat.failed: by a fault of ours")
                 self.process.failed(self.kind)
                 wait = self.schedule.retry
 

@@ -24,15 +24,16 @@ from fleet.nodes.auth_door import AuthDoor
 from fleet.nodes.connect_access import DEFAULT_LIMIT, ConnectFlags, read_tokens
 from fleet.nodes.connect_metrics import ConnectMetrics
 from fleet.nodes.connect_port import ConnectPort
-from fleet.nodes.instance import CONNECT_LABEL, DRAINING_LABEL, Instance, InstanceFlags
+from fleet.nodes.instance import CONNECT_LABEL, DRAINING_LABEL, TTL_LABEL, Instance, InstanceFlags
 from fleet.nodes.node_policies import NodePoliciesServicer, Policies
 from fleet.nodes.proxy_metrics import ProxyMetrics
 from fleet.nodes.proxy_networking import ProxyNetworking
 from fleet.nodes.reverse_tunnels import ReverseTunnels
 from fleet.nodes.tunnel_admin import TunnelAdminServicer
 from fleet.nodes.tunnels import SHUTTING_DOWN
-from fleet.protocol import announce, discovery, reconnecting, switches, tunnel_settings
+from fleet.protocol import announce, discovery, durations, reconnecting, switches, tunnel_settings
 from fleet.protocol.discovery import ProxyResource, Publisher
+from fleet.protocol.durations import DurationError
 from fleet.protocol.reconnecting import ReconnectError
 from fleet.protocol.switches import SwitchError
 from fleet.protocol.tunnel_settings import Overrides
@@ -43,6 +44,8 @@ log = logging.getLogger(__name__)
 
 GROUP_VARIABLE = "TELEPORT_UNSTABLE_PROXYGROUP_ID"
 GENERATION_VARIABLE = "TELEPORT_UNSTABLE_PROXYGROUP_GEN"
+
+_LONGEST_TTL = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,12 @@ class Proxy:
 
     async def start(self) -> None:
         """Start it. Raises StartError."""
+        if self.flags.compact_discovery and self.flags.instance.announce_ttl >= announce.DEFAULT_TTL:
+            log.warning(
+                "discovery.slow: with an announce TTL of %s agents know of a dead proxy up to twice that: lower %s",
+                durations.format_seconds(self.flags.instance.announce_ttl),
+                announce.PROXY_TTL_VARIABLE,
+            )
         try:
             if self.connect is not None:
                 await self.connect.start()
@@ -180,9 +189,11 @@ class Proxy:
             except BackendUnavailable as error:
                 # Nothing is observed, so what agents know of proxies ages, ours included: that is meant.
                 if reachable:
-                    log.warning("cannot watch proxies: %s", error)
+                    log.warning("proxies.unseen: %s", error)
                 reachable = False
             else:
+                if not reachable:
+                    log.info("proxies.seen: the backend answers again")
                 reachable = True
             await asyncio.sleep(every)
 
@@ -203,7 +214,16 @@ def _resource(server: types_pb2.ServerV2) -> ProxyResource:
         generation=discovery.generation_of(labels.get(discovery.GENERATION_LABEL, "")),
         expires_at=server.metadata.expires.ToNanoseconds() / 1e9,
         draining=DRAINING_LABEL in labels,
+        ttl=_announce_ttl(labels.get(TTL_LABEL, "")),
     )
+
+
+def _announce_ttl(label: str) -> float:
+    """Seconds; 0 for what is none. No longer than a resource may live."""
+    try:
+        return min(durations.parse(label), _LONGEST_TTL)
+    except DurationError:
+        return 0.0
 
 
 def group_labels(environment: Mapping[str, str]) -> dict[str, str]:

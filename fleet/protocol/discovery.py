@@ -129,6 +129,8 @@ class ProxyResource:
     #: As its resource says, by whatever clock wrote it: only *changes* of it mean anything here.
     expires_at: float
     draining: bool = False
+    #: Its own announce TTL, seconds, as its resource says; 0 when that does not.
+    ttl: float = 0.0
 
 
 def _place(proxy: ProxyResource) -> tuple[str, int, bool]:
@@ -183,7 +185,7 @@ class Publisher:
         return min(_DEFAULT_PROXY_EXPIRY * 2 / 3, self.ttl * 2 / 3)
 
     def full(self, now: float) -> tuple[DiscoveredProxy, ...]:
-        """Every proxy; in compact mode those that heartbeated within the TTL, as seen here."""
+        """Every proxy; in compact mode those that heartbeated within our TTL or their own, as seen here."""
         return self._since(0, now)
 
     def changed(self, version: int, now: float) -> tuple[DiscoveredProxy, ...]:
@@ -197,8 +199,12 @@ class Publisher:
                 known.proxy.name, known.proxy.group, known.proxy.generation, ttl, known.proxy.draining
             )
             for known in self._known.values()
-            if known.version > version and not (self.compact and now - known.seen_at > self.ttl)
+            if known.version > version and not (self.compact and self._is_expired(known, now))
         )
+
+    def _is_expired(self, known: _Known, now: float) -> bool:
+        # While TTLs are mixed, one that heartbeats seldom must be told of to agents that come between two of its own.
+        return now - known.seen_at > max(self.ttl, known.proxy.ttl)
 
 
 class Subscriber:

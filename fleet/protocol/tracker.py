@@ -54,6 +54,11 @@ class Snapshot:
     ttl_seen: float
     #: When the set of desired proxies last changed; None before anything was tracked.
     topology_changed_at: float | None
+    #: Proxies whose tunnels are advised to end, and of those the ones that go away themselves.
+    leaving: tuple[str, ...] = ()
+    going: tuple[str, ...] = ()
+    #: Dials that have not said yet which proxy they reached.
+    inflight: int = 0
 
     @property
     def wanted(self) -> int:
@@ -177,6 +182,9 @@ class Tracker:
             desired=tuple(sorted(self._desired())),
             ttl_seen=self._ttl_seen,
             topology_changed_at=self._topology_changed_at,
+            leaving=tuple(sorted(self._leaving)),
+            going=tuple(sorted(self._going)),
+            inflight=self._inflight,
         )
 
     def _wants_more(self) -> bool:

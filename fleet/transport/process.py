@@ -53,7 +53,7 @@ class ProcessState:
             return
         if not self._leaving:
             level = logging.WARNING if state is State.DEGRADED else logging.INFO
-            log.log(level, "process state: %s -> %s", self.state.name.lower(), state.name.lower())
+            log.log(level, "process.state: %s -> %s", self.state.name.lower(), state.name.lower())
         self.state = state
         for listener in self._listeners:
             listener(state)

@@ -45,14 +45,17 @@ class BlockingPickHealthyChannel(grpc.Channel):
         *,
         name: str = "channel",
         left: Left = lambda why: None,
+        refused: Callable[[], None] = lambda: None,
     ) -> None:
         """Make it; the first RPC or subscription opens the first connection.
 
         `open_connection` makes a channel with a connection of its own, and shuffles its addresses if told so. `left`
-        is called, from the deciding thread, for every connection that the balancer leaves.
+        is called, from the deciding thread, for every connection that the balancer leaves, and `refused` for every
+        answer that says no policy one can read.
         """
         self._name = name
         self._left = left
+        self._refused = refused
         # Ids of auths of whose answers it was said that they cannot be read.
         self._told: set[str] = set()
         #: How often it moved to another connection.
@@ -175,7 +178,8 @@ class BlockingPickHealthyChannel(grpc.Channel):
         now = time.monotonic()
         if isinstance(event, Configured) and event.life == connection.life:
             connection.found, connection.read_at = event.found, now
-            log_refused(self._name, event.found, self._told)
+            if log_refused(self._name, event.found, self._told):
+                self._refused()
         return decide(self._balancer, connection.number, event, now, random.random())
 
     def _do(self, commands: list[Command]) -> None:

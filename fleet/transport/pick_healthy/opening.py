@@ -81,6 +81,7 @@ def open_blocking_channel(
     *,
     name: str = "channel",
     left: Left = lambda why: None,
+    refused: Callable[[], None] = lambda: None,
 ) -> BlockingPickHealthyChannel:
     """The same for grpc's blocking API."""
     opener = _Opener(addresses, tls, dead_peer)
@@ -91,4 +92,4 @@ def open_blocking_channel(
             return grpc.insecure_channel(target, options=options)
         return grpc.secure_channel(target, opener.credentials, options=options)
 
-    return BlockingPickHealthyChannel(open_connection, settings, name=name, left=left)
+    return BlockingPickHealthyChannel(open_connection, settings, name=name, left=left, refused=refused)

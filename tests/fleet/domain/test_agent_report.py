@@ -13,10 +13,20 @@ DOCUMENT = {
     "tracker": {
         "desired_count": 2,
         "claimed": ["p-1"],
+        "leaving": ["p-2", "p-3"],
+        "going": ["p-3"],
+        "inflight": 1,
         "ttl_seen_ms": 10_000,
         "topology_age_ms": 5,
         "proxies": [
-            {"proxy_id": "p-1", "group": "g", "generation": 3, "expires_in_ms": 900, "desired": True}
+            {
+                "proxy_id": "p-1",
+                "group": "g",
+                "generation": 3,
+                "expires_in_ms": 900,
+                "desired": True,
+                "draining": False,
+            }
         ],
     },
     "policy": {"mode": "reconnect", "health_check": True, "auth_id": "auth-1", "read_age_ms": 7},

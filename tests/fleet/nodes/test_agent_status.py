@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from fleet.domain import agent_report
 from fleet.nodes import agent_status
 from fleet.nodes.agent_connection import Identity
 from fleet.protocol.discovery import DiscoveredProxy
@@ -36,6 +37,9 @@ def test_document_has_the_tracker_in_full() -> None:
     assert document["tracker"] == {
         "desired_count": 1,
         "claimed": ["p-new"],
+        "leaving": [],
+        "going": [],
+        "inflight": 0,
         "ttl_seen_ms": 10_000,
         "topology_age_ms": 4000,
         "proxies": [
@@ -45,6 +49,7 @@ def test_document_has_the_tracker_in_full() -> None:
                 "generation": 2,
                 "expires_in_ms": 6000,
                 "desired": True,
+                "draining": False,
             },
             {
                 "proxy_id": "p-old",
@@ -52,6 +57,7 @@ def test_document_has_the_tracker_in_full() -> None:
                 "generation": 1,
                 "expires_in_ms": 6000,
                 "desired": False,
+                "draining": False,
             },
         ],
     }
@@ -63,3 +69,23 @@ def test_document_before_anything_is_known() -> None:
     assert document["policy"] is None
     assert document["tracker"]["proxies"] == []
     assert document["tracker"]["topology_age_ms"] is None
+
+
+def test_document_of_an_agent_on_the_move() -> None:
+    """Which proxies drain, which it leaves, which of those go away, and that it dials; a reader has them all."""
+    tracker = Tracker("default", 2)
+    for name in ("p1", "p2"):
+        lease = tracker.try_acquire(0.0)
+        assert lease is not None
+        lease.claim(name)
+    proxies = [
+        DiscoveredProxy(name, ttl=10.0, draining=name == "p3") for name in ("p1", "p2", "p3", "p4", "p5")
+    ]
+    tracker.track_expected(proxies, 0.0)
+    assert tracker.leave("p1", 1.0)
+    assert tracker.leave("p2", 1.0, going=True)
+    assert tracker.try_acquire(1.0) is not None
+    document = agent_status.document(Identity("id", "agent-1"), tracker, None, (), (), 1.0)
+    told = agent_report.parse(json.dumps(document)).tracker
+    assert (told.leaving, told.going, told.inflight) == (("p1", "p2"), ("p2",), 1)
+    assert [known.proxy_id for known in told.proxies if known.draining] == ["p3"]

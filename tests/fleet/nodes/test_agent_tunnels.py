@@ -136,13 +136,20 @@ async def test_same_proxy_again_is_not_claimed_twice(start: Start) -> None:
 async def test_malformed_discovery_is_refused_once(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     """What cannot be read is logged once per proxy and ends nothing."""
     proxy = FakeProxy("p1")
-    tunnels = await start(proxy)
+    registry = CollectorRegistry()
+    tunnels = await start(proxy, registry=registry)
     with caplog.at_level(logging.WARNING):
         proxy.discover(b"nonsense")
         proxy.discover(b"more nonsense")
         proxy.discover(request("p1"))
         await eventually(lambda: tunnels._pool.tracker.snapshot(time.monotonic()).tracked == ("p1",))
     assert caplog.text.count("discovery.refused") == 1
+    counted = registry.get_sample_value
+    assert counted("refloat_agent_refused_total", {"kind": "discovery"}) == 2
+    # What was received counts, whether it could be read or not.
+    assert counted("refloat_agent_discovery_messages_total") == 3
+    size = len(b"nonsense" + b"more nonsense" + request("p1"))
+    assert counted("refloat_agent_discovery_bytes_total") == size
     assert tunnels.proxies == ("p1",)
 
 

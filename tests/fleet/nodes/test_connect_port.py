@@ -255,3 +255,19 @@ async def test_address_is_told(plane: Plane) -> None:
     }
     assert told == {"proxy-1": proxy.connect.address, "proxy-2": "proxy.example:3128"}
     assert other.ready_facts()["connect"] != "proxy.example:3128"
+
+
+async def test_user_that_outlasts_the_drain_is_named(plane: Plane, caplog: pytest.LogCaptureFixture) -> None:
+    """Who, to what, and counted; one who has gone by then is not among them."""
+    proxy = await plane.proxy(ttl=600.0, connect=HERE)
+    async with echoing() as port, user(proxy) as stays, user(proxy) as goes:
+        await agent_of(plane, proxy, ("echo", f"127.0.0.1:{port}"))
+        for one in (stays, goes):
+            assert " 200 " in await connect(one, "echo.agent-1:80")
+        where = addresses.join(*stays[1].get_extra_info("sockname")[:2])
+        goes[1].close()
+        await eventually(lambda: proxy.table.sessions == 1)
+        await plane.stop(proxy)
+    cut = [line for line in caplog.messages if line.startswith("connect.cut")]
+    assert cut == [f"connect.cut: {where}, to echo of agent agent-1"]
+    assert proxy.instance.registry.get_sample_value("refloat_connect_cut_total") == 1

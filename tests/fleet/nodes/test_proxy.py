@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 
 import grpc
 import grpc.aio
@@ -11,12 +12,12 @@ import pytest
 
 from fleet.nodes import running
 from fleet.nodes.forwards import Mode
-from fleet.nodes.instance import InstanceFlags
-from fleet.nodes.proxy import Proxy, ProxyFlags, from_environment, group_labels
+from fleet.nodes.instance import TTL_LABEL, InstanceFlags
+from fleet.nodes.proxy import Proxy, ProxyFlags, _resource, from_environment, group_labels
 from fleet.protocol import reconnecting
 from fleet.protocol.discovery import COMPACT_VARIABLE
 from fleet.protocol.keep_alive import KeepAlive
-from fleet.wire import fleet_pb2, fleet_pb2_grpc
+from fleet.wire import fleet_pb2, fleet_pb2_grpc, types_pb2
 from tests.fakes.agents import Agents, FakeAgent
 from tests.fakes.plane import Plane, channel_to, get
 from tests.fakes.waiting import eventually
@@ -129,6 +130,12 @@ async def test_discovery_full_then_what_heartbeats(plane: Plane, agents: Agents)
     assert {proxy["ttl"] for proxy in first} == {2_000_000_000}
     later = await agent.read_discovery()
     assert [proxy["metadata"]["name"] for proxy in later] == [lively.instance.flags.id]
+    counted = lively.instance.registry.get_sample_value
+    messages, size = (counted(f"refloat_discovery_{what}_total") or 0.0 for what in ("messages", "bytes"))
+    # The next may have been sent meanwhile.
+    assert messages >= 2
+    spelled = [json.dumps({"proxies": told}, separators=(",", ":")) for told in (first, later)]
+    assert size == len(spelled[0]) + len(spelled[1]) * (messages - 1)
 
 
 async def test_discovery_legacy(plane: Plane, agents: Agents) -> None:
@@ -228,3 +235,21 @@ def test_environment_of_a_proxy() -> None:
         from_environment(plain, {compact: "yes"})
     with pytest.raises(running.StartError, match=interval):
         from_environment(plain, {interval: "soon"})
+
+
+@pytest.mark.parametrize(
+    ("label", "ttl"), [("10m", 600.0), ("", 0.0), ("soon", 0.0), ("-5s", -5.0), ("9999h", 86_400.0)]
+)
+def test_announce_ttl_of_a_resource(label: str, ttl: float) -> None:
+    """As its label says; what makes no sense counts as none, or as a day."""
+    metadata = types_pb2.Metadata(name="p", labels={TTL_LABEL: label})
+    assert _resource(types_pb2.ServerV2(metadata=metadata)).ttl == ttl
+
+
+@pytest.mark.parametrize(("compact", "ttl", "told"), [(True, 600.0, 1), (True, 20.0, 0), (False, 600.0, 0)])
+async def test_compact_discovery_with_the_default_ttl_is_told(
+    plane: Plane, caplog: pytest.LogCaptureFixture, compact: bool, ttl: float, told: int
+) -> None:
+    """It detects later than full lists on a ticker do: whoever runs it is to know."""
+    await plane.proxy(ttl=ttl, compact=compact)
+    assert caplog.text.count("discovery.slow: with an announce TTL of 10m") == told

@@ -71,7 +71,7 @@ async def test_config_that_cannot_be_read_is_refused_once(
     for node in (proxy, auth):
         metrics = (await get(node.instance, "/metrics"))[1]
         assert 'refloat_refused_total{kind="networking-config"} 1.0' in metrics
-    assert "cannot watch proxies" not in caplog.text
+    assert "proxies.unseen" not in caplog.text
     assert caplog.text.count("networking-config.refused: revision damaged: ") >= 2
     late = await plane.auth("late", ttl=600.0)
     assert await serving(late.instance)

@@ -194,3 +194,19 @@ async def test_agent_that_does_not_register(plane: Plane, agents: Agents) -> Non
     await agent.hello()
     async with asyncio.timeout(15):
         assert await agent.code() is grpc.StatusCode.ABORTED
+
+
+async def test_frames_that_mean_nothing_are_counted_and_told_once(
+    plane: Plane, agents: Agents, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A second hello and an empty frame end nothing; one host is told of once, whoever of its agents sends them."""
+    proxy = await plane.proxy(ttl=600.0)
+    first, second = await agents.connect(proxy, "a"), await agents.connect(proxy, "b")
+    for agent in (first, second):
+        await agent.send()
+        await agent.send(hello=fleet_pb2.AgentHello(agent_id="a"))
+    refused = proxy.instance.registry.get_sample_value
+    await eventually(lambda: refused("refloat_refused_total", {"kind": "frame"}) == 4)
+    told = "frame.refused: of 'a' at ipv4:127.0.0.1: it is empty or a second hello"
+    assert caplog.text.count("frame.refused") == caplog.text.count(told) == 1
+    assert len(proxy.table) == 2

@@ -274,3 +274,16 @@ def test_draining_is_told_at_once(compact: bool) -> None:
         assert publisher.observe([ProxyResource("a", "", 0, 10.0 + at, draining)], at)
         (told,) = discovery.decode(discovery.encode(subscriber.read(at)))
         assert told.draining is draining
+
+
+def test_first_message_with_mixed_ttls() -> None:
+    """A proxy that heartbeats seldom is unexpired by its own TTL; what is said along is the sender's, as in the RFD."""
+    publisher = Publisher(10.0, compact=True)
+    seldom, often, silent = (
+        ProxyResource(name, "", 0, 1.0, ttl=ttl) for name, ttl in (("a", 600.0), ("b", 5.0), ("c", 0.0))
+    )
+    publisher.observe([seldom, often, silent], 0.0)
+    assert [proxy.name for proxy in Subscriber(publisher).read(9.0)] == ["a", "b", "c"]
+    (told,) = Subscriber(publisher).read(300.0)
+    assert (told.name, told.ttl) == ("a", 10.0)
+    assert Subscriber(publisher).read(601.0) == ()

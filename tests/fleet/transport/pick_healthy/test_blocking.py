@@ -29,8 +29,8 @@ async def channels() -> AsyncIterator[Callable[..., BlockingPickHealthyChannel]]
     """Opens channels."""
     opened: list[BlockingPickHealthyChannel] = []
 
-    def open_to(*auths: FakeAuth, settings: Settings = FAST) -> BlockingPickHealthyChannel:
-        opened.append(open_blocking_channel([auth.reached_at for auth in auths], settings=settings))
+    def open_to(*auths: FakeAuth, settings: Settings = FAST, **more: Any) -> BlockingPickHealthyChannel:
+        opened.append(open_blocking_channel([auth.reached_at for auth in auths], settings=settings, **more))
         return opened[-1]
 
     yield open_to
@@ -224,3 +224,16 @@ async def test_subscribers(auths: Auths, channels: Any) -> None:
     await ready(channel)
     assert len(heard) == length
     assert all(one is not other for one, other in itertools.pairwise(heard))
+
+
+async def test_policy_that_cannot_be_read(
+    auths: Auths, channels: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told and counted, and the server is used as one that has no policy."""
+    auth = await auths("a")
+    auth.config_is_garbage = True
+    refusals: list[None] = []
+    channel = channels(auth, refused=lambda: refusals.append(None))
+    assert await who(channel) == "a"
+    await eventually(lambda: len(refusals) == 1)
+    assert caplog.text.count("service-config.refused: channel: of auth 'a'") == 1
