@@ -12,8 +12,10 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from click.testing import CliRunner
 
 from fleet.nodes import addresses, flags, running
+from fleet.nodes import agent as agent_module
 from fleet.nodes.agent import Agent, AgentFlags, AgentGroup
 from fleet.nodes.auth import Auth
 from fleet.nodes.forwards import Mode
@@ -78,7 +80,7 @@ async def test_heartbeat_lost_with_a_connection_is_made_again(
     try:
         await plane.agents(f"127.0.0.1:{port}", [f"127.0.0.1:{free_port()}"], count=2, announce_ttl=600.0)
         await eventually(lambda: sorted(said) == ["agent-1", "agent-1", "agent-2", "agent-2"])
-        assert "heartbeat failed" not in caplog.text
+        assert "heartbeat.failed" not in caplog.text
     finally:
         await server.stop(None)
 
@@ -213,13 +215,15 @@ async def test_auth_that_dies(plane: Plane, via_proxy: bool) -> None:
     await made.stop()
 
 
-async def test_auth_without_backend(plane: Plane) -> None:
+@pytest.mark.parametrize("via_proxy", [False, True], ids=["direct", "proxy"])
+async def test_auth_without_backend(plane: Plane, via_proxy: bool) -> None:
     """A sick auth that holds the connection keeps its agents: heartbeats fail, and succeed again with its backend."""
     link, url = await plane.backend_forward()
-    sick, healthy = await plane.auth("sick", backend=url, ttl=600.0), await plane.auth("healthy", ttl=600.0)
-    proxy = await plane.proxy(ttl=600.0)
-    group = await plane.agents(grpc_of(sick)[0], grpc_of(proxy), announce_ttl=1.0)
+    sick, proxy = await plane.auth("sick", backend=url, ttl=600.0), await plane.proxy(ttl=600.0)
+    group = await plane.agents(grpc_of(sick)[0], grpc_of(proxy), announce_ttl=1.0, auth_via_proxy=via_proxy)
     await eventually(lambda: group.agents[0].auth_id == sick.instance.flags.id)
+    # Only now: proxies choose among those there are.
+    healthy = await plane.auth("healthy", ttl=600.0)
     await link.change(mode=Mode.CUT)
 
     async def expired() -> bool:
@@ -264,7 +268,7 @@ async def test_auth_cut_from_its_backend(plane: Plane, mode: PolicyMode, via_pro
             announce_ttl=3.0,
             count=5,
             auth_via_proxy=via_proxy,
-            balancer=pick_healthy.Settings(first_wait=0.05, base=0.1, ceiling=0.2),
+            balancer=pick_healthy.pick_healthy.Settings(first_wait=0.05, base=0.1, ceiling=0.2),
         )
     )
     made.start()
@@ -373,3 +377,30 @@ def test_agents_load_no_more_than_they_need() -> None:
     code = f"import sys, fleet.nodes.agent; print(*[name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize(
+    ("args", "settings"),
+    [
+        ([], pick_healthy.Settings(first_wait=0.25)),
+        (["--reconnect-wait", "0s"], pick_healthy.Settings(first_wait=0.0)),
+        (["--upstream-reconnect-wait"], pick_healthy.Settings(first_wait=None)),
+        (["--auth-drain-timeout", "90s"], pick_healthy.Settings(first_wait=0.25, drain_timeout=90.0)),
+        (["--auth-reconnect-every", "1h"], pick_healthy.Settings(first_wait=0.25, reconnect_every=3600.0)),
+    ],
+)
+def test_flags_of_the_balancer(
+    monkeypatch: pytest.MonkeyPatch, args: list[str], settings: pick_healthy.Settings
+) -> None:
+    """Each is read into what the channel to auths runs with; unset ones are the defaults."""
+    seen: list[AgentFlags] = []
+
+    async def serve(flags: AgentFlags, diag: tuple[str, int] | None = None) -> None:
+        del diag
+        seen.append(flags)
+
+    monkeypatch.setattr(agent_module, "serve", serve)
+    monkeypatch.setattr(running, "run", lambda work: work())
+    result = CliRunner().invoke(agent_module.command, ["--auth", "a:1", "--proxy", "b:2", *args])
+    assert (result.exit_code, result.output) == (0, "")
+    assert [flags.balancer for flags in seen] == [settings]
