@@ -50,14 +50,24 @@ async def test_heartbeat_is_in_every_auths_feed(plane: Plane) -> None:
 
 
 async def test_heartbeat_metrics(plane: Plane) -> None:
-    """An agent that heartbeats here is counted once."""
+    """An agent that heartbeats here is counted once, by the tunnels it wants and has; no more when it is gone."""
     auth = (await plane.auth()).instance
     async with channel_to(auth.grpc_address) as channel:
-        for name in ("a", "a", "b"):
-            await fleet_pb2_grpc.HeartbeatServiceStub(channel).Heartbeat(heartbeat(name))
+        stub = fleet_pb2_grpc.HeartbeatServiceStub(channel)
+        for name, claimed in (("a", []), ("a", ["p1", "p2"]), ("b", ["p1"]), ("c", ["p1"])):
+            request = heartbeat(name)
+            request.agent.tracker.CopyFrom(fleet_pb2.TrackerSummary(wanted=2, claimed=claimed))
+            await stub.Heartbeat(request)
+        lines = (await get(auth, "/metrics"))[1].splitlines()
+        assert [line for line in lines if line.startswith("refloat_agents{")] == [
+            'refloat_agents{actual="1",desired="2"} 2.0',
+            'refloat_agents{actual="2",desired="2"} 1.0',
+        ]
+        await stub.Deregister(fleet_pb2.DeregisterRequest(agent_id="c"))
     lines = (await get(auth, "/metrics"))[1].splitlines()
     assert 'teleport_connected_resources{type="node"} 2.0' in lines
-    assert "heartbeat_connections_received_total 2.0" in lines
+    assert 'refloat_agents{actual="1",desired="2"} 1.0' in lines
+    assert "heartbeat_connections_received_total 3.0" in lines
 
 
 @pytest.mark.parametrize(
