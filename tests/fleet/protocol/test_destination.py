@@ -253,3 +253,26 @@ def test_settings_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
     """One clear error instead of a destination that never changes."""
     with pytest.raises(ValueError, match=r"at least 1|above 0"):
         replace(RECOMMENDED, **wrong)  # type: ignore[arg-type]
+
+
+def test_proxied_failures_while_it_is_out_are_not_held_against_it() -> None:
+    """Else what was on its way would keep it out for ever."""
+    destination = Destination(0.0, Settings(failure_rate=0.5, rate_minimum=2, reactivate_after=10))
+    for at in (1.0, 1.0, 10.0, 10.0, 10.0):
+        destination.proxied(Proxied.FAILURE, at)
+    assert destination.verdict(10.9).health is Health.UNHEALTHY
+    destination.proxied(Proxied.FAILURE, 11.0)
+    assert destination.verdict(11.0).health is Health.UNKNOWN
+
+
+def test_proxied_degraded_of_before_a_recovery_is_half_of_no_word() -> None:
+    """Probes that succeeded in a row are newer than what came before them."""
+    destination = Destination(0.0, Settings(proxied_needed=2, proxied_within=10))
+    destination.probed(Probe.DEGRADED, 1.0)
+    destination.proxied(Proxied.DEGRADED, 1.0)
+    for at in (2.0, 3.0, 4.0):
+        destination.probed(Probe.SUCCESS, at)
+    destination.proxied(Proxied.DEGRADED, 5.0)
+    assert destination.verdict(5.0).health is Health.HEALTHY
+    destination.proxied(Proxied.DEGRADED, 6.0)
+    assert destination.verdict(6.0).health is Health.DEGRADED
