@@ -128,7 +128,7 @@ async def test_campaign_from_choice_to_log(console: Console, chromium: Browser) 
 
 def _seen(console: Console) -> None:
     """A round concluded that stays new for as long as looking at the form takes."""
-    fill(console.writer(), [State.HEALTHY] * AGENTS, as_of=time.time() + 60, proxies=3)
+    fill(console.writer(), [State.HEALTHY] * AGENTS, as_of=time.time() + 600, proxies=3)
 
 
 async def _choose_and_plan(page: Page) -> None:
@@ -169,7 +169,7 @@ async def _watch(page: Page, console: Console) -> None:
     await expect(page.locator("#change-state .tag")).to_have_text("running")
     await asyncio.to_thread(_work, console, 40)
     await expect(page.locator("#campaign .part-ok dd")).not_to_have_text("0")
-    assert int(await page.locator("#campaign progress").get_attribute("value") or 0) >= 40
+    await page.wait_for_function("() => document.querySelector('#campaign progress').value >= 40")
     moved = page.locator("#results tbody tr", has=page.locator(".tag-ok")).first
     await expect(moved.locator(".moment")).to_contain_text(" s")
     await expect(moved.locator("td").nth(2)).to_contain_text("proxy-")
