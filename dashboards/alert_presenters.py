@@ -18,6 +18,7 @@ from fleet.alerts.lifecycle import Look, plan
 from fleet.alerts.messages import agents_path, clock, duration_words, headline, recovery_words, subject
 from fleet.alerts.routes import Route, escalates_at, leaves, receivers
 from fleet.alerts.rules import Rule
+from fleet.alerts.senders import origin
 from fleet.alerts.values import CauseKind, IncidentState, Notice, NoticeKind, Severity
 from fleet.domain.changes import OCCUPYING
 from fleet.domain.columns import NO_INSTANCE, REASON_BITS
@@ -260,9 +261,10 @@ def told_line(event: IncidentEvent | None) -> dict[str, Any]:
 def target_of(row: Channel) -> str:
     """Where a channel goes, for everybody: the path of an address often is the key to it, and is left out."""
     to, url = str(row.config.get("to") or ""), str(row.config.get("url") or "")
+    if "host" in row.config:
+        return f"{row.config['host']}/…"
     if url:
-        head, rest = url[: url.find("/", url.find("//") + 2) + 1], url.partition("//")[2]
-        return f"{head}…" if rest.partition("/")[2] else url
+        return f"{origin(url)}/…" if url.rstrip("/") != origin(url) else url
     return to or ("a sealed address" if row.secrets else "none")
 
 

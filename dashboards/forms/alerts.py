@@ -14,7 +14,7 @@ from fleet.alerts.matching import EVERYTHING, MatchError, is_everything, parse
 from fleet.alerts.messages import READ
 from fleet.alerts.outbox import SENDERS
 from fleet.alerts.rules import RuleKind
-from fleet.alerts.senders import SendError
+from fleet.alerts.senders import SendError, origin
 from fleet.alerts.senders.apprise import open_address
 from fleet.alerts.senders.email import addresses
 from fleet.alerts.senders.http import check_url
@@ -22,7 +22,7 @@ from fleet.alerts.silences import WindowError, zone_of
 from fleet.alerts.store import window_of
 from fleet.alerts.values import Severity
 from fleet.models.alerting import AgentLabel, AlertRule, Channel, MaintenanceWindow, Route
-from fleet.models.sealed import seal, unseal
+from fleet.models.sealed import SealError, seal, unseal
 
 _SEVERITIES = [(int(severity), severity.slug) for severity in sorted(Severity, reverse=True)]
 _MATCHERS_HELP = (
@@ -200,8 +200,12 @@ class ChannelForm(forms.ModelForm):  # type: ignore[type-arg] # as above
 
     def __init__(self, *args: Any, may_allow_private: bool, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        # Validating the form writes the new kind into the instance.
+        self._kind_before = self.instance.kind
         self.fields["to"].initial = self.instance.config.get("to", "")
         self.fields["url"].initial = self.instance.config.get("url", "")
+        if "host" in self.instance.config:
+            self.fields["url"].widget.attrs["placeholder"] = "kept; type all of it to replace"
         self.fields["allow_private"].disabled = not may_allow_private
         if self.instance.secrets:
             self.fields["secret"].widget.attrs["placeholder"] = "kept; type to replace"
@@ -211,12 +215,11 @@ class ChannelForm(forms.ModelForm):  # type: ignore[type-arg] # as above
         """Want what each kind needs, and read it as it will be read."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         kind, url, secret = cleaned.get("kind"), cleaned.get("url", ""), cleaned.get("secret", "")
-        kept = bool(self.instance.secrets) and self.instance.kind == kind
         if kind == "email" and not addresses(cleaned.get("to", "")):
             self.add_error("to", "Give at least one address.")
-        if kind in ("webhook", "alertmanager") and not url:
+        if kind in ("webhook", "alertmanager") and not url and "url" not in self._kept(kind):
             self.add_error("url", "Give its address.")
-        if kind in ("pagerduty", "apprise") and not secret and not kept:
+        if kind in ("pagerduty", "apprise") and not secret and not self._kept(kind):
             self.add_error("secret", "It is needed.")
         if kind not in READ:
             # Nobody reads there: it would be an alert that never ends.
@@ -225,7 +228,7 @@ class ChannelForm(forms.ModelForm):  # type: ignore[type-arg] # as above
             if url:
                 check_url(url)
                 if "@" in url.split("/")[2]:
-                    self.add_error("url", "Put no password into the address: it is not sealed.")
+                    self.add_error("url", "Put no password into the address: pages show it up to its path.")
             if kind == "apprise" and secret:
                 open_address(secret)
         except SendError as error:
@@ -234,15 +237,28 @@ class ChannelForm(forms.ModelForm):  # type: ignore[type-arg] # as above
 
     @override
     def save(self, commit: bool = True) -> Channel:
-        """Keep it, its secret sealed."""
+        """Keep it, its secrets sealed; the path of a webhook's address often is one."""
         given, kind = self.cleaned_data, self.cleaned_data["kind"]
-        self.instance.config = {name: given[name].strip() for name in ("to", "url") if given.get(name)}
+        secrets, url = self._kept(kind), (given.get("url") or "").strip()
+        config = {"to": (given.get("to") or "").strip(), "url": url}
+        if kind == "webhook":
+            secrets |= {"url": url} if url else {}
+            config |= {"url": "", "host": origin(secrets["url"])}
         if given.get("secret") and kind in self._SECRETS:
-            self.instance.secrets = seal({self._SECRETS[kind]: given["secret"].strip()})
-        elif self.instance.secrets and self._SECRETS.get(kind) not in unseal(self.instance.secrets):
-            self.instance.secrets = ""
+            secrets[self._SECRETS[kind]] = given["secret"].strip()
+        self.instance.config = {name: value for name, value in config.items() if value}
+        self.instance.secrets = seal(secrets) if secrets else ""
         saved: Channel = super().save(commit)
         return saved
+
+    def _kept(self, kind: str | None) -> dict[str, str]:
+        """What is sealed already, if it is of this kind and can be opened."""
+        if self._kind_before != kind:
+            return {}
+        try:
+            return unseal(self.instance.secrets)
+        except SealError:
+            return {}
 
 
 class RouteForm(forms.ModelForm):  # type: ignore[type-arg] # as above

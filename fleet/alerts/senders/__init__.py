@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 
 class SendError(Exception):
@@ -40,3 +41,9 @@ class Errand:
         """What the message says of its incident."""
         found: Mapping[str, Any] = self.payload["incident"]
         return found
+
+
+def origin(url: str) -> str:
+    """`https://hooks.example.com` of an address that was checked: all of it that everybody may see."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"

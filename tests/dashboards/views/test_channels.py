@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import importlib
+
 import pytest
+from django.apps import apps
 from django.test import Client
 
 from fleet.models.alerting import Channel, Delivery, Route
 from fleet.models.changes import AuditEntry
-from fleet.models.sealed import unseal
+from fleet.models.sealed import seal, unseal
 from tests.dashboards.conftest import MakeUser
 from tests.fakes.reader import FakeReader
 
@@ -13,7 +16,7 @@ pytestmark = pytest.mark.django_db
 
 _HOOK = {
     "name": "ops", "kind": "webhook", "enabled": "on", "send_resolved": "on", "per_minute": "10",
-    "url": "https://hooks.example.com/x", "secret": "s3cret-key", "do": "save",
+    "url": "https://hooks.example.com/T0/s3cret", "secret": "s3cret-key", "do": "save",
 }  # fmt: skip
 
 
@@ -29,14 +32,54 @@ def test_channel_is_made_with_its_secret_sealed_and_never_shown(keeper: Client) 
     keeper.post("/alerts/channels/0/", _HOOK)
     channel = Channel.objects.get()
     assert "s3cret" not in channel.secrets
-    assert unseal(channel.secrets) == {"signing_key": "s3cret-key"}
+    assert "s3cret" not in str(channel.config)
+    assert unseal(channel.secrets) == {"signing_key": "s3cret-key", "url": _HOOK["url"]}
     for url in ("/alerts/channels/", f"/alerts/channels/{channel.pk}/"):
         assert "s3cret" not in keeper.get(url).content.decode()
     assert "s3cret" not in str(list(AuditEntry.objects.values()))
     assert list(Route.objects.get().channels.all()) == [channel]
-    keeper.post(f"/alerts/channels/{channel.pk}/", _HOOK | {"secret": "", "name": "ops2"})
+    keeper.post(f"/alerts/channels/{channel.pk}/", _HOOK | {"secret": "", "url": "", "name": "ops2"})
     channel.refresh_from_db()
-    assert (channel.name, unseal(channel.secrets)) == ("ops2", {"signing_key": "s3cret-key"})
+    assert (channel.name, channel.config) == ("ops2", {"host": "https://hooks.example.com"})
+    assert unseal(channel.secrets) == {"signing_key": "s3cret-key", "url": _HOOK["url"]}
+
+
+def test_channel_of_another_kind_keeps_no_secret_of_the_old_one(keeper: Client) -> None:
+    """Nor its address: both are to be given anew."""
+    keeper.post("/alerts/channels/0/", _HOOK)
+    there = f"/alerts/channels/{Channel.objects.get().pk}/"
+    other = _HOOK | {"kind": "alertmanager", "secret": "", "url": ""}
+    assert 'id="id_url_error"' in keeper.post(there, other).content.decode()
+    keeper.post(there, other | {"url": "https://alertmanager.example.com"})
+    channel = Channel.objects.get()
+    assert (channel.config, channel.secrets) == ({"url": "https://alertmanager.example.com"}, "")
+
+
+def test_channel_whose_secrets_cannot_be_opened_wants_them_again(keeper: Client) -> None:
+    """The key is another one: its page comes, and says at the field what is needed."""
+    channel = Channel.objects.create(name="ops", kind="webhook", config={"host": "https://x"}, secrets="x")
+    there = f"/alerts/channels/{channel.pk}/"
+    assert 'id="id_url_error"' in keeper.post(there, _HOOK | {"url": ""}).content.decode()
+    keeper.post(there, _HOOK)
+    channel.refresh_from_db()
+    assert unseal(channel.secrets)["url"] == _HOOK["url"]
+
+
+def test_addresses_from_before_are_sealed_by_the_migration() -> None:
+    """With the signing key that was there; other kinds stay as they are."""
+    seal_addresses = importlib.import_module("fleet.migrations.0010_seal_webhooks").seal_addresses
+    Channel.objects.create(
+        name="ops", kind="webhook", config={"url": _HOOK["url"]}, secrets=seal({"signing_key": "k"})
+    )
+    Channel.objects.create(name="pager", kind="alertmanager", config={"url": "https://a.example.com"})
+    for _ in range(2):
+        seal_addresses(apps, None)
+    hook, other = Channel.objects.order_by("name")
+    assert (hook.config, unseal(hook.secrets)) == (
+        {"host": "https://hooks.example.com"},
+        {"signing_key": "k", "url": _HOOK["url"]},
+    )
+    assert other.config == {"url": "https://a.example.com"}
 
 
 @pytest.mark.parametrize(
