@@ -117,12 +117,6 @@ class Proxy:
 
     async def start(self) -> None:
         """Start it. Raises StartError."""
-        if self.flags.compact_discovery and self.flags.instance.announce_ttl >= announce.DEFAULT_TTL:
-            log.warning(
-                "discovery.slow: with an announce TTL of %s agents know of a dead proxy up to twice that: lower %s",
-                durations.format_seconds(self.flags.instance.announce_ttl),
-                announce.PROXY_TTL_VARIABLE,
-            )
         try:
             if self.connect is not None:
                 await self.connect.start()
@@ -132,6 +126,12 @@ class Proxy:
             if self.connect is not None:
                 await self.connect.stop()
             raise
+        if self.flags.compact_discovery and self.flags.instance.announce_ttl >= announce.DEFAULT_TTL:
+            log.warning(
+                "discovery.slow: with an announce TTL of %s agents know of a dead proxy up to twice that: lower %s",
+                durations.format_seconds(self.flags.instance.announce_ttl),
+                announce.PROXY_TTL_VARIABLE,
+            )
         self._tasks = [
             asyncio.create_task(self._watch_proxies(), name="proxy watcher"),
             asyncio.create_task(self._sweep(), name="tunnel sweeper"),

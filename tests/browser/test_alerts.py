@@ -165,6 +165,7 @@ async def test_incident_is_worked_on_by_keyboard(page: Page, console: Console) -
     await accessible(page)
 
 
+@pytest.mark.slow
 async def test_incident_has_pictures_with_words_and_lists_its_keys(page: Page, console: Console) -> None:
     """Heat map and ribbons are drawn late, within the content policy, in both themes; `?` lists the keys."""
     states = [State.STRANDED, State.HEALTHY, State.AT_RISK, State.HEALTHY] * 5
@@ -250,6 +251,7 @@ async def test_page_without_a_live_link_tells_of_an_incident_too(page: Page, con
     await accessible(page)
 
 
+@pytest.mark.slow
 async def test_rule_is_tried_on_the_history(page: Page, console: Console) -> None:
     """Once in seven days, for ten minutes; with a higher number not at all; nothing is kept by trying."""
     await page.goto(f"{console.url}/alerts/rules/")
@@ -264,6 +266,7 @@ async def test_rule_is_tried_on_the_history(page: Page, console: Console) -> Non
     await expect(page.locator("tr", has_text="Agents stranded").first).to_contain_text("5 agents and 0.5 %")
 
 
+@pytest.mark.slow
 async def test_channel_is_made_and_tried_out(page: Page, console: Console) -> None:
     """Its test is in its log with the next attempt; lists show no path of an address; routes are said in words."""
     await page.goto(f"{console.url}/alerts/channels/")

@@ -23,7 +23,12 @@ from tests.fakes.waiting import eventually_sync
 from tests.flow.web import PASSWORD, USERNAME, Console, web_console
 from tests.meta.house import ROOT
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.browser,
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.timeout(300),
+]
 
 AGENTS = 150
 #: What a worker does, on a clock of its own, until so many have moved; every tenth stays, the first canary too.

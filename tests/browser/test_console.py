@@ -65,6 +65,7 @@ async def test_frozen_proxy_changes_cells(page: Page, demo: Demo) -> None:
     await wait_healthy(page, True)
 
 
+@pytest.mark.slow
 async def test_killed_pollers_make_page_and_socket_unknown(page: Page, demo: Demo) -> None:
     """Within 15 s both say that nobody knows, and neither ever says stranded; the supervisor brings pollers back."""
     told: list[dict[str, dict[str, int]]] = []

@@ -268,7 +268,7 @@ async def test_auth_cut_from_its_backend(plane: Plane, mode: PolicyMode, via_pro
             announce_ttl=3.0,
             count=5,
             auth_via_proxy=via_proxy,
-            balancer=pick_healthy.pick_healthy.Settings(first_wait=0.05, base=0.1, ceiling=0.2),
+            balancer=pick_healthy.Settings(first_wait=0.05, base=0.1, ceiling=0.2),
         )
     )
     made.start()
@@ -352,7 +352,7 @@ async def test_certificate_of_another_agent(
     own, other = group.agents
     await eventually(lambda: proxies_of(own) == ids(proxy))
     await eventually(lambda: "agent-2: dial: the certificate proves" in caplog.text)
-    assert caplog.text.count("refused agent-2 from") == 1
+    assert caplog.text.count("tunnel.refused: of 'agent-2' at") == 1
     assert proxies_of(other) == set()
 
 
