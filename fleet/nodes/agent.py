@@ -13,7 +13,6 @@ from typing import Any
 
 import click
 import grpc.aio
-import uvloop
 from prometheus_client import CollectorRegistry
 
 from fleet.nodes import agent_services, agent_site, agent_status, running
@@ -412,4 +411,4 @@ def command(
         ),
         **given,
     )
-    running.run(lambda: uvloop.run(serve(flags, diag_listen)))
+    running.run(lambda: running.on_loop(serve(flags, diag_listen)))

@@ -12,7 +12,6 @@ from typing import Any, Never
 import click
 import grpc
 import grpc.aio
-import uvloop
 from prometheus_client import Counter, Gauge
 
 from fleet.nodes import cluster_config, node_policies, running
@@ -357,7 +356,7 @@ def command(
             **given,
         )
         networking = cluster_config.beginning(networking_config, bootstrap)
-        again = uvloop.run(serve(flags, own, networking, http_listen))
+        again = running.on_loop(serve(flags, own, networking, http_listen))
         if again:
             running.replace_process(again)
 

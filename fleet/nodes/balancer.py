@@ -17,7 +17,6 @@ from typing import Any
 
 import aiohttp
 import click
-import uvloop
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from typing_extensions import override
@@ -321,4 +320,4 @@ def command(
         preferring=preferring,
         destination_health=destination_health,
     )
-    running.run(lambda: uvloop.run(serving()))
+    running.run(lambda: running.on_loop(serving()))

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import uvloop
 from aiohttp import web
 from typing_extensions import override
 
@@ -180,4 +179,4 @@ def command(flags: tuple[ForwardSpec, ...], file: Path | None, control: tuple[st
     if not specs or len(set(names)) < len(names):
         raise click.UsageError("give every forward a name of its own, and at least one forward")
     token = os.environ.get("REFLOAT_FORWARDER_TOKEN", "")
-    running.run(lambda: uvloop.run(serve(specs, control=control, token=token)))
+    running.run(lambda: running.on_loop(serve(specs, control=control, token=token)))

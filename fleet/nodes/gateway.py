@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import uvloop
 from typing_extensions import override
 
 from fleet.nodes import addresses, gateway_backends, gateway_heads, http_site, running
@@ -303,4 +302,4 @@ def command(
     )
     if not (limits["probe_interval"] > 0 and limits["probe_timeout"] > 0 and limits["dial_timeout"] > 0):
         raise click.UsageError("--probe-interval, --probe-timeout and --dial-timeout are above 0")
-    running.run(lambda: uvloop.run(serve(flags)))
+    running.run(lambda: running.on_loop(serve(flags)))

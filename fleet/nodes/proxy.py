@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import uvloop
 from prometheus_client import Gauge
 
 from fleet.nodes import flags as node_flags
@@ -358,7 +357,7 @@ def command(
             drain=drain,
             connect=_connect_flags(connect_listen, connect_advertise, connect_tokens, connect_limit),
         )
-        again = uvloop.run(serve(from_environment(flags, own.merged()), own))
+        again = running.on_loop(serve(from_environment(flags, own.merged()), own))
         if again:
             running.replace_process(again)
 

@@ -11,13 +11,17 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+import uvloop
 
 from fleet.nodes import addresses
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 
 class StartError(Exception):
@@ -49,6 +53,32 @@ def run(work: Callable[[], None]) -> None:
     except StartError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(2)
+
+
+def on_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Run a node's coroutine to its end on a loop of its own, on which a caller that leaves is no fault."""
+    with asyncio.Runner(loop_factory=_new_loop) as runner:
+        return runner.run(work)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    loop = uvloop.new_event_loop()
+    loop.set_exception_handler(_unhandled)
+    return loop
+
+
+def _unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Tell of what nobody caught, unless it is an answer that its caller did not wait for.
+
+    grpc.aio drops a failed answer when it knows that the caller is gone, and lets it escape when the connection
+    broke a moment earlier: with nobody left to be told, a traceback of it is noise.
+    """
+    import grpc.aio  # here, because forwarders and balancers do without it
+
+    if isinstance(context.get("exception"), grpc.aio.InternalError) and "future" in context:
+        _log.debug("answer.unsent: %s", context["exception"])
+        return
+    loop.default_exception_handler(context)
 
 
 async def listening(address: tuple[str, int], start: Awaitable[T]) -> T:

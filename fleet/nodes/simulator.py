@@ -18,10 +18,10 @@ import aiohttp
 import click
 from aiohttp import web
 
+from fleet.nodes import running
 from fleet.nodes.invented import Fleet, Instance, Shape
 from fleet.nodes.invented_advice import Advice, Move
 from fleet.nodes.invented_faults import FaultError, parse_fault
-from fleet.nodes.running import raise_file_limit
 from fleet.nodes.simulated import SimulatedInstance
 
 #: How often the model moves on, seconds: heartbeats of 100,000 agents at a TTL of 10 min are 80 a tick.
@@ -171,10 +171,10 @@ def main(
     *, seed: int, started_at: float, part: int, parts: int, control: str, parent: str, **shape: float
 ) -> None:
     """Serve one part of an invented fleet."""
-    raise_file_limit()
+    running.raise_file_limit()
     made = Shape(**shape)  # type: ignore[arg-type] # click checked them
     simulator = Simulator(made, seed, started_at, part, parts, parent)
-    asyncio.run(serve(simulator, control))
+    running.on_loop(serve(simulator, control))
 
 
 if __name__ == "__main__":

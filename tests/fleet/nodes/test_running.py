@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import resource
 from collections.abc import Iterator
 
+import grpc.aio
 import pytest
 
 from fleet.nodes import running
@@ -35,3 +38,29 @@ def test_start_error_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         running.run(work)
     assert caught.value.code == 2
     assert capsys.readouterr().err == "the port is in use\n"
+
+
+async def _nobody_awaits(error: Exception) -> None:
+    """Leave a task that failed with `error` to the loop's exception handler."""
+
+    async def fail() -> None:
+        raise error
+
+    task = asyncio.create_task(fail())
+    await asyncio.wait([task])
+    del task
+    gc.collect()
+
+
+def test_unsent_answer_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
+    """What grpc.aio could not send, for its caller had just gone, is not logged as an error."""
+    running.on_loop(_nobody_awaits(grpc.aio.InternalError('Failed "execute_batch"')))
+    assert not [record for record in caplog.records if record.levelname != "DEBUG"]
+
+
+def test_other_fault_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever else nobody caught is logged with its traceback."""
+    running.on_loop(_nobody_awaits(ValueError("a bug")))
+    (said,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert said.exc_info
+    assert isinstance(said.exc_info[1], ValueError)
