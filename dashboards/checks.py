@@ -41,7 +41,7 @@ def routes(resolver: URLResolver | None = None, path: str = "/") -> Iterator[Rou
             yield from _of_pattern(entry, here)
 
 
-@register(Tags.security)
+@register(Tags.security, Tags.urls)
 def every_route_says_who_may_use_it(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
     """Refuse a route that declares no access."""
     return [

@@ -1,4 +1,4 @@
-"""The Celery app: `celery -A dashboards.config.celery worker|beat`. Its settings are the CELERY_ ones of `settings`."""
+"""The Celery app: `celery -A dashboards.config.celery worker`. Its settings are the CELERY_ ones of `settings`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 from celery import Celery
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboards.config.settings")
+# A worker would run Django's checks, which import every page (a second of a core), and drop what they found.
+os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 
 app = Celery("refloat")
 app.config_from_object("django.conf:settings", namespace="CELERY")

@@ -50,7 +50,7 @@ def beat(schedule: Path) -> Program:
     return Program(
         "beat",
         (
-            *(sys.executable, "-m", "celery", "--quiet", "-A", "dashboards.config.celery", "beat"),
+            *(sys.executable, "-m", "celery", "--quiet", "-A", "dashboards.config.beat", "beat"),
             *("--schedule", str(schedule), "--pidfile", "", "--loglevel", "WARNING"),
         ),
     )

@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 class Command(BaseCommand):
     """Look for incidents in every cluster, and send what the outbox holds."""
 
+    requires_system_checks = ()  # `prepare` and the console ran them; running them again imports every page
     help = "Look for incidents and send messages, until SIGTERM. It needs the database, and works while Redis is away."
 
     @override

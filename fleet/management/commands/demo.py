@@ -90,8 +90,9 @@ class Command(BaseCommand):
             gateway = f"127.0.0.1:{valkey.free_port()}"
             fleet = _start_fleet(run, options, gateway)
             preparing.database()
-            account = demo_account.ensure(run.home, run.url, datetime.now(UTC))
             run.start({**keys, "REFLOAT_GATEWAY": gateway})
+            # While those load: a password costs half a second to check.
+            account = demo_account.ensure(run.home, run.url, datetime.now(UTC))
             run.supervisor.await_ready([fleet], timeout=_FLEET_TIMEOUT)
             _watch_fleet(fleet)
             run.await_web()
