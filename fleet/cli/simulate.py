@@ -18,6 +18,7 @@ from fleet.nodes import simulation
 from fleet.nodes.flags import TTL, Duration
 from fleet.nodes.invented import Shape
 from fleet.nodes.invented_faults import Fault, FaultError, Step, parse_fault, parse_script
+from fleet.nodes.numbers import Number
 
 
 @contextlib.contextmanager
@@ -33,7 +34,7 @@ def _count(ceiling: int) -> click.IntRange:
     return click.IntRange(1, ceiling)
 
 
-_SHARE = click.FloatRange(0.0, 1.0)
+_SHARE = Number(0.0, 1.0)
 
 
 @click.group(invoke_without_command=True)

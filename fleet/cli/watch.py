@@ -11,6 +11,7 @@ from fleet.cli import api
 from fleet.cli.answers import Failure
 from fleet.cli.console import age, asks_console, instance_table
 from fleet.domain.verdicts import State
+from fleet.nodes.numbers import Number
 
 #: Home, and clear to the end of the screen: less flicker than clearing first.
 _REDRAW = "\033[H\033[J"
@@ -27,7 +28,7 @@ _COLOURS = {
 @asks_console
 @click.option(
     "--interval",
-    type=click.FloatRange(min=0.2),
+    type=Number(min=0.2),
     default=1.0,
     show_default=True,
     help="Seconds between looks.",

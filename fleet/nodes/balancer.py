@@ -23,6 +23,7 @@ from typing_extensions import override
 
 from fleet.nodes import addresses, http_site, running
 from fleet.nodes.flags import destination_health_option
+from fleet.nodes.numbers import Number
 from fleet.nodes.preferring import preferring_options
 from fleet.nodes.pump import Link, Tasks
 from fleet.nodes.rotation import Rotation, Seat, Target, parse_flag
@@ -293,7 +294,7 @@ class _TargetFlag(click.ParamType[Target]):
 )
 @click.option(
     "--interval",
-    type=click.FloatRange(min=0.05),
+    type=Number(min=0.05),
     default=0.5,
     show_default=True,
     help="Seconds between probes of a target that is well; a probe may take as long, and 1 s at most.",

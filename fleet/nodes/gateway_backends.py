@@ -63,6 +63,8 @@ class Backends:
         self._known: Known[ResponseHead] = Known(gateway_heads.read_response)
         self._refs: frozenset[Ref] = frozenset()
         self._addresses: dict[Ref, tuple[tuple[str, int], ...]] = {}
+        #: Why names cannot be looked up, said once on the log.
+        self._failures: dict[Ref, str] = {}
         self._dialers: dict[str, Dialer] = {}
         self._again = asyncio.Event()
         self.destinations = Destinations(self._probe, settings=health, probes=probes)
@@ -142,16 +144,24 @@ class Backends:
         return sorted(f"{name}:{port}" for name, port in self._refs if not self._addresses.get((name, port)))
 
     async def _resolve_all(self) -> bool:
-        refs = sorted(self._refs)
+        wanted_refs = self._refs
+        refs = sorted(wanted_refs)
         found = dict(zip(refs, await asyncio.gather(*map(self._resolve, refs)), strict=True))
-        if found == self._addresses:
+        # While names were looked up others may have become wanted: those are looked up by whoever wants them.
+        if found == self._addresses or self._refs is not wanted_refs:
             return False
         self._addresses = found
         wanted = {
             addresses.join(*address): (ref[0], address) for ref in refs for address in found.get(ref, ())
         }
         self.destinations.keep(wanted)
-        for name in self._dialers.keys() - wanted.keys():
+        # One that is known by another name now must show a certificate of that one.
+        stays = {
+            name
+            for name, dialer in self._dialers.items()
+            if name in wanted and dialer.server_name == self._name_of(wanted[name][0])
+        }
+        for name in self._dialers.keys() - stays:
             self._dialers.pop(name).retire()
         for name, (backend, address) in wanted.items():
             if name not in self._dialers:
@@ -161,20 +171,28 @@ class Backends:
                     self._options,
                     within=self._dial_within,
                     tls=self._tls,
-                    server_name=self._server_name or backend,
+                    server_name=self._name_of(backend),
                 )
         return True
+
+    def _name_of(self, backend: str) -> str:
+        """What the certificates of a backend must be for."""
+        return self._server_name or backend
 
     async def _resolve(self, ref: Ref) -> tuple[tuple[str, int], ...]:
         if ref in self._fixed:
             return tuple(self._fixed[ref])
         try:
             found = await asyncio.get_running_loop().getaddrinfo(*ref, type=socket.SOCK_STREAM)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             # An answer that failed says nothing about addresses that were right before.
-            before = self._addresses.get(ref, ())
-            log.warning("backend %s:%d cannot be looked up: %s", *ref, error.strerror or error)
-            return before
+            why = str(error if isinstance(error, UnicodeError) else error.strerror or error)
+            if self._failures.get(ref) != why:
+                log.warning("backend %s:%d cannot be looked up: %s", *ref, why)
+            self._failures[ref] = why
+            return self._addresses.get(ref, ())
+        if self._failures.pop(ref, None) is not None:
+            log.info("backend %s:%d is found again", *ref)
         return tuple(sorted({(str(address[0]), int(address[1])) for *_, address in found}))
 
     async def _probe(self, name: str) -> Answer:

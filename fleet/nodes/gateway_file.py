@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import stat
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -14,8 +16,8 @@ from fleet.protocol.route_table import RouteTable
 
 log = logging.getLogger(__name__)
 
-#: A file of routes is text that people wrote; what is longer was given by mistake.
-_LONGEST = 4 * 1024 * 1024
+#: As long as a ConfigMap of Kubernetes may be; what is longer was given by mistake. Bytes.
+_LONGEST = 1024 * 1024
 
 
 class FileError(Exception):
@@ -29,7 +31,10 @@ class FileError(Exception):
 def read(path: Path) -> RouteTable:
     """Read routes. Raises FileError."""
     try:
-        if path.stat().st_size > _LONGEST:
+        found = path.stat()
+        if stat.S_ISFIFO(found.st_mode) or stat.S_ISSOCK(found.st_mode) or stat.S_ISCHR(found.st_mode):
+            raise FileError(path, ["is no file: nobody could see it change, and reading it may never end"])
+        if found.st_size > _LONGEST:
             raise FileError(path, [f"is longer than {_LONGEST} bytes"])
         return RouteTable(grpc_route_yaml.from_yaml(path.read_text(encoding="utf-8")))
     except RouteError as error:
@@ -58,7 +63,8 @@ class RoutesFile:
     async def load(self) -> None:
         """Read it and put it in force. Raises FileError."""
         self.files.note()
-        await self._apply(read(self.path))
+        # Not in the loop: a long file takes seconds, and calls go on meanwhile.
+        await self._apply(await asyncio.to_thread(read, self.path))
         self.loaded_at, self.problems = time.time(), []
         self._report(valid=True, loaded=True)
 

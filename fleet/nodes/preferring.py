@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from fleet.nodes.flags import Duration
+from fleet.nodes.numbers import Number
 from fleet.protocol import picking
 
 
@@ -53,7 +54,7 @@ def preferring_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--headroom",
-            type=click.FloatRange(min=1),
+            type=Number(min=1),
             help="How many times what it gets when all are well each can take: none gets more while others are left, "
             "sick ones in the end. Default: nobody knows, and the last one that is well may take all.",
         ),

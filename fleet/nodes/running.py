@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import json
 import logging
@@ -86,8 +87,15 @@ async def listening(address: tuple[str, int], start: Awaitable[T]) -> T:
     try:
         return await start
     except OSError as error:
-        why = error.strerror or str(error)
+        why = _why(error)
         raise StartError(f"cannot listen on {addresses.join(*address)}: {why}") from error
+
+
+def _why(error: OSError) -> str:
+    """What is in the way; asyncio's own sentence says the address, too, and in Python's spelling."""
+    if error.errno == errno.EADDRINUSE:
+        return "the port is in use; choose another, or 0 for one that is free"
+    return error.strerror or str(error)
 
 
 def announce(**facts: Any) -> None:

@@ -25,6 +25,8 @@ class WatchedFiles:
         self._paths = tuple(paths)
         self._read = read
         self._stamps: tuple[_Stamp, ...] | None = None
+        #: As they were at the last look: what changes from look to look is still being written.
+        self._seen: tuple[_Stamp, ...] | None = None
         self._now = asyncio.Event()
 
     def note(self) -> None:
@@ -37,14 +39,15 @@ class WatchedFiles:
         self._now.set()
 
     async def keep_reading(self) -> None:
-        """Read them whenever they change."""
+        """Read them whenever they have changed, and then stayed as they are from one look to the next."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK):
                     await self._now.wait()
             self._now.clear()
             try:
-                if self._stamps is None or tuple(map(_stamp, self._paths)) != self._stamps:
+                before, self._seen = self._seen, tuple(map(_stamp, self._paths))
+                if self._stamps is None or self._stamps != self._seen == before:
                     self.note()
                     await self._read()
             except Exception:

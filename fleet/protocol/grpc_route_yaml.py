@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
@@ -32,6 +33,10 @@ _HOSTNAME = re.compile(r"(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-
 _SERVICE = re.compile(r"[A-Za-z_][A-Za-z_0-9]*(\.[A-Za-z_][A-Za-z_0-9]*)*")
 _METHOD = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 _ANY = re.compile(r"\S(.*\S)?")
+# What a resolver takes, or `--backend` names: labels of up to 63 characters.
+_BACKEND = re.compile(
+    r"(?=.{1,253}\Z)[A-Za-z0-9_]([-A-Za-z0-9_]{0,61}[A-Za-z0-9_])?(\.[A-Za-z0-9_]([-A-Za-z0-9_]{0,61}[A-Za-z0-9_])?)*"
+)
 #: Characters of a value in a sentence.
 _SHOWN = 80
 _ADDRESS = re.compile(r"[0-9]+(\.[0-9]+){3}")
@@ -47,10 +52,18 @@ def from_yaml(text: str) -> tuple[GRPCRoute, ...]:
         raise RouteError([Problem("YAML", "there is no route")])
     problems: list[Problem] = []
     routes = []
-    for number, document in enumerate(documents):
+    stands: dict[tuple[str, str], int] = {}
+    for number, document in enumerate(documents, start=1):
         # Only a file of several needs to say which.
-        reader = _Reader(problems, f"document {number + 1}: " if len(documents) > 1 else "")
-        routes.append(reader.route(document))
+        prefix = f"document {number}: " if len(documents) > 1 else ""
+        route = _Reader(problems, prefix).route(document)
+        # Nobody could tell their metrics apart; in Kubernetes the one would replace the other.
+        first = stands.setdefault((route.namespace, route.name), number)
+        if first != number and route.name:
+            problems.append(
+                Problem(f"{prefix}metadata.name", f"{_shown(route.name)} is document {first}, too")
+            )
+        routes.append(route)
     if problems:
         raise RouteError(problems)
     return tuple(routes)
@@ -65,11 +78,8 @@ def to_yaml(routes: Iterable[GRPCRoute]) -> str:
 
 
 def _document(route: GRPCRoute) -> dict[str, Any]:
-    spec = _said(
-        parentRefs=[{"name": name} for name in route.parents],
-        hostnames=list(route.hostnames),
-        rules=[_rule(rule) for rule in route.rules],
-    )
+    spec = _said(parentRefs=[{"name": name} for name in route.parents], hostnames=list(route.hostnames))
+    spec["rules"] = [_rule(rule) for rule in route.rules]
     metadata = _said(name=route.name, namespace=route.namespace)
     return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
 
@@ -112,6 +122,14 @@ def _shown(found: object) -> str:
     return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
 
 
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
 class _Reader:
     """Reads one document and collects what is wrong with it; what is wrong is left out of the result."""
 
@@ -124,8 +142,11 @@ class _Reader:
         for key, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
             if top.get(key) != wanted:
                 self._wrong(key, f"{_shown(top.get(key))} is not {wanted}")
-        metadata = self._mapping(top.get("metadata"), "metadata")
-        spec = self._keys(top.get("spec"), "spec", {"parentRefs", "hostnames", "rules"})
+        metadata = self._mapping(top.get("metadata", {}), "metadata")
+        spec = self._keys(top.get("spec", {}), "spec", {"parentRefs", "hostnames", "rules"})
+        if "rules" not in spec:
+            # A file that is still being written, or was cut, is often YAML: it must not take every call away.
+            self._wrong("spec.rules", "is missing")
         return GRPCRoute(
             self._word(metadata, "metadata", "name", needed=True),
             self._word(metadata, "metadata", "namespace"),
@@ -152,14 +173,14 @@ class _Reader:
         return Rule(
             self._each(held, path, "matches", self._match),
             self._retry(held["retry"], f"{path}.retry") if "retry" in held else None,
-            self._timeouts(held.get("timeouts"), f"{path}.timeouts"),
+            self._timeouts(held.get("timeouts", {}), f"{path}.timeouts"),
             self._each(held, path, "backendRefs", self._backend),
         )
 
     def _match(self, found: object, path: str) -> Match:
         held = self._keys(found, path, {"method"})
         path = f"{path}.method"
-        held = self._keys(held.get("method"), path, {"type", "service", "method"})
+        held = self._keys(held.get("method", {}), path, {"type", "service", "method"})
         if held.get("type", "Exact") != "Exact":
             self._wrong(f"{path}.type", f"{_shown(held['type'])} is not supported: only Exact is")
         match = Match(self._word(held, path, "service", _SERVICE), self._word(held, path, "method", _METHOD))
@@ -195,6 +216,10 @@ class _Reader:
     def _backend(self, found: object, path: str) -> Backend:
         held = self._keys(found, path, {"name", "port", "weight"})
         name = self._word(held, path, "name", needed=True)
+        if name and not (_BACKEND.fullmatch(name) or _is_address(name)):
+            self._wrong(
+                f"{path}.name", f"{_shown(name)} is neither a name nor an address that can be looked up"
+            )
         if "port" not in held:
             self._wrong(f"{path}.port", "is missing")
         weight = self._number(held, path, "weight", 0, 1_000_000)
@@ -255,12 +280,12 @@ class _Reader:
     def _each(
         self, held: Mapping[str, Any], path: str, key: str, read: Callable[[object, str], _T]
     ) -> tuple[_T, ...]:
-        found = held.get(key)
-        if found is None:
+        if key not in held:
             return ()
+        found = held[key]
         path = f"{path}.{key}"
         if not isinstance(found, list):
-            self._wrong(path, "is not a list")
+            self._wrong(path, "is not a list" if found is not None else "is empty: write [], or leave it out")
             return ()
         return tuple(read(one, f"{path}[{number}]") for number, one in enumerate(found))
 
@@ -272,10 +297,14 @@ class _Reader:
         return held
 
     def _mapping(self, found: object, path: str) -> dict[str, Any]:
-        if found is None:
-            return {}
         if not isinstance(found, dict):
-            self._wrong(path or "the document", "is not a mapping of keys to values")
+            # `retry:` with nothing behind it: Kubernetes reads no retries there, others the default ones.
+            wrong = (
+                "is not a mapping of keys to values"
+                if found is not None
+                else "is empty: write {}, or leave it out"
+            )
+            self._wrong(path or "the document", wrong)
             return {}
         return found
 

@@ -22,7 +22,8 @@ class Found:
     @property
     def name(self) -> str:
         """For logs and metrics: the route and the number of the rule, from 0 as in paths of fields."""
-        return f"{self.route.name}/{self.number}"
+        space = f"{self.route.namespace}/" if self.route.namespace else ""
+        return f"{space}{self.route.name}/{self.number}"
 
 
 #: How exactly a rule is meant: characters of the host without a wildcard, of the host, of the service, of the method.

@@ -33,8 +33,8 @@ def load_all(text: str) -> list[Any]:
     except RecursionError:
         raise StrictYAMLError("it is nested too deeply") from None
     except (yaml.YAMLError, ValueError) as error:
-        # PyYAML lets ValueError out for a timestamp that is none.
-        raise StrictYAMLError(str(error)) from None
+        # PyYAML lets ValueError out for a timestamp that is none; of a character that is none it says more than a line.
+        raise StrictYAMLError(str(error).partition("\n")[0]) from None
 
 
 class _Strict(yaml.SafeLoader):

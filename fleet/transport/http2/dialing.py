@@ -25,7 +25,10 @@ class DialError(Exception):
 
 def client_context(files: TLSFiles) -> ssl.SSLContext:
     """TLS towards backends: their certificates are checked; ours is shown if there is one. Raises TLSError."""
-    context = ssl.create_default_context(cafile=_text(files.authority))
+    try:
+        context = ssl.create_default_context(cafile=_text(files.authority))
+    except OSError as error:
+        raise TLSError(f"the CA {files.authority} cannot be used: {error}") from error
     context.set_alpn_protocols([ALPN])
     _load(context, files)
     return context
@@ -40,7 +43,10 @@ def server_context(files: TLSFiles) -> ssl.SSLContext:
     context.set_alpn_protocols([ALPN])
     _load(context, files)
     if files.authority is not None:
-        context.load_verify_locations(files.authority)
+        try:
+            context.load_verify_locations(files.authority)
+        except OSError as error:
+            raise TLSError(f"the CA {files.authority} cannot be used: {error}") from error
         context.verify_mode = ssl.CERT_REQUIRED
     return context
 
@@ -79,7 +85,7 @@ class Dialer:
         self._options = options
         self._within = within
         self._tls = tls
-        self._server_name = server_name or address[0]
+        self.server_name = server_name or address[0]
         self._connections: list[Connection] = []
         self._dialing: asyncio.Task[Connection] | None = None
         self._closed = False
@@ -154,7 +160,7 @@ class Dialer:
         )
         try:
             async with asyncio.timeout(self._within):
-                name = self._server_name if self._tls is not None else None
+                name = self.server_name if self._tls is not None else None
                 transport, _ = await loop.create_connection(
                     lambda: connection, *self.address, ssl=self._tls, server_hostname=name
                 )

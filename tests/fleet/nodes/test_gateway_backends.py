@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -121,6 +122,70 @@ async def test_name_that_changes_its_addresses(
     assert len(backends.weights([Backend("name", 7)])) == 2
     assert backends.unresolved() == []
     task.cancel()
+
+
+async def test_names_that_were_wanted_before(
+    opened: Callable[..., Backends], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lookup that began before others were wanted, and ends after, does not take those away."""
+    monkeypatch.setattr(gateway_backends, "_RESOLVE", 0.02)
+    slow, go_on = asyncio.Event(), asyncio.Event()
+    lookups: list[str] = []
+
+    async def looked_up(name: str, port: int, **kwargs: Any) -> list[Any]:
+        lookups.append(name)
+        if lookups.count("old") == 2 and name == "old":
+            slow.set()
+            await go_on.wait()
+        return [(0, 0, 0, "", ("127.0.0.1", 1 if name == "old" else 2))]
+
+    backends = opened()
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", looked_up)
+    await backends.use([("old", 7)])
+    task = asyncio.create_task(backends.keep_resolving())
+    await slow.wait()
+    await backends.use([("new", 7)])
+    go_on.set()
+    await eventually(lambda: lookups.count("new") > 2)
+
+    assert backends.weights([Backend("new", 7), Backend("old", 7)]) == {"127.0.0.1:2": 1.0}
+    task.cancel()
+
+
+async def test_lookups_that_fail_are_said_once(
+    opened: Callable[..., Backends], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever is wrong with a name; and that it is found again."""
+    monkeypatch.setattr(gateway_backends, "_RESOLVE_SOON", 0.02)
+    caplog.set_level(logging.INFO)
+    errors: list[Exception] = [UnicodeError("label too long"), *[OSError(None, "no such name")] * 4]
+
+    async def looked_up(*args: Any, **kwargs: Any) -> list[Any]:
+        if errors:
+            raise errors.pop(0)
+        return [(0, 0, 0, "", ("127.0.0.1", 1))]
+
+    backends = opened()
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", looked_up)
+    await backends.use([("name", 7)])
+    task = asyncio.create_task(backends.keep_resolving())
+    await eventually(lambda: "name:7 is found again" in caplog.text)
+
+    assert caplog.text.count("cannot be looked up") == 2
+    task.cancel()
+
+
+async def test_address_that_another_name_has(opened: Callable[..., Backends]) -> None:
+    """With TLS it must show a certificate of that name: connections under the old one are not used for it."""
+    backends = opened()
+    await backends.use([("127.0.0.1", 9)])
+    before = backends.dialer("127.0.0.1:9")
+    await backends.use([("127.0.0.1", 9), ("svc", 1)])
+    assert backends.dialer("127.0.0.1:9") is before
+    await backends.use([("localhost", 9)])
+
+    assert [one for one in backends.destinations if one.name == "127.0.0.1:9"]
+    assert backends.dialer("127.0.0.1:9").server_name == "localhost"
 
 
 async def test_name_that_is_none(opened: Callable[..., Backends]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -86,7 +88,7 @@ async def test_mistake_is_told_by_its_path(
     assert "reads well again" in caplog.text
 
 
-@pytest.mark.parametrize("content", [b"", b"kind: [", b"\xff\xfe", b"- 1", b"x" * 5_000_000])
+@pytest.mark.parametrize("content", [b"", b"kind: [", b"\xff\xfe", b"- 1", b"x" * 1_100_000])
 async def test_file_that_is_none(node: Node, content: bytes) -> None:
     """Empty, no YAML, no text, no mapping, too long."""
     node.file.path.write_bytes(content)
@@ -125,6 +127,32 @@ async def test_routes_that_cannot_be_applied_end_no_loop(
         await eventually(lambda: "a bug" in caplog.text)
     write_routes(node.file.path, route(name="yy"))
     await eventually(lambda: node.names == ["yy"])
+
+
+async def test_calls_go_on_while_a_file_is_read(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parsing a long one takes seconds: they are not the loop's."""
+    reading, go_on = threading.Event(), threading.Event()
+    read = gateway_file.read
+
+    def slow(path: Path) -> RouteTable:
+        reading.set()
+        assert go_on.wait(20.0)
+        return read(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(gateway_file, "read", slow)
+        write_routes(node.file.path, route(name="long"))
+        await eventually(reading.is_set)  # the loop runs: this was seen from it
+    go_on.set()
+    await eventually(lambda: node.names == ["long"])
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    """A pipe would be waited for without end; a device may have none."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(FileError, match="is no file"):
+            gateway_file.read(path)
 
 
 async def test_start_with_a_bad_file(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ _routes = st.builds(
 )
 
 
-@given(st.lists(_routes, min_size=1, max_size=2).map(tuple))
+@given(st.lists(_routes, min_size=1, max_size=2, unique_by=lambda one: (one.namespace, one.name)).map(tuple))
 def test_what_is_written_is_read(routes: tuple[GRPCRoute, ...]) -> None:
     """Nothing is lost on the way, with several routes in a file too; `null` and `true` stay names."""
     assert grpc_route_yaml.from_yaml(grpc_route_yaml.to_yaml(routes)) == routes
@@ -139,6 +139,11 @@ RULE = "spec.rules[0]"
         ("  rules:", "  rules: {}\n  more:", "spec.rules: is not a list; spec.more: no such key"),
         ("    retry:", "    filters: []\n    retry:", f"{RULE}.filters: no such key, or one that is not"),
         ("    retry:", "    timeouts: []\n    retry:", f"{RULE}.timeouts: is not a mapping"),
+        ("    retry:", "    timeouts:\n    retry:", f"{RULE}.timeouts: is empty: write {{}}, or leave it out"),
+        ("- name: foo-svc", "- name: 'foo svc'", f"{RULE}.backendRefs[0].name: 'foo svc' is neither a name"),
+        ("name: foo-svc", "name: http://a:1", f"{RULE}.backendRefs[0].name: 'http://a:1' is neither a name"),
+        ("name: foo-svc", "name: " + "a" * 64, f"{RULE}.backendRefs[0].name: '" + "a" * 64 + "' is neither"),
+        ("name: foo-svc", 'name: "\\ud800"', f"{RULE}.backendRefs[0].name: '\\ud800' is neither a name"),
         ("spec:", "spec:\n  spec:", "spec.spec: no such key"),
         ("attempts: 3", "attempts: 3\n      attempts: 4", "YAML: line 23: 'attempts' stands twice"),
     ],
@@ -182,9 +187,41 @@ def test_match_of_nothing() -> None:
 
 def test_mistake_in_one_of_several_routes() -> None:
     """The document is named too."""
-    said = complaints(f"{EXAMPLE}---\n{EXAMPLE.replace('100ms', 'soon')}")
+    other = EXAMPLE.replace("foo-route", "bar-route")
+    said = complaints(f"{EXAMPLE}---\n{other.replace('100ms', 'soon')}")
 
     assert said.startswith(f"document 2: {RULE}.retry.backoff: 'soon'")
+
+
+def test_two_routes_of_one_name() -> None:
+    """Refused in one namespace: neither the reader nor the metrics could tell them apart."""
+    assert (
+        complaints(f"{EXAMPLE}---\n{EXAMPLE}") == "document 2: metadata.name: 'foo-route' is document 1, too"
+    )
+    elsewhere = EXAMPLE.replace("name: foo-route", "name: foo-route\n  namespace: elsewhere")
+    assert len(grpc_route_yaml.from_yaml(f"{EXAMPLE}---\n{elsewhere}")) == 2
+
+
+def test_file_that_was_cut() -> None:
+    """What is left is often YAML: as long as it has no rule it is refused, for it would take every call away."""
+    lines = EXAMPLE.splitlines(keepends=True)
+    rule = lines.index("        method: Login\n")
+
+    assert all(_is_refused("".join(lines[:number])) for number in range(1, rule))
+    assert not _is_refused("".join(lines[: rule + 1]))  # a rule without a backend is one: UNAVAILABLE
+
+
+@pytest.mark.parametrize("name", ["10.0.0.1", "::1", "foo_svc", "foo.bar.svc.cluster.local", "A-1"])
+def test_name_of_a_backend(name: str) -> None:
+    """What can be looked up, or named by a flag."""
+    text = EXAMPLE.replace("name: foo-svc", f"name: '{name}'")
+    assert grpc_route_yaml.from_yaml(text)[0].rules[0].backends[0].name == name
+
+
+@pytest.mark.parametrize("ending", ["\r\n", "\r"])
+def test_ends_of_lines_and_a_byte_order_mark(ending: str) -> None:
+    """As other systems write them."""
+    assert grpc_route_yaml.from_yaml("\ufeff" + EXAMPLE.replace("\n", ending)) == (ROUTE,)
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "[", "- a", "5", "a: &a [*a]"])
@@ -215,6 +252,14 @@ def test_any_document(found: object) -> None:
     grpc_route_yaml._Reader(problems, "").route(found)  # type: ignore[arg-type]
 
     assert problems
+
+
+def _is_refused(text: str) -> bool:
+    try:
+        grpc_route_yaml.from_yaml(text)
+    except RouteError:
+        return True
+    return False
 
 
 def complaints(text: str) -> str:

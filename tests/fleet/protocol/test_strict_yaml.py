@@ -33,6 +33,13 @@ def test_text_that_is_refused(text: str, sentence: str) -> None:
         strict_yaml.load(text)
 
 
+def test_refusal_is_one_line() -> None:
+    """PyYAML's of a character that is none are two."""
+    with pytest.raises(StrictYAMLError) as caught:
+        strict_yaml.load("a: \x07")
+    assert "\n" not in str(caught.value)
+
+
 def test_two_documents_where_one_is_wanted() -> None:
     """Refused: the second would be ignored silently."""
     with pytest.raises(StrictYAMLError, match="more than one"):
