@@ -1,15 +1,30 @@
-"""What people do to a rollout or a campaign that runs: pause, resume, stop, abort."""
+"""What people do to a change: agree to it, pause, resume, stop or abort what runs, call it off, take it back."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from fleet.control import Refused, campaigns, changes, lease, rollouts
+from dashboards import networking_plans, policy_plans
+from fleet.control import Refused, campaigns, changes, desired, lease, networking, rollouts
 from fleet.control.changes import By
 from fleet.domain.changes import OCCUPYING, ChangeKind, ChangeState
 from fleet.models.changes import Change
 
 DOINGS = ("pause", "resume", "stop", "abort")
+
+
+#: What a plan of a kind stands on; a campaign's list is frozen, and stands on nothing that somebody may write.
+_STANDS: Mapping[str, Callable[[Change], None]] = {
+    ChangeKind.NETWORKING_CONFIG: networking.must_stand,
+    ChangeKind.POLICY: desired.must_stand,
+}
+
+
+def confirm(change: Change, by: By, *, reason: str, typed: str, now: datetime) -> Change:
+    """Agree to a plan. Raises Refused with problems by field, and Stale when it does not stand any more."""
+    stands = _STANDS.get(change.kind, lambda _: None)
+    return changes.confirm(change, by, reason=reason, typed=typed, now=now, stands=stands)
 
 
 def do(change: Change, what: str, by: By, now: datetime) -> Change:
@@ -50,6 +65,13 @@ def cancel(change: Change, by: By, now: datetime) -> Change:
     if change.kind == ChangeKind.RECONNECT:
         return campaigns.call_off(change, by, now)
     return changes.move(change, ChangeState.CANCELLED, now, actor=by.actor, request_id=by.request_id)
+
+
+def take_back(change: Change, by: By, now: datetime) -> Change:
+    """Plan another change that takes one back; nothing happens before that is confirmed. Raises Refused, StateError."""
+    if change.kind == ChangeKind.NETWORKING_CONFIG:
+        return networking_plans.take_back(change, by, now)
+    return policy_plans.take_back(change, by, now)
 
 
 _CAMPAIGN = {

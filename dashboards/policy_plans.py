@@ -76,7 +76,7 @@ def take_back(change: Change, by: By, now: datetime) -> Change:
     cluster = change.cluster_id
     try:
         if change.kind != ChangeKind.POLICY or ChangeState.UNDONE not in changes.followers(change):
-            raise Refused("only a change of policies that is over can be taken back like this")
+            raise Refused("only a change of config or policies that is over can be taken back")
         wanted = desired.taken_back(change)
     except Refused as error:
         changes.refuse(by, "policy.plan", cluster, str(error), now)

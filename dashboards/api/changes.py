@@ -21,10 +21,11 @@ from dashboards.api.changing import (
     answer,
     by,
     caller,
+    carries_etag,
     item,
     known,
     must_match,
-    version_of,
+    wants_if_match,
 )  # fmt: skip
 from dashboards.audit_query import AuditQuery
 from fleet.control import changes
@@ -38,7 +39,10 @@ _VIEW = ApiAccess(Permission.VIEW_FLEET)
 _ACT = ApiAccess(Permission.ACT_ON_FLEET)
 _AUDIT = ApiAccess(Permission.VIEW_AUDIT)
 _SHORT, _NAMED = ["default cluster"], ["any cluster"]
+_CONFIG = ApiAccess(Permission.CHANGE_CONFIG)
 _LISTED = 100
+#: What is asked of a change names the step that the caller saw.
+_STEP_202, _STEP_201, _STEP_200 = (wants_if_match("/changes/{id}", status) for status in (202, 201, 200))
 
 
 class ChangesAnswer(Schema):
@@ -106,9 +110,15 @@ def cluster_change_list(request: HttpRequest, cluster: str) -> Any:
     return _changes(cluster)
 
 
-@router.get("/changes/{int:change_id}", tags=_SHORT, auth=_VIEW, response={200: ChangeAnswer, **REFUSALS})
+@router.get(
+    "/changes/{int:change_id}",
+    tags=_SHORT,
+    auth=_VIEW,
+    response={200: ChangeAnswer, **REFUSALS},
+    openapi_extra=carries_etag(),
+)
 def change(request: HttpRequest, response: HttpResponse, change_id: int) -> Any:
-    """Show one change with its plan and what came of it; what is asked of it may carry its ETag as If-Match."""
+    """Show one change with its plan and what came of it; what is asked of it carries its ETag as If-Match."""
     return _show(response, DEFAULT_CLUSTER, change_id)
 
 
@@ -117,18 +127,23 @@ def change(request: HttpRequest, response: HttpResponse, change_id: int) -> Any:
     tags=_NAMED,
     auth=_VIEW,
     response={200: ChangeAnswer, **REFUSALS},
+    openapi_extra=carries_etag(),
 )
 def cluster_change(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
-    """Show one change with its plan and what came of it; what is asked of it may carry its ETag as If-Match."""
+    """Show one change with its plan and what came of it; what is asked of it carries its ETag as If-Match."""
     return _show(response, cluster, change_id)
 
 
 @router.post(
-    "/changes/{int:change_id}/confirm", tags=_SHORT, auth=_ACT, response={202: ChangeAnswer, **REFUSALS}
+    "/changes/{int:change_id}/confirm",
+    tags=_SHORT,
+    auth=_ACT,
+    response={202: ChangeAnswer, **REFUSALS},
+    openapi_extra=_STEP_202,
 )
-def confirm(request: HttpRequest, change_id: int, said: Confirmation) -> Any:
+def confirm(request: HttpRequest, response: HttpResponse, change_id: int, said: Confirmation) -> Any:
     """Agree to the plan; a worker begins when nobody else has the cluster."""
-    return _confirm(request, DEFAULT_CLUSTER, change_id, said)
+    return _confirm(request, response, DEFAULT_CLUSTER, change_id, said)
 
 
 @router.post(
@@ -136,18 +151,25 @@ def confirm(request: HttpRequest, change_id: int, said: Confirmation) -> Any:
     tags=_NAMED,
     auth=_ACT,
     response={202: ChangeAnswer, **REFUSALS},
+    openapi_extra=_STEP_202,
 )
-def cluster_confirm(request: HttpRequest, cluster: str, change_id: int, said: Confirmation) -> Any:
+def cluster_confirm(
+    request: HttpRequest, response: HttpResponse, cluster: str, change_id: int, said: Confirmation
+) -> Any:
     """Agree to the plan; a worker begins when nobody else has the cluster."""
-    return _confirm(request, cluster, change_id, said)
+    return _confirm(request, response, cluster, change_id, said)
 
 
 @router.post(
-    "/changes/{int:change_id}/approve", tags=_SHORT, auth=_ACT, response={202: ChangeAnswer, **REFUSALS}
+    "/changes/{int:change_id}/approve",
+    tags=_SHORT,
+    auth=_ACT,
+    response={202: ChangeAnswer, **REFUSALS},
+    openapi_extra=_STEP_202,
 )
-def approve(request: HttpRequest, change_id: int) -> Any:
+def approve(request: HttpRequest, response: HttpResponse, change_id: int) -> Any:
     """Agree as the second person, where the cluster asks for one."""
-    return _approve(request, DEFAULT_CLUSTER, change_id)
+    return _approve(request, response, DEFAULT_CLUSTER, change_id)
 
 
 @router.post(
@@ -155,18 +177,23 @@ def approve(request: HttpRequest, change_id: int) -> Any:
     tags=_NAMED,
     auth=_ACT,
     response={202: ChangeAnswer, **REFUSALS},
+    openapi_extra=_STEP_202,
 )
-def cluster_approve(request: HttpRequest, cluster: str, change_id: int) -> Any:
+def cluster_approve(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
     """Agree as the second person, where the cluster asks for one."""
-    return _approve(request, cluster, change_id)
+    return _approve(request, response, cluster, change_id)
 
 
 @router.post(
-    "/changes/{int:change_id}/cancel", tags=_SHORT, auth=_ACT, response={200: ChangeAnswer, **REFUSALS}
+    "/changes/{int:change_id}/cancel",
+    tags=_SHORT,
+    auth=_ACT,
+    response={200: ChangeAnswer, **REFUSALS},
+    openapi_extra=_STEP_200,
 )
-def cancel(request: HttpRequest, change_id: int) -> Any:
+def cancel(request: HttpRequest, response: HttpResponse, change_id: int) -> Any:
     """Leave it undone, before it has begun."""
-    return _cancel(request, DEFAULT_CLUSTER, change_id)
+    return _cancel(request, response, DEFAULT_CLUSTER, change_id)
 
 
 @router.post(
@@ -174,10 +201,35 @@ def cancel(request: HttpRequest, change_id: int) -> Any:
     tags=_NAMED,
     auth=_ACT,
     response={200: ChangeAnswer, **REFUSALS},
+    openapi_extra=_STEP_200,
 )
-def cluster_cancel(request: HttpRequest, cluster: str, change_id: int) -> Any:
+def cluster_cancel(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
     """Leave it undone, before it has begun."""
-    return _cancel(request, cluster, change_id)
+    return _cancel(request, response, cluster, change_id)
+
+
+@router.post(
+    "/changes/{int:change_id}/undo",
+    tags=_SHORT,
+    auth=_CONFIG,
+    response={201: ChangeAnswer, **REFUSALS},
+    openapi_extra=_STEP_201,
+)
+def undo(request: HttpRequest, response: HttpResponse, change_id: int) -> Any:
+    """Plan taking a change of config or policies back; nothing happens before that is confirmed."""
+    return _undo(request, response, DEFAULT_CLUSTER, change_id)
+
+
+@router.post(
+    "/clusters/{cluster}/changes/{int:change_id}/undo",
+    tags=_NAMED,
+    auth=_CONFIG,
+    response={201: ChangeAnswer, **REFUSALS},
+    openapi_extra=_STEP_201,
+)
+def cluster_undo(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
+    """Plan taking a change of config or policies back; nothing happens before that is confirmed."""
+    return _undo(request, response, cluster, change_id)
 
 
 @router.get("/audit", tags=_SHORT, auth=_AUDIT, response={200: AuditAnswer, **REFUSALS})
@@ -193,9 +245,7 @@ def cluster_audit(request: HttpRequest, cluster: str, filters: Query[AuditFilter
 
 
 def _show(response: HttpResponse, cluster: str, change_id: int) -> ChangeAnswer:
-    row = found(cluster, change_id)
-    response["ETag"] = f'"{version_of(row)}"'
-    return answer(row)
+    return answer(response, found(cluster, change_id))
 
 
 def _changes(cluster: str) -> ChangesAnswer:
@@ -237,27 +287,35 @@ def _prove(request: HttpRequest) -> None:
     return None
 
 
-def _confirm(request: HttpRequest, cluster: str, change_id: int, said: Confirmation) -> Any:
+def _confirm(
+    request: HttpRequest, response: HttpResponse, cluster: str, change_id: int, said: Confirmation
+) -> Any:
     row = mine(request, cluster, change_id)
-    changes.confirm(row, by(request), reason=said.reason, typed=said.typed, now=timezone.now())
-    return _begin(row)
+    doing.confirm(row, by(request), reason=said.reason, typed=said.typed, now=timezone.now())
+    return _begin(response, row)
 
 
-def _approve(request: HttpRequest, cluster: str, change_id: int) -> Any:
+def _approve(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
     row = mine(request, cluster, change_id)
     changes.approve(row, by(request), now=timezone.now())
-    return _begin(row)
+    return _begin(response, row)
 
 
-def _begin(row: Change) -> Any:
+def _begin(response: HttpResponse, row: Change) -> Any:
     if changes.ready(row):
         acting.carry_out(row)
-    return Status(202, answer(row))
+    return Status(202, answer(response, row))
 
 
-def _cancel(request: HttpRequest, cluster: str, change_id: int) -> Any:
+def _cancel(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
     row = mine(request, cluster, change_id)
-    return answer(doing.cancel(row, by(request), timezone.now()))
+    return answer(response, doing.cancel(row, by(request), timezone.now()))
+
+
+def _undo(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
+    row = found(cluster, change_id)
+    must_match(request, row)
+    return Status(201, answer(response, doing.take_back(row, by(request), timezone.now())))
 
 
 def _audit(cluster: str, filters: AuditFilters) -> AuditAnswer:

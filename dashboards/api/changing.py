@@ -6,16 +6,17 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from django.contrib.auth.models import User
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from ninja import Schema
 from ninja.errors import HttpError
 from pydantic import Field
 
 from dashboards import acting
 from dashboards.permissions import is_known
-from fleet.control import changes
+from fleet.control import Stale, changes
 from fleet.control.changes import By
 from fleet.models.changes import Change
+from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.tokens import ApiToken
 
 
@@ -24,7 +25,7 @@ class Refusal(Schema):
 
     detail: str
     problems: Annotated[dict[str, str], Field(default_factory=dict)]
-    #: Of a 412: what is stored now.
+    #: Of a 412: what the ETag names now.
     revision: str = ""
 
 
@@ -32,10 +33,32 @@ class Refusal(Schema):
 REFUSALS = {frozenset({400, 401, 403, 404, 409, 412, 428, 503}): Refusal}
 
 
+def carries_etag(status: int = 200) -> dict[str, Any]:
+    """Say in the document that the answer carries an ETag; `openapi_extra` of a route."""
+    said = "What to send as If-Match with what changes it."
+    header = {"description": said, "required": True, "schema": {"type": "string"}}
+    return {"responses": {status: {"headers": {"ETag": header}}}}
+
+
+def wants_if_match(where: str, status: int) -> dict[str, Any]:
+    """Say in the document that If-Match must be sent, with the ETag of `where`, and that the answer carries one."""
+    said = f"The ETag of GET {where}. 428 without it, 412 when that is not what is there any more."
+    header = {
+        "in": "header",
+        "name": "If-Match",
+        "required": True,
+        "schema": {"type": "string"},
+        "description": said,
+    }
+    return {"parameters": [header], **carries_etag(status)}
+
+
 class ChangeItem(Schema):
     """One change in a list."""
 
     id: int
+    #: What its ETag names, for If-Match; another one after each step.
+    revision: str
     kind: str
     state: str
     title: str
@@ -86,36 +109,72 @@ def known(cluster: str) -> str:
     return cluster
 
 
-def base_of(request: HttpRequest) -> str:
-    """The revision that the caller started from. 428 without If-Match, 400 for one that names none."""
+class Overtaken(Exception):
+    """What If-Match names is not there any more; `revision` is."""
+
+    def __init__(self, sentence: str, revision: str) -> None:
+        super().__init__(sentence)
+        self.revision = revision
+
+
+def address(cluster: str, what: str) -> str:
+    """Where something of a cluster is read."""
+    return f"/api/v1/{what}" if cluster == DEFAULT_CLUSTER else f"/api/v1/clusters/{cluster}/{what}"
+
+
+def base_of(request: HttpRequest, where: str) -> str:
+    """The revision that the caller read at `where`. 428 without If-Match, 400 for one that names none."""
     said = request.headers.get("If-Match", "").strip()
     if not said:
-        raise HttpError(428, "Send If-Match with the ETag of what you read, so that nobody's change is lost.")
+        raise HttpError(
+            428,
+            f"Send If-Match with the ETag of GET {where}, so that nobody is overrun who changed it since.",
+        )
     revision = said.removeprefix("W/").strip('"')
     if revision in ("", "*") or "\0" in revision:
-        raise HttpError(400, "If-Match must name the revision that you read, as its ETag gives it.")
+        raise HttpError(400, f"If-Match must name what you read, as the ETag of GET {where} gives it.")
     return revision
 
 
 def version_of(change: Change) -> str:
-    """What a change's ETag names: how far it is. Its plan never changes."""
-    return f"{change.pk}-{change.state}{'-approved' if change.approved_by else ''}"
+    """What a change's ETag names: its step. Its plan never changes."""
+    return f"{change.pk}-{change.step}"
+
+
+def tagged(response: HttpResponse, revision: str) -> None:
+    """Have an answer carry an ETag."""
+    response["ETag"] = f'"{revision}"'
 
 
 def must_match(request: HttpRequest, change: Change) -> None:
-    """Refuse with 412 what is asked of a change that is not as far any more as the caller's If-Match says."""
-    said = request.headers.get("If-Match", "").strip()
-    if said not in ("", "*") and said.removeprefix("W/").strip('"') != version_of(change):
-        raise HttpError(412, f"The change is {change.state} by now: read it again.")
+    """Refuse what is asked of a change that is not where the caller saw it. 428, 400, and Overtaken for 412."""
+    where = address(change.cluster_id, f"changes/{change.pk}")
+    if base_of(request, where) != version_of(change):
+        raise Overtaken(
+            f"The change is {change.state} by now: look at GET {where} again, and send its ETag as If-Match.",
+            version_of(change),
+        )
+
+
+def read_again(cluster: str, error: Stale) -> str:
+    """The sentence of something that was planned on what is there no more."""
+    said = f"{str(error)[:1].upper()}{str(error)[1:]}."
+    return f"{said} Look at GET {address(cluster, error.what)} again, and plan with its ETag as If-Match."
 
 
 def item(change: Change) -> dict[str, Any]:
     """The fields of `ChangeItem`."""
-    return {name: getattr(change, name if name != "id" else "pk") for name in ChangeItem.model_fields}
+    columns = [name for name in ChangeItem.model_fields if name not in ("id", "revision")]
+    return {
+        "id": change.pk,
+        "revision": version_of(change),
+        **{name: getattr(change, name) for name in columns},
+    }
 
 
-def answer(change: Change) -> ChangeAnswer:
-    """Everything of one change; ids of agents are left out, there may be many thousands."""
+def answer(response: HttpResponse, change: Change) -> ChangeAnswer:
+    """Everything of one change, with its ETag; ids of agents are left out, there may be many thousands."""
+    tagged(response, version_of(change))
     asked = changes.what_it_asks(change)
     plan = {name: value for name, value in change.plan.items() if name != "watched"}
     return ChangeAnswer(

@@ -9,12 +9,21 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from ninja import Router, Schema, Status
 
-from dashboards import reading
+from dashboards import networking_plans
 from dashboards.api.access import ApiAccess
-from dashboards.api.changing import REFUSALS, ChangeAnswer, answer, base_of, by, known
+from dashboards.api.changing import (
+    REFUSALS,
+    ChangeAnswer,
+    address,
+    answer,
+    base_of,
+    by,
+    carries_etag,
+    known,
+    tagged,
+    wants_if_match,
+)  # fmt: skip
 from fleet.control import Refused, networking
-from fleet.control.sight import fleet_of
-from fleet.domain.networking_plan import Fleet
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.networking import NetworkingRevision
@@ -27,6 +36,7 @@ _VIEW = ApiAccess(Permission.VIEW_FLEET)
 _CHANGE = ApiAccess(Permission.CHANGE_CONFIG)
 _SHORT, _NAMED = ["default cluster"], ["any cluster"]
 _REVISIONS = 100
+_PLANS = wants_if_match("/networking-config", 201)
 
 
 class ConfigAnswer(Schema):
@@ -71,7 +81,13 @@ class RevisionsAnswer(Schema):
     revisions: list[RevisionItem]
 
 
-@router.get("/networking-config", tags=_SHORT, auth=_VIEW, response={200: ConfigAnswer, **REFUSALS})
+@router.get(
+    "/networking-config",
+    tags=_SHORT,
+    auth=_VIEW,
+    response={200: ConfigAnswer, **REFUSALS},
+    openapi_extra=carries_etag(),
+)
 def networking_config(request: HttpRequest, response: HttpResponse) -> Any:
     """Read the networking config; the ETag is what a plan wants as If-Match."""
     return _config(DEFAULT_CLUSTER, response)
@@ -82,6 +98,7 @@ def networking_config(request: HttpRequest, response: HttpResponse) -> Any:
     tags=_NAMED,
     auth=_VIEW,
     response={200: ConfigAnswer, **REFUSALS},
+    openapi_extra=carries_etag(),
 )
 def cluster_networking_config(request: HttpRequest, response: HttpResponse, cluster: str) -> Any:
     """Read the networking config; the ETag is what a plan wants as If-Match."""
@@ -107,10 +124,16 @@ def cluster_revisions(request: HttpRequest, cluster: str) -> Any:
     return _revisions(cluster)
 
 
-@router.post("/networking-config/plan", tags=_SHORT, auth=_CHANGE, response={201: ChangeAnswer, **REFUSALS})
-def plan(request: HttpRequest, wanted: Wanted) -> Any:
+@router.post(
+    "/networking-config/plan",
+    tags=_SHORT,
+    auth=_CHANGE,
+    response={201: ChangeAnswer, **REFUSALS},
+    openapi_extra=_PLANS,
+)
+def plan(request: HttpRequest, response: HttpResponse, wanted: Wanted) -> Any:
     """Plan a change of the revision in If-Match; nothing is written before it is confirmed."""
-    return _plan(request, DEFAULT_CLUSTER, wanted)
+    return _plan(request, response, DEFAULT_CLUSTER, wanted)
 
 
 @router.post(
@@ -118,17 +141,18 @@ def plan(request: HttpRequest, wanted: Wanted) -> Any:
     tags=_NAMED,
     auth=_CHANGE,
     response={201: ChangeAnswer, **REFUSALS},
+    openapi_extra=_PLANS,
 )
-def cluster_plan(request: HttpRequest, cluster: str, wanted: Wanted) -> Any:
+def cluster_plan(request: HttpRequest, response: HttpResponse, cluster: str, wanted: Wanted) -> Any:
     """Plan a change of the revision in If-Match; nothing is written before it is confirmed."""
-    return _plan(request, cluster, wanted)
+    return _plan(request, response, cluster, wanted)
 
 
 def _config(cluster: str, response: HttpResponse) -> ConfigAnswer:
     current = networking.must_be_read(known(cluster))
     row = networking.reading_of(cluster)
     assert row is not None, "it was read, so there is a row"
-    response["ETag"] = f'"{current.revision}"'
+    tagged(response, current.revision)
     return ConfigAnswer(
         cluster=cluster,
         revision=current.revision,
@@ -158,8 +182,8 @@ def _revisions(cluster: str) -> RevisionsAnswer:
     )
 
 
-def _plan(request: HttpRequest, cluster: str, wanted: Wanted) -> Any:
-    base, now = base_of(request), timezone.now()
+def _plan(request: HttpRequest, response: HttpResponse, cluster: str, wanted: Wanted) -> Any:
+    base, now = base_of(request, address(cluster, "networking-config")), timezone.now()
     current = networking.must_be_read(known(cluster))
     try:
         if current.revision != base:
@@ -168,8 +192,8 @@ def _plan(request: HttpRequest, cluster: str, wanted: Wanted) -> Any:
     except Refused as error:
         networking.refused(cluster, by(request), now, str(error), after=wanted.dict(exclude_none=True))
         raise
-    change = networking.plan(cluster, base, config, by(request), now, lambda: _sight(cluster))
-    return Status(201, answer(change))
+    change = networking.plan(cluster, base, config, by(request), now, lambda: networking_plans.sight(cluster))
+    return Status(201, answer(response, change))
 
 
 def _wanted(cluster: str, current: NetworkingRevision, wanted: Wanted) -> NetworkingConfig:
@@ -188,9 +212,3 @@ def _wanted(cluster: str, current: NetworkingRevision, wanted: Wanted) -> Networ
     if row is None:
         raise Refused(f"there was no revision {named}", {"revision": "was never seen"})
     return networking.resource_of(row).config
-
-
-def _sight(cluster: str) -> Fleet:
-    now = reading.current_time()
-    reader = reading.reader()
-    return fleet_of(reader.table(cluster, now), reader.answers(cluster), now)

@@ -7,20 +7,30 @@ from typing import Annotated, Any
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from ninja import Router, Schema, Status
-from ninja.errors import HttpError
 from pydantic import Field
 
 from dashboards import policy_plans
 from dashboards.api.access import ApiAccess
-from dashboards.api.changes import found
-from dashboards.api.changing import REFUSALS, ChangeAnswer, answer, base_of, by, known
-from fleet.control import Stale, desired
+from dashboards.api.changing import (
+    REFUSALS,
+    ChangeAnswer,
+    address,
+    answer,
+    base_of,
+    by,
+    carries_etag,
+    known,
+    tagged,
+    wants_if_match,
+)  # fmt: skip
+from fleet.control import desired
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 
 router = Router()
 _VIEW, _CHANGE = ApiAccess(Permission.VIEW_FLEET), ApiAccess(Permission.CHANGE_CONFIG)
 _SHORT, _NAMED = ["default cluster"], ["any cluster"]
+_PLANS = wants_if_match("/policies", 201)
 
 
 class PolicyItem(Schema):
@@ -73,24 +83,40 @@ class Wanted(Schema):
     terms: Annotated[dict[str, int | str], Field(default_factory=dict)]
 
 
-@router.get("/policies", tags=_SHORT, auth=_VIEW, response={200: PoliciesAnswer, **REFUSALS})
+@router.get(
+    "/policies",
+    tags=_SHORT,
+    auth=_VIEW,
+    response={200: PoliciesAnswer, **REFUSALS},
+    openapi_extra=carries_etag(),
+)
 def policies(request: HttpRequest, response: HttpResponse) -> Any:
     """Read what instances run with and what is wanted; the ETag is what a plan wants as If-Match."""
     return _policies(DEFAULT_CLUSTER, response)
 
 
 @router.get(
-    "/clusters/{cluster}/policies", tags=_NAMED, auth=_VIEW, response={200: PoliciesAnswer, **REFUSALS}
+    "/clusters/{cluster}/policies",
+    tags=_NAMED,
+    auth=_VIEW,
+    response={200: PoliciesAnswer, **REFUSALS},
+    openapi_extra=carries_etag(),
 )
 def cluster_policies(request: HttpRequest, response: HttpResponse, cluster: str) -> Any:
     """Read what instances run with and what is wanted; the ETag is what a plan wants as If-Match."""
     return _policies(cluster, response)
 
 
-@router.post("/policies/plan", tags=_SHORT, auth=_CHANGE, response={201: ChangeAnswer, **REFUSALS})
-def plan(request: HttpRequest, wanted: Wanted) -> Any:
+@router.post(
+    "/policies/plan",
+    tags=_SHORT,
+    auth=_CHANGE,
+    response={201: ChangeAnswer, **REFUSALS},
+    openapi_extra=_PLANS,
+)
+def plan(request: HttpRequest, response: HttpResponse, wanted: Wanted) -> Any:
     """Plan other policies, on the revision in If-Match; nothing happens before it is confirmed."""
-    return _plan(request, DEFAULT_CLUSTER, wanted)
+    return _plan(request, response, DEFAULT_CLUSTER, wanted)
 
 
 @router.post(
@@ -98,41 +124,18 @@ def plan(request: HttpRequest, wanted: Wanted) -> Any:
     tags=_NAMED,
     auth=_CHANGE,
     response={201: ChangeAnswer, **REFUSALS},
+    openapi_extra=_PLANS,
 )
-def cluster_plan(request: HttpRequest, cluster: str, wanted: Wanted) -> Any:
+def cluster_plan(request: HttpRequest, response: HttpResponse, cluster: str, wanted: Wanted) -> Any:
     """Plan other policies, on the revision in If-Match; nothing happens before it is confirmed."""
-    return _plan(request, cluster, wanted)
-
-
-@router.post(
-    "/changes/{int:change_id}/undo", tags=_SHORT, auth=_CHANGE, response={201: ChangeAnswer, **REFUSALS}
-)
-def undo(request: HttpRequest, change_id: int) -> Any:
-    """Plan taking a change of policies back; nothing happens before that is confirmed."""
-    return _undo(request, DEFAULT_CLUSTER, change_id)
-
-
-@router.post(
-    "/clusters/{cluster}/changes/{int:change_id}/undo",
-    tags=_NAMED,
-    auth=_CHANGE,
-    response={201: ChangeAnswer, **REFUSALS},
-)
-def cluster_undo(request: HttpRequest, cluster: str, change_id: int) -> Any:
-    """Plan taking a change of policies back; nothing happens before that is confirmed."""
-    return _undo(request, cluster, change_id)
-
-
-def _undo(request: HttpRequest, cluster: str, change_id: int) -> Any:
-    change = policy_plans.take_back(found(cluster, change_id), by(request), timezone.now())
-    return Status(201, answer(change))
+    return _plan(request, response, cluster, wanted)
 
 
 def _policies(cluster: str, response: HttpResponse) -> PoliciesAnswer:
     wanted = desired.wanted_of(known(cluster))
     lines = policy_plans.lines_of(cluster, wanted)
     revision = desired.revision_of(wanted)
-    response["ETag"] = f'"{revision}"'
+    tagged(response, revision)
     return PoliciesAnswer(
         cluster=cluster,
         revision=revision,
@@ -164,17 +167,14 @@ def _policies(cluster: str, response: HttpResponse) -> PoliciesAnswer:
     )
 
 
-def _plan(request: HttpRequest, cluster: str, wanted: Wanted) -> Any:
-    try:
-        change = policy_plans.plan(
-            known(cluster),
-            {**desired.wanted_of(cluster), **wanted.desired},
-            revision=base_of(request),
-            terms=wanted.terms,
-            roll_out=wanted.roll_out,
-            by=by(request),
-            now=timezone.now(),
-        )
-    except Stale as error:
-        raise HttpError(412, f"{error}.") from error
-    return Status(201, answer(change))
+def _plan(request: HttpRequest, response: HttpResponse, cluster: str, wanted: Wanted) -> Any:
+    change = policy_plans.plan(
+        known(cluster),
+        {**desired.wanted_of(cluster), **wanted.desired},
+        revision=base_of(request, address(cluster, "policies")),
+        terms=wanted.terms,
+        roll_out=wanted.roll_out,
+        by=by(request),
+        now=timezone.now(),
+    )
+    return Status(201, answer(response, change))

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from ninja import Query, Router, Schema, Status
-from ninja.errors import HttpError
 from pydantic import Field
 
 from dashboards import campaign_plans, doing, policy_rows
 from dashboards.api import changes as change_routes
 from dashboards.api.access import ApiAccess
-from dashboards.api.changing import REFUSALS, ChangeAnswer, answer, by, known
-from fleet.control import campaigns, desired
+from dashboards.api.changing import (
+    REFUSALS,
+    ChangeAnswer,
+    answer,
+    by,
+    carries_etag,
+    known,
+    tagged,
+    version_of,
+    wants_if_match,
+)  # fmt: skip
+from fleet.control import campaigns, desired, networking
 from fleet.domain.changes import ChangeKind
 from fleet.models.access import Permission
 from fleet.models.changes import Change
@@ -23,6 +32,7 @@ from fleet.models.clusters import DEFAULT_CLUSTER
 router = Router()
 _VIEW, _ACT = ApiAccess(Permission.VIEW_FLEET), ApiAccess(Permission.ACT_ON_FLEET)
 _SHORT, _NAMED = ["default cluster"], ["any cluster"]
+_STEP = wants_if_match("/changes/{id}", 200)
 
 
 class Campaign(Schema):
@@ -37,9 +47,11 @@ class Campaign(Schema):
 
 
 class Progress(Schema):
-    """How far a campaign or a rollout is."""
+    """How far a change is: agents of a campaign, instances of a rollout, tunnels that were to close."""
 
     id: int
+    #: What the change's ETag names, for If-Match.
+    revision: str
     kind: str
     state: str
     detail: str
@@ -88,26 +100,40 @@ class Doing(Schema):
     do: Literal["pause", "resume", "stop", "abort"]
 
 
-@router.post("/reconnect/plan", tags=_SHORT, auth=_ACT, response={201: ChangeAnswer, **REFUSALS})
-def plan(request: HttpRequest, campaign: Campaign) -> Any:
+@router.post(
+    "/reconnect/plan",
+    tags=_SHORT,
+    auth=_ACT,
+    response={201: ChangeAnswer, **REFUSALS},
+    openapi_extra=carries_etag(201),
+)
+def plan(request: HttpRequest, response: HttpResponse, campaign: Campaign) -> Any:
     """Plan a campaign, its list of agents frozen; nobody is asked before it is confirmed."""
-    return _plan(request, DEFAULT_CLUSTER, campaign)
+    return _plan(request, response, DEFAULT_CLUSTER, campaign)
 
 
 @router.post(
-    "/clusters/{cluster}/reconnect/plan", tags=_NAMED, auth=_ACT, response={201: ChangeAnswer, **REFUSALS}
+    "/clusters/{cluster}/reconnect/plan",
+    tags=_NAMED,
+    auth=_ACT,
+    response={201: ChangeAnswer, **REFUSALS},
+    openapi_extra=carries_etag(201),
 )
-def cluster_plan(request: HttpRequest, cluster: str, campaign: Campaign) -> Any:
+def cluster_plan(request: HttpRequest, response: HttpResponse, cluster: str, campaign: Campaign) -> Any:
     """Plan a campaign, its list of agents frozen; nobody is asked before it is confirmed."""
-    return _plan(request, cluster, campaign)
+    return _plan(request, response, cluster, campaign)
 
 
 @router.get(
-    "/changes/{int:change_id}/progress", tags=_SHORT, auth=_VIEW, response={200: Progress, **REFUSALS}
+    "/changes/{int:change_id}/progress",
+    tags=_SHORT,
+    auth=_VIEW,
+    response={200: Progress, **REFUSALS},
+    openapi_extra=carries_etag(),
 )
-def progress(request: HttpRequest, change_id: int) -> Any:
-    """Say how far a campaign or a rollout is."""
-    return _progress(change_routes.found(DEFAULT_CLUSTER, change_id))
+def progress(request: HttpRequest, response: HttpResponse, change_id: int) -> Any:
+    """Say how far a change is."""
+    return _progress(response, change_routes.found(DEFAULT_CLUSTER, change_id))
 
 
 @router.get(
@@ -115,10 +141,11 @@ def progress(request: HttpRequest, change_id: int) -> Any:
     tags=_NAMED,
     auth=_VIEW,
     response={200: Progress, **REFUSALS},
+    openapi_extra=carries_etag(),
 )
-def cluster_progress(request: HttpRequest, cluster: str, change_id: int) -> Any:
-    """Say how far a campaign or a rollout is."""
-    return _progress(change_routes.found(cluster, change_id))
+def cluster_progress(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
+    """Say how far a change is."""
+    return _progress(response, change_routes.found(cluster, change_id))
 
 
 @router.get(
@@ -140,10 +167,16 @@ def cluster_results(request: HttpRequest, cluster: str, change_id: int, filters:
     return _results(change_routes.found(cluster, change_id), filters)
 
 
-@router.post("/changes/{int:change_id}/do", tags=_SHORT, auth=_ACT, response={200: Progress, **REFUSALS})
-def act(request: HttpRequest, change_id: int, what: Doing) -> Any:
+@router.post(
+    "/changes/{int:change_id}/do",
+    tags=_SHORT,
+    auth=_ACT,
+    response={200: Progress, **REFUSALS},
+    openapi_extra=_STEP,
+)
+def act(request: HttpRequest, response: HttpResponse, change_id: int, what: Doing) -> Any:
     """Pause, resume, stop or abort a campaign or a rollout that runs."""
-    return _act(request, DEFAULT_CLUSTER, change_id, what)
+    return _act(request, response, DEFAULT_CLUSTER, change_id, what)
 
 
 @router.post(
@@ -151,26 +184,35 @@ def act(request: HttpRequest, change_id: int, what: Doing) -> Any:
     tags=_NAMED,
     auth=_ACT,
     response={200: Progress, **REFUSALS},
+    openapi_extra=_STEP,
 )
-def cluster_act(request: HttpRequest, cluster: str, change_id: int, what: Doing) -> Any:
+def cluster_act(
+    request: HttpRequest, response: HttpResponse, cluster: str, change_id: int, what: Doing
+) -> Any:
     """Pause, resume, stop or abort a campaign or a rollout that runs."""
-    return _act(request, cluster, change_id, what)
+    return _act(request, response, cluster, change_id, what)
 
 
-def _plan(request: HttpRequest, cluster: str, campaign: Campaign) -> Any:
+def _plan(request: HttpRequest, response: HttpResponse, cluster: str, campaign: Campaign) -> Any:
     given = {"q": campaign.q, "proxy": campaign.proxy, "agents": "\n".join(campaign.agents)}
-    return Status(
-        201, answer(campaign_plans.plan(known(cluster), given, campaign.pace, by(request), timezone.now()))
-    )
+    made = campaign_plans.plan(known(cluster), given, campaign.pace, by(request), timezone.now())
+    return Status(201, answer(response, made))
 
 
-def _act(request: HttpRequest, cluster: str, change_id: int, what: Doing) -> Any:
+def _act(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int, what: Doing) -> Any:
     row = change_routes.mine(request, cluster, change_id)
-    return _progress(doing.do(row, what.do, by(request), timezone.now()))
+    return _progress(response, doing.do(row, what.do, by(request), timezone.now()))
 
 
-def _progress(row: Change) -> Progress:
-    common: dict[str, Any] = {"id": row.pk, "kind": row.kind, "state": row.state, "detail": row.detail}
+def _progress(response: HttpResponse, row: Change) -> Progress:
+    tagged(response, version_of(row))
+    common: dict[str, Any] = {
+        "id": row.pk,
+        "revision": version_of(row),
+        "kind": row.kind,
+        "state": row.state,
+        "detail": row.detail,
+    }
     if row.kind == ChangeKind.RECONNECT:
         said = campaigns.described(row, timezone.now().timestamp())
         names = ("total", "done", "percent", "failed", "ok", "skipped", "remaining", "waits_for")
@@ -179,7 +221,7 @@ def _progress(row: Change) -> Progress:
         return Progress(
             **common, **desired.progress_of(row), waits_for=str(row.progress.get("waits_for", ""))
         )
-    raise HttpError(404, "That change has no steps.")
+    return Progress(**common, **networking.progress_of(row))
 
 
 def _results(row: Change, filters: ResultFilters) -> ResultsAnswer:

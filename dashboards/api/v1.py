@@ -19,11 +19,10 @@ from pydantic import Field
 
 from dashboards import agent_query, reading
 from dashboards.agent_query import MAX_LIMIT, PAGE_SIZE, QueryError
-from dashboards.api import alerts, answers, changes, networking, policies, reconnect, schemas
+from dashboards.api import alerts, answers, changes, changing, networking, policies, reconnect, schemas
 from dashboards.api.access import ApiAccess
 from dashboards.permissions import is_known, known_clusters, public
-from fleet.control import Refused
-from fleet.control.networking import Conflict
+from fleet.control import Refused, Stale
 from fleet.models.access import Permission, sees_cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.state import StateError
@@ -227,9 +226,17 @@ def _unavailable(request: HttpRequest, error: Any) -> HttpResponse:
 def _refused(request: HttpRequest, error: Any) -> HttpResponse:
     said = {"detail": f"{str(error)[:1].upper()}{str(error)[1:]}.", "problems": error.problems}
     status = 400 if error.problems else 409
-    if isinstance(error, Conflict):
-        status, said["revision"] = 412, error.theirs.revision
+    if isinstance(error, Stale):
+        match = request.resolver_match
+        cluster = match.kwargs.get("cluster", DEFAULT_CLUSTER) if match else DEFAULT_CLUSTER
+        status = 412
+        said |= {"detail": changing.read_again(cluster, error), "revision": error.revision}
     return api.create_response(request, said, status=status)
+
+
+@api.exception_handler(changing.Overtaken)
+def _overtaken(request: HttpRequest, error: Any) -> HttpResponse:
+    return api.create_response(request, {"detail": str(error), "revision": error.revision}, status=412)
 
 
 @api.exception_handler(ReauthenticationRequired)

@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from dashboards import acting, change_rows, doing, policy_plans, policy_rows
+from dashboards import acting, change_rows, doing, policy_rows
 from dashboards.permissions import requires
 from dashboards.views.pages import needs_record, prefix_of, signed_in
 from fleet.control import Refused, changes, networking
@@ -25,7 +25,8 @@ from fleet.models.networking import NetworkingRevision
 from fleet.protocol import networking_yaml
 
 _PAGE = 50
-_UNDOABLE = frozenset({"verified", "failed", "cancelled"})
+_UNDOABLE = frozenset({"verifying", "verified", "failed", "cancelled"})
+_KINDS_UNDOABLE = frozenset({ChangeKind.NETWORKING_CONFIG, ChangeKind.POLICY})
 
 
 @requires(Permission.VIEW_FLEET)
@@ -76,7 +77,7 @@ def _agree(request: HttpRequest, row: Change, what: str) -> HttpResponseBase:
         if what == "approve":
             changes.approve(row, who, now=timezone.now())
         else:
-            changes.confirm(
+            doing.confirm(
                 row,
                 who,
                 reason=request.POST.get("reason", ""),
@@ -136,8 +137,8 @@ def _show(request: HttpRequest, row: Change, error: Refused | None = None) -> Ht
         "reason": request.POST.get("reason", ""),
         "typed": request.POST.get("typed", ""),
         "stale": _stale(row) if config else None,
-        "can_undo": can and row.kind == ChangeKind.POLICY and row.state in _UNDOABLE
-        and row.before != row.after,
+        "can_undo": can and row.kind in _KINDS_UNDOABLE and row.state in _UNDOABLE
+        and row.before != row.after and not (config and row.started_at is None),
         "live": row.state in {"confirmed", "running", "paused", "verifying"},
         **policy_rows.action(row, request.GET.get("state", "")),
     }  # fmt: skip
@@ -168,9 +169,9 @@ def _stale(row: Change) -> dict[str, Any] | None:
 
 @needs_record
 def _undo(request: HttpRequest, row: Change) -> HttpResponseBase:
-    """Plan another change that takes one of policies back; then it is confirmed like any other."""
+    """Plan another change that takes this one back; then it is confirmed like any other."""
     try:
-        planned = policy_plans.take_back(row, acting.by(request, signed_in(request)), timezone.now())
+        planned = doing.take_back(row, acting.by(request, signed_in(request)), timezone.now())
     except Refused as error:
         return _show(request, row, Refused(str(error)))
     return redirect(f"{prefix_of(row.cluster_id)}/changes/{planned.pk}/")

@@ -12,15 +12,13 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from dashboards import acting, change_rows, reading
+from dashboards import acting, change_rows, networking_plans
 from dashboards.forms.networking import NetworkingForm, initial_of
 from dashboards.permissions import requires
 from dashboards.views.pages import needs_record, prefix_of, signed_in
 from fleet.control import Refused, networking
 from fleet.control.changes import By
 from fleet.control.networking import Conflict
-from fleet.control.sight import fleet_of
-from fleet.domain.networking_plan import Fleet
 from fleet.models.access import Permission, may
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.networking import NetworkingReading, NetworkingRevision
@@ -114,7 +112,7 @@ def _plan(
             wanted,
             _by(request),
             timezone.now(),
-            lambda: sight(cluster),
+            lambda: networking_plans.sight(cluster),
             undoes=undoes,
         )
     except Conflict as conflict:
@@ -140,13 +138,6 @@ def _revert(
     undoes = current.change_id if current.previous_id == old.pk else None
     tab = _edited(reading_row, current, _config(old), "form")
     return _plan(request, cluster, reading_row, current, _config(old), tab, undoes)
-
-
-def sight(cluster: str) -> Fleet:
-    """What is seen of the fleet now, for a plan. Raises Blind, StateError."""
-    now = reading.current_time()
-    reader = reading.reader()
-    return fleet_of(reader.table(cluster, now), reader.answers(cluster), now)
 
 
 def _tab(reading_row: NetworkingReading, revision: NetworkingRevision, name: str) -> Tab:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 from typing import Any
 
@@ -64,9 +63,7 @@ def start_command(
         "agents": list(agents),
         "pace": dict(text.partition("=")[::2] for text in pace),
     }
-    change = console.post(
-        "/reconnect/plan", body, cluster=cluster, headers={"Idempotency-Key": secrets.token_hex(8)}
-    )
+    change = agreeing.plan(console, cluster, "/reconnect/plan", body)
     planned = change["plan"]
     lines = [f"{planned['asked']} to be asked, about {durations.format_seconds(round(planned['seconds']))}"]
     lines += [f"  {count} leave {name}" for name, count in planned["leaving"].items()]
@@ -111,7 +108,8 @@ def _doing(what: str, help_: str) -> None:
     @asks_console
     @click.option("--json", "as_json", is_flag=True, help="Print the API's answer.")
     def command(console: api.Console, cluster: str, change: int, as_json: bool) -> None:
-        said = console.post(f"/changes/{change}/do", {"do": what}, cluster=cluster)
+        seen = console.get(f"/changes/{change}/progress", cluster=cluster)
+        said = agreeing.tell(console, cluster, seen, "do", {"do": what})
         show_json(said) if as_json else click.echo(agreeing.line(said))
 
 

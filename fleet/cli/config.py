@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import secrets
-import time
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 import click
 
-from fleet.cli import api
+from fleet.cli import agreeing, api
 from fleet.cli.answers import Failure, show_json, table
 from fleet.cli.console import asks_console
 from fleet.domain.networking_plan import counted, said
 from fleet.protocol import durations, networking_yaml
 
-#: How long a worker may take to write it, seconds; it goes on without us.
-_PATIENCE = 60.0
-_LOOK_EVERY = 0.5
-_UNDER_WAY = {"confirmed", "running"}
-
 _json = click.option("--json", "as_json", is_flag=True, help="Print the API's answer.")
-_reason = click.option("--reason", default="", help="Why; kept in the log. Asked for when it is not given.")
-_yes = click.option("--yes", is_flag=True, help="Do not ask. Above 100 agents say --typed too.")
-_typed = click.option(
-    "--typed", default="", metavar="CLUSTER", help="The cluster's name, where it is asked for."
-)
-_plan_only = click.option("--plan", "plan_only", is_flag=True, help="Only show what it would do.")
 
 
 @click.group()
@@ -71,11 +58,7 @@ def history_command(console: api.Console, cluster: str, as_json: bool) -> None:
 @config.command("set")
 @click.argument("values", metavar="KEY=VALUE...", nargs=-1, required=True)
 @asks_console
-@_reason
-@_yes
-@_typed
-@_plan_only
-@_json
+@agreeing.agreeing
 def set_command(console: api.Console, cluster: str, values: tuple[str, ...], **how: Any) -> None:
     """Plan a change of some fields, ask, and have it written."""
     _change(console, cluster, {"fields": dict(_pair(text) for text in values)}, **how)
@@ -84,14 +67,20 @@ def set_command(console: api.Console, cluster: str, values: tuple[str, ...], **h
 @config.command("revert")
 @click.argument("revision")
 @asks_console
-@_reason
-@_yes
-@_typed
-@_plan_only
-@_json
+@agreeing.agreeing
 def revert_command(console: api.Console, cluster: str, revision: str, **how: Any) -> None:
     """Plan going back to an old revision, ask, and have it written."""
     _change(console, cluster, {"revision": revision}, **how)
+
+
+@config.command("undo")
+@click.argument("change_id", metavar="CHANGE", type=int)
+@asks_console
+@agreeing.agreeing
+def undo_command(console: api.Console, cluster: str, change_id: int, **how: Any) -> None:
+    """Plan what was there before a change, by its number, on what others wrote since; ask, and have it written."""
+    change = agreeing.plan_undoing(console, cluster, change_id)
+    agreeing.carry_out(console, cluster, change, told(change["plan"]), **how)
 
 
 @config.command("log")
@@ -119,60 +108,14 @@ def _pair(text: str) -> tuple[str, str]:
     return key.strip(), value
 
 
-def _change(
-    console: api.Console,
-    cluster: str,
-    wanted: Mapping[str, Any],
-    *,
-    reason: str,
-    yes: bool,
-    typed: str,
-    plan_only: bool,
-    as_json: bool,
-) -> None:
+def _change(console: api.Console, cluster: str, wanted: Mapping[str, Any], **how: Any) -> None:
     base = console.get("/networking-config", cluster=cluster)["revision"]
-    headers = {"If-Match": f'"{base}"', "Idempotency-Key": secrets.token_hex(8)}
-    change = console.post("/networking-config/plan", wanted, cluster=cluster, headers=headers)
-    here = f"/changes/{change['id']}"
-    if not as_json:
-        click.echo(f"{change['title']}\n{told(change['plan'])}", err=not plan_only)
-    if plan_only:
-        if as_json:
-            show_json(change)
-        console.post(f"{here}/cancel", {}, cluster=cluster)
-        return
-    if not yes:
-        if not click.confirm(change["question"], err=True):
-            console.post(f"{here}/cancel", {}, cluster=cluster)
-            raise Failure("nothing was changed")
-        if change["asks_typed"] and not typed:
-            typed = click.prompt("Type the cluster's name", err=True)
-        reason = reason or click.prompt("Why", err=True)
-    console.post(f"{here}/confirm", {"reason": reason, "typed": typed}, cluster=cluster)
-    ended = _await(console, cluster, here)
-    if as_json:
-        show_json(ended)
-    else:
-        click.echo(f"{ended['state']}: {ended['detail']}")
-    if ended["state"] == "failed":
-        raise Failure(f"change {ended['id']} failed")
+    change = agreeing.plan(console, cluster, "/networking-config/plan", wanted, base)
+    agreeing.carry_out(console, cluster, change, told(change["plan"]), **how)
 
 
-def _await(console: api.Console, cluster: str, here: str) -> Any:
-    """Wait until it was written, or somebody else must agree first."""
-    until = time.monotonic() + _PATIENCE
-    while True:
-        change = console.get(here, cluster=cluster)
-        waits = change["state"] == "confirmed" and change["asks_second"] and not change["approved_by"]
-        if waits:
-            return {**change, "detail": "waits for a second person"}
-        if change["state"] not in _UNDER_WAY or time.monotonic() > until:
-            return change
-        time.sleep(_LOOK_EVERY)
-
-
-def told(plan: Mapping[str, Any]) -> str:
-    """A plan in a terminal."""
+def told(plan: Mapping[str, Any]) -> list[str]:
+    """A plan in lines."""
     lines = []
     closing = plan.get("closing")
     if closing is not None:
@@ -193,7 +136,7 @@ def told(plan: Mapping[str, Any]) -> str:
     lines += plan["notes"]
     if "age" in plan:
         lines.append(f"over data {plan['age']} s old, of {plan['size']} agents")
-    return "\n".join(lines)
+    return lines
 
 
 def _moment(text: str) -> str:

@@ -19,6 +19,7 @@ from fleet.cli.lazy import LazyGroup
         "incidents": "fleet.cli.incidents:incidents",
         "silence": "fleet.cli.incidents:silence",
         "watch": "fleet.cli.watch:watch",
+        "changes": "fleet.cli.changes:changes",
         "config": "fleet.cli.config:config",
         "policies": "fleet.cli.policies:policies",
         "reconnect": "fleet.cli.campaign:reconnect",

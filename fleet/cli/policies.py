@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import secrets
 from collections.abc import Callable
 from typing import Any
 
@@ -120,15 +119,14 @@ def forget_command(console: api.Console, cluster: str, instance_id: str, **how: 
 @agreeing.agreeing
 def undo_command(console: api.Console, cluster: str, change_id: int, **how: Any) -> None:
     """Plan what was wanted before a change, by its number, and its rollout; ask, and watch it."""
-    change = console.post(f"/changes/{change_id}/undo", {}, cluster=cluster)
+    change = agreeing.plan_undoing(console, cluster, change_id)
     agreeing.carry_out(console, cluster, change, _said(change["plan"]), **how)
 
 
 def _plan(
     console: api.Console, cluster: str, found: dict[str, Any], body: dict[str, Any], **how: Any
 ) -> None:
-    headers = {"If-Match": f'"{found["revision"]}"', "Idempotency-Key": secrets.token_hex(8)}
-    change = console.post("/policies/plan", body, cluster=cluster, headers=headers)
+    change = agreeing.plan(console, cluster, "/policies/plan", body, found["revision"])
     agreeing.carry_out(console, cluster, change, _said(change["plan"]), **how)
 
 

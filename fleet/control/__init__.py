@@ -28,7 +28,12 @@ class Blind(Refused):
 
 
 class Stale(Refused):
-    """What it is based on is not what is there any more."""
+    """What it is based on is not what is there any more; `revision` names what is, of `what`."""
+
+    def __init__(self, sentence: str, *, what: str, revision: str) -> None:
+        super().__init__(sentence)
+        self.what = what
+        self.revision = revision
 
 
 class LeaseHeld(ControlError):

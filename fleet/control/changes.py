@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, transaction
+from django.db.models import F
 
 from fleet.control import Busy, Refused, WrongState
 from fleet.control.audit import Attempt, attempted, record
@@ -118,8 +119,19 @@ def what_it_asks(change: Change) -> Asks:
     )
 
 
-def confirm(change: Change, by: By, *, reason: str, typed: str, now: datetime) -> Change:
-    """Agree to the plan. Raises Refused with `problems` by field, WrongState."""
+def confirm(
+    change: Change,
+    by: By,
+    *,
+    reason: str,
+    typed: str,
+    now: datetime,
+    stands: Callable[[Change], object] = lambda _: None,
+) -> Change:
+    """Agree to the plan. Raises Refused with `problems` by field, WrongState, and what `stands` raises.
+
+    `stands` looks whether a plan still stands on what is there.
+    """
     attempt = Attempt(
         by.actor,
         f"{change.kind}.confirm",
@@ -138,6 +150,8 @@ def confirm(change: Change, by: By, *, reason: str, typed: str, now: datetime) -
         problems = confirmation_problems(what_it_asks(change), reason=reason, typed=typed)
         if problems:
             raise Refused("; ".join(problems.values()), problems)
+        if change.state == ChangeState.PLANNED:
+            stands(change)
         return _move(
             change,
             ChangeState.CONFIRMED,
@@ -159,7 +173,7 @@ def approve(change: Change, by: By, *, now: datetime) -> Change:
         if by.actor.user_id is None or by.actor.user_id in (change.user_id, change.confirmed_by_id):
             raise Refused("a second person must agree: not who made the change, nor who confirmed it")
         won = Change.objects.filter(pk=change.pk, state=ChangeState.CONFIRMED.value, approved_by="").update(
-            approved_by=by.actor.name[:200]
+            approved_by=by.actor.name[:200], step=F("step") + 1
         )
         change.refresh_from_db()
         if not won:
@@ -263,7 +277,9 @@ def _move(
     if to not in FOLLOWERS[seen]:
         raise WrongState(f"the change is {_said(change)}: it cannot become {to.value}")
     with transaction.atomic():
-        won = Change.objects.filter(pk=change.pk, state=seen.value).update(state=to.value, **fields)
+        won = Change.objects.filter(pk=change.pk, state=seen.value).update(
+            state=to.value, step=F("step") + 1, **fields
+        )
         change.refresh_from_db()
         if won:
             along(change)

@@ -210,7 +210,7 @@ def plan(
     """
     before = wanted_of(cluster)
     if revision != revision_of(before):
-        raise Stale("somebody else changed the desired policies meanwhile: look at them again")
+        raise _stale("somebody else changed the desired policies meanwhile: look at them again", before)
     after, problems = check(wanted, {line.id: line.role for line in lines}, before)
     if problems:
         raise Refused("; ".join(f"{where}: {why}" for where, why in problems.items()), problems)
@@ -325,13 +325,24 @@ def store(change: Change) -> None:
         if now == change.after:
             return
         if now != change.before:
-            raise Stale("somebody else changed the desired policies since this was planned")
+            raise _stale("somebody else changed the desired policies since this was planned", now)
         DesiredPolicy.objects.filter(cluster=change.cluster_id).delete()
         DesiredPolicy.objects.bulk_create(
             DesiredPolicy(cluster_id=change.cluster_id, target=target, name=name, value=value, change=change)
             for target, values in (change.after or {}).items()
             for name, value in values.items()
         )
+
+
+def must_stand(change: Change) -> None:
+    """Raise Stale when something else is wanted by now than when a change was planned."""
+    now = wanted_of(change.cluster_id)
+    if now not in (change.before, change.after):
+        raise _stale("somebody else changed the desired policies since this was planned", now)
+
+
+def _stale(sentence: str, now: Wanted) -> Stale:
+    return Stale(sentence, what="policies", revision=revision_of(now))
 
 
 def terms_of(change: Change) -> Terms:

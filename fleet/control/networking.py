@@ -97,7 +97,9 @@ class Conflict(Stale):
     def __init__(self, theirs: NetworkingRevision) -> None:
         who = theirs.who or "somebody, not through this console"
         super().__init__(
-            f"{who} wrote revision {theirs.revision} meanwhile; nothing of yours was lost or written"
+            f"{who} wrote revision {theirs.revision} meanwhile; nothing of yours was lost or written",
+            what="networking-config",
+            revision=theirs.revision,
         )
         self.theirs = theirs
 
@@ -152,6 +154,40 @@ def _draft(
         agents=foreseen["agents"],
         undoes=undoes,
     )
+
+
+def must_stand(change: Change) -> None:
+    """Raise Conflict when another revision was read by now than the one that was planned on."""
+    reading = reading_of(change.cluster_id)
+    current = reading.current if reading is not None else None
+    if current is None:
+        return  # whoever writes it looks again
+    if current.revision != networking_yaml.from_document(change.before, strict=False).revision:
+        raise Conflict(current)
+
+
+def taken_back(change: Change) -> NetworkingConfig:
+    """What is stored now with a change's own part undone. Raises Refused when somebody changed it again since."""
+    current = must_be_read(change.cluster_id)
+    before, after = config_of(change.before), config_of(change.after)
+    config, clashing = rules.rebased(after, before, config_of(current.document))
+    if clashing:
+        keys = ", ".join(field.key for field in clashing)
+        raise Refused(f"{keys} was changed again since: look at what is stored now, and change that")
+    return config
+
+
+def progress_of(change: Change) -> dict[str, Any]:
+    """How many tunnels that were to close have closed, for page and API."""
+    foreseen = change.plan.get("closing", {}).get("closes", [0, 0])[1]
+    closed = change.outcome.get("closed", 0)
+    over = change.state == ChangeState.VERIFIED
+    return {
+        "total": foreseen,
+        "done": closed,
+        "failed": 0,
+        "percent": 100 if over else min(100 * closed // foreseen, 100) if foreseen else 0,
+    }
 
 
 def check(cluster: str, before: NetworkingConfig, wanted: NetworkingConfig) -> None:

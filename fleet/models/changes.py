@@ -29,6 +29,8 @@ class Change(models.Model):
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="changes")
     kind = models.CharField(max_length=24, choices=_KINDS)
     state = models.CharField(max_length=16, choices=_STATES, default=ChangeState.PLANNED.value)
+    #: Counts its steps, so that who acts on what they read can say which step they saw.
+    step = models.PositiveIntegerField(default=1)
     #: One line for lists: what is changed.
     title = models.CharField(max_length=200)
     who = models.CharField(max_length=200)

@@ -17,7 +17,7 @@ TOKEN = "the-token"
 
 @dataclass
 class FakeConsole:
-    """Put answers by path (with query) into `answers`: (code, JSON or bytes)."""
+    """Put answers by path (with query) into `answers`: (code, JSON or bytes, or an iterator of them)."""
 
     url: str = ""
     answers: dict[str, tuple[int, Any]] = field(default_factory=dict)
@@ -38,6 +38,7 @@ def answering() -> Iterator[FakeConsole]:
                 code, body = 401, {"detail": "Unauthorized"}
             else:
                 code, body = console.answers.get(self.path, (404, {"detail": "There is no such thing."}))
+            body = next(body) if isinstance(body, Iterator) else body
             text = body if isinstance(body, bytes) else json.dumps(body).encode()
             self.send_response(code)
             self.send_header("Content-Length", str(len(text)))

@@ -99,10 +99,11 @@ class Installation:
         done = subprocess.run(argv, env=self.env, cwd=ROOT, check=True, capture_output=True, text=True)
         return done.stdout
 
-    def api(self, path: str, body: object = None) -> Any:
+    def api(self, path: str, body: object = None, if_match: str = "") -> Any:
         """The JSON of what the API answers. Raises AssertionError when it refuses."""
         asked = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        headers |= {"If-Match": if_match} if if_match else {}
         with closing(asked):
             method, sent = ("GET", None) if body is None else ("POST", json.dumps(body))
             asked.request(method, f"/api/v1{path}", sent, headers)
@@ -110,6 +111,10 @@ class Installation:
             text = answer.read()
         assert answer.status < 300, f"{path}: {answer.status} {text[:500]!r}"
         return json.loads(text)
+
+    def tell(self, change: str, word: str, body: object) -> Any:
+        """Ask something of a change as it is now."""
+        return self.api(f"{change}/{word}", body, self.api(change)["revision"])
 
     def ask(self, query: str) -> int:
         """A number out of the database."""
@@ -182,12 +187,12 @@ def test_killed_paused_resumed_aborted(installation: Installation) -> None:
     planned = one.api("/reconnect/plan", {"q": "agent", "pace": PACE})
     assert (planned["agents"], planned["plan"]["asked"]) == (AGENTS, AGENTS - LOST)
     change = f"/changes/{planned['id']}"
-    one.api(f"{change}/confirm", {"reason": "to try", "typed": "default"})
+    one.tell(change, "confirm", {"reason": "to try", "typed": "default"})
 
     until(lambda: one.count("state = 'ok'") >= 300, seconds=90)
     one.kill_worker()
     one.await_steps(2)
-    one.api(f"{change}/do", {"do": "pause"})
+    one.tell(change, "do", {"do": "pause"})
     until(lambda: one.count("state in ('due', 'asked')") == 0, seconds=90)
     asked = json.loads(one.fleet("advice", "--json"))["agents"]
     one.kill_worker()
@@ -196,7 +201,7 @@ def test_killed_paused_resumed_aborted(installation: Installation) -> None:
     assert one.api(f"{change}/progress")["state"] == "paused"
 
     one.fleet("fault", "deaf", "all", "700")
-    one.api(f"{change}/do", {"do": "resume"})
+    one.tell(change, "do", {"do": "resume"})
     until(lambda: one.api(f"{change}/progress")["state"] == "failed", seconds=150)
 
     said = one.api(f"{change}/progress")

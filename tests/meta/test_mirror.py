@@ -10,8 +10,7 @@ from tests.meta.house import ROOT, tracked
 EXEMPT = {
     "dashboards/api/access.py": "tests/dashboards/api/test_v1.py asks with good, bad and no tokens",
     "dashboards/api/answers.py": "tests/dashboards/api/test_v1.py reads every answer",
-    "dashboards/api/changes.py": "tests/dashboards/api/test_networking.py goes the whole way of a change",
-    "dashboards/api/changing.py": "tests/dashboards/api/test_networking.py goes the whole way of a change",
+    "dashboards/api/changing.py": "tests/dashboards/api/test_changes.py goes by each of its rules",
     "dashboards/api/schemas.py": "types only; tests/dashboards/api/test_v1.py reads every answer",
     "dashboards/audit_query.py": "tests/dashboards/views/test_audit.py asks with every filter",
     "dashboards/change_rows.py": "tests/dashboards/views/test_changes.py and tests/dashboards/views/test_networking.py",
@@ -25,6 +24,7 @@ EXEMPT = {
     "dashboards/forms/alerts.py": "tests/dashboards/views/test_channels.py and its neighbours fill them in",
     "dashboards/forms/tokens.py": "tests/dashboards/views/test_tokens.py fills it in",
     "dashboards/campaign_plans.py": "tests/dashboards/views/test_reconnect.py fills it in",
+    "dashboards/networking_plans.py": "tests/dashboards/api/test_changes.py takes changes back",
     "dashboards/policy_plans.py": "tests/dashboards/views/test_policies.py fills it in",
     "dashboards/reading.py": "tests/dashboards/views/test_pages.py reads through it",
     "dashboards/routing.py": "a list of routes; the permission walk visits each",

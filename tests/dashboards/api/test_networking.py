@@ -48,6 +48,11 @@ def ask(client: Client, person: MakeUser, fake_reader: FakeReader, monkeypatch: 
     return asked
 
 
+def step(ask: Ask, here: str, word: str, body: Any = None) -> Any:
+    """What is asked of a change by somebody who has just looked at it."""
+    return ask("POST", f"{here}/{word}", body, If_Match=ask("GET", here).headers["ETag"])
+
+
 def test_read_has_an_etag(ask: Ask) -> None:
     """The revision, as If-Match wants it."""
     answer = ask("GET", "/api/v1/clusters/default/networking-config")
@@ -108,12 +113,12 @@ def test_plan_confirm_and_log(ask: Ask) -> None:
     assert first.headers["X-Request-Id"] == "req-1"
     assert first.json()["plan"]["closing"]["rule"] == "rfd"
     here = f"/api/v1/changes/{first.json()['id']}"
-    assert set(ask("POST", f"{here}/confirm", {"reason": ""}).json()["problems"]) == {"reason"}
-    assert ask("POST", f"{here}/confirm", {"reason": "by script"}).status_code == 202
-    assert ask("POST", f"{here}/confirm", {"reason": "by script"}).status_code == 409
+    assert set(step(ask, here, "confirm", {"reason": ""}).json()["problems"]) == {"reason"}
+    assert step(ask, here, "confirm", {"reason": "by script"}).status_code == 202
+    assert step(ask, here, "confirm", {"reason": "by script"}).status_code == 409
     assert ask("GET", here).json()["state"] == "confirmed"
-    assert ask("POST", f"{here}/approve").status_code == 409
-    assert ask("POST", f"{here}/cancel").json()["state"] == "cancelled"
+    assert step(ask, here, "approve").status_code == 409
+    assert step(ask, here, "cancel").json()["state"] == "cancelled"
     assert ask("GET", "/api/v1/changes").json()["changes"][0]["state"] == "cancelled"
     entries = ask("GET", "/api/v1/audit?q=req-1").json()["entries"]
     assert {entry["action"] for entry in entries} == {"networking-config.plan"}

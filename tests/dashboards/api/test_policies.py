@@ -11,7 +11,7 @@ from fleet.domain.changes import ChangeState
 from fleet.models.changes import AuditEntry, Change
 from fleet.protocol.announce import AUTH_TTL_VARIABLE
 from fleet.protocol.policies import BY_NAME
-from tests.dashboards.api.test_networking import Ask, ask
+from tests.dashboards.api.test_networking import Ask, ask, step
 from tests.fakes.policy_nodes import FakePolicyBook, PolicyNode
 from tests.fakes.wrong_values import POLICIES
 
@@ -47,13 +47,13 @@ def test_taking_back(ask: Ask) -> None:
     """A plan like any other; only of what is over, and of policies."""
     etag = ask("GET", "/api/v1/policies").headers["ETag"]
     first = ask("POST", "/api/v1/policies/plan", WANTED, If_Match=etag).json()["id"]
-    here = f"/api/v1/clusters/default/changes/{first}/undo"
-    assert ask("POST", here).status_code == 409
+    here = f"/api/v1/clusters/default/changes/{first}"
+    assert step(ask, here, "undo").status_code == 409
     row = Change.objects.get()
     desired.store(row)
     changes.move(row, ChangeState.CONFIRMED, timezone.now())
     changes.move(row, ChangeState.FAILED, timezone.now())
-    made = ask("POST", f"/api/v1/changes/{first}/undo")
+    made = step(ask, f"/api/v1/changes/{first}", "undo")
     assert (made.status_code, made.json()["undoes"], made.json()["after"]) == (201, first, {})
 
 

@@ -11,12 +11,14 @@ from fleet.cli.campaign import reconnect
 from tests.fakes.console import TOKEN, FakeConsole, answering
 
 CHANGE = {
-    "id": 7, "title": "Reconnect 3 agents: off proxy-1", "question": "Reconnect 3 agents", "asks_typed": "",
+    "id": 7, "revision": "7-1",
+    "title": "Reconnect 3 agents: off proxy-1", "question": "Reconnect 3 agents", "asks_typed": "",
     "asks_second": False, "approved_by": "", "state": "planned", "detail": "",
     "plan": {"asked": 2, "seconds": 7.2, "leaving": {"proxy-1": 2}, "skipped": {"it is retired": 1}},
 }  # fmt: skip
 PROGRESS = {
-    "id": 7, "kind": "reconnect", "state": "verified", "detail": "2 of 3 agents moved", "total": 3, "done": 3,
+    "id": 7, "revision": "7-4",
+    "kind": "reconnect", "state": "verified", "detail": "2 of 3 agents moved", "total": 3, "done": 3,
     "percent": 100, "ok": 2, "failed": 0, "skipped": 1, "remaining": 0, "eta_seconds": None, "waits_for": "",
 }  # fmt: skip
 RESULT = {"id": "a", "name": "agent-1", "state": "ok", "reason": "", "leaves": "proxy-1", "new_proxy": "proxy-2",
@@ -78,3 +80,4 @@ def test_status_and_doings(console: FakeConsole) -> None:
     for what in ("pause", "resume", "stop", "abort"):
         assert "paused by me" in _run(console, what, "7").output
         assert console.sent[-1][1] == {"do": what}
+        assert console.sent[-1][2]["If-Match"] == '"7-4"'

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from fleet.cli import agreeing
 from fleet.cli.config import config
 from tests.fakes.console import TOKEN, FakeConsole, answering
 
@@ -19,10 +20,14 @@ PLAN = {
     },
 }  # fmt: skip
 CHANGE = {
-    "id": 7, "title": "graceful_tunnel_closing = true", "question": "Close 2 to 3 tunnels of 2 agents?", "plan": PLAN,
+    "id": 7, "revision": "7-1",
+    "title": "graceful_tunnel_closing = true", "question": "Close 2 to 3 tunnels of 2 agents?", "plan": PLAN,
     "asks_typed": "", "asks_second": False, "approved_by": "", "state": "planned", "detail": "",
 }  # fmt: skip
-DONE = {**CHANGE, "state": "verifying", "detail": "written as revision r2"}
+DONE = {
+    "id": 7, "revision": "7-4", "kind": "networking-config", "state": "verifying", "detail": "written as revision r2",
+    "total": 3, "done": 0, "failed": 0, "percent": 0,
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -36,7 +41,9 @@ def console() -> Iterator[FakeConsole]:
             "/api/v1/networking-config/plan": (201, CHANGE),
             "/api/v1/changes/7/confirm": (202, CHANGE),
             "/api/v1/changes/7/cancel": (200, CHANGE),
-            "/api/v1/changes/7": (200, DONE),
+            "/api/v1/changes/7/progress": (200, DONE),
+            "/api/v1/changes/3": (200, {**CHANGE, "id": 3, "revision": "3-4"}),
+            "/api/v1/changes/3/undo": (201, CHANGE),
         }  # fmt: skip
         yield running
 
@@ -65,10 +72,12 @@ def test_set_plans_asks_and_waits(console: FakeConsole) -> None:
     ):
         assert words in result.output
     assert result.output.index("closes 2") < result.output.index("Close 2 to 3 tunnels of 2 agents?")
-    assert "verifying: written as revision r2" in result.output
+    assert "verifying: 0 of 3 done, written as revision r2" in result.output
+    assert "to take it back: refloat config undo 7" in result.output
     assert _sent(console, "/networking-config/plan") == {"fields": {"graceful_tunnel_closing": "true"}}
     assert console.sent[0][2]["If-Match"] == '"r1"'
     assert _sent(console, "/changes/7/confirm") == {"reason": "too many", "typed": ""}
+    assert console.sent[1][2]["If-Match"] == '"7-1"'
 
 
 def test_set_said_no_cancels(console: FakeConsole) -> None:
@@ -102,13 +111,33 @@ def test_refusals_are_sentences_with_their_fields(console: FakeConsole) -> None:
 
 def test_failed_change_exits_with_its_sentence(console: FakeConsole) -> None:
     """The worker's words."""
-    console.answers["/api/v1/changes/7"] = (
+    console.answers["/api/v1/changes/7/progress"] = (
         200,
         {**DONE, "state": "failed", "detail": "no auth could be reached"},
     )
     result = _run(console, "set", "a=b", "--yes", "--reason", "because")
     assert result.exit_code == 2
     assert "no auth could be reached" in result.output
+
+
+def test_undo_plans_on_the_step_that_was_seen(console: FakeConsole, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then it goes the way of every change; --verify waits until it was held against the plan."""
+    looks = iter(
+        [
+            DONE,
+            {**DONE, "done": 3},
+            {**DONE, "done": 3, "state": "verified", "detail": "3 tunnels closed, as foreseen"},
+        ]
+    )
+    monkeypatch.setattr(agreeing, "_LOOK_EVERY", 0.01)
+    console.answers["/api/v1/changes/7/progress"] = (200, looks)
+    result = _run(console, "undo", "3", "--yes", "--reason", "it was wrong", "--verify")
+    assert result.exit_code == 0, result.output
+    assert [(path.removeprefix("/api/v1/changes/"), sent["If-Match"]) for path, _, sent in console.sent] == [
+        ("3/undo", '"3-4"'),
+        ("7/confirm", '"7-1"'),
+    ]
+    assert "verified: 3 of 3 done, 3 tunnels closed, as foreseen" in result.output
 
 
 def test_history_and_log(console: FakeConsole) -> None:

@@ -20,7 +20,8 @@ FOUND = {
     "gone": {"id-9": {AUTH_TTL_VARIABLE: "5m"}},
 }  # fmt: skip
 CHANGE = {
-    "id": 7, "title": "1 policy of auths", "question": "Restart 1 instance", "asks_typed": "", "asks_second": False,
+    "id": 7, "revision": "7-1",
+    "title": "1 policy of auths", "question": "Restart 1 instance", "asks_typed": "", "asks_second": False,
     "approved_by": "", "state": "planned", "detail": "",
     "plan": {"restarts": [{"name": "auth-1", "agents": 3}], "by_hand": [{"name": "auth-2", "why": "no folder"}],
              "notes": ["Raising the TTL: beware."],
@@ -29,7 +30,8 @@ CHANGE = {
                       "after": {"detection": "20m0s", "writes": 0.006, "messages": 0.31}}]},
 }  # fmt: skip
 PROGRESS = {
-    "id": 7, "kind": "policy", "state": "verified", "detail": "", "total": 1, "done": 1, "percent": 100, "failed": 0,
+    "id": 7, "revision": "7-4",
+    "kind": "policy", "state": "verified", "detail": "", "total": 1, "done": 1, "percent": 100, "failed": 0,
 }  # fmt: skip
 
 
@@ -40,6 +42,7 @@ def console() -> Iterator[FakeConsole]:
         running.answers = {
             "/api/v1/policies": (200, FOUND),
             "/api/v1/policies/plan": (201, CHANGE),
+            "/api/v1/changes/3": (200, {**CHANGE, "id": 3, "revision": "3-4"}),
             "/api/v1/changes/3/undo": (201, CHANGE),
             "/api/v1/changes/7/confirm": (202, CHANGE),
             "/api/v1/changes/7/progress": (200, PROGRESS),
