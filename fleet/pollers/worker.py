@@ -9,6 +9,8 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import uvloop
+
 from fleet.domain.evidence import Timing
 from fleet.domain.instances import InstanceFacts
 from fleet.pollers.listing import record_lists
@@ -52,7 +54,7 @@ class Worker:
         self.writer = writer
         self.polling = polling
         self._pid = os.getpid()
-        self._runner = asyncio.Runner()
+        self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
         #: By cluster.
         self._connections: dict[str, Connections] = {}
 

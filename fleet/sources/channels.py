@@ -17,6 +17,9 @@ from fleet.transport.retrying.reads import DEFAULT, reads
 #: A list of agents in a mesh names every tunnel of each: 4 MB, gRPC's default, is 500 agents with 200 proxies.
 LARGEST_ANSWER = 64 * 1024 * 1024
 
+#: gRPC need not keep what was sent to send it again by itself: a probe is made once, and `Retrying` sees to the reads.
+_MADE_ONCE = ("grpc.enable_retries", 0)
+
 
 class Connections:
     """Channels by address, and the HTTP session."""
@@ -34,17 +37,19 @@ class Connections:
         """The channel to host:port. Raises ValueError for an address that is none, TLSError."""
         found = self._channels.get(address)
         if found is None:
-            found = self._channels[address] = open_channel(_target(address), self._tls, more=still_options())
+            found = self._channels[address] = self._open(address)
         return found
 
     def reader(self, address: str) -> grpc.aio.Channel:
         """The channel to host:port over which lists are read, again if need be. Raises ValueError, TLSError."""
         found = self._readers.get(address)
         if found is None:
-            found = self._readers[address] = open_channel(
-                _target(address), self._tls, more=still_options(), interceptors=[self._retrying]
-            )
+            found = self._readers[address] = self._open(address, self._retrying)
         return found
+
+    def _open(self, address: str, *interceptors: Retrying) -> grpc.aio.Channel:
+        options = [*still_options(), _MADE_ONCE]
+        return open_channel(_target(address), self._tls, more=options, interceptors=interceptors)
 
     @property
     def session(self) -> aiohttp.ClientSession:

@@ -124,8 +124,8 @@ def main() -> None:
     if options.role == "endpoints":
         uvloop.run(_endpoints(options.count))
     else:
-        # As a Celery worker does: asyncio's own loop.
-        asyncio.run(_ours() if options.role == "ours" else _drive())
+        # As the pollers' worker does.
+        uvloop.run(_ours() if options.role == "ours" else _drive())
 
 
 if __name__ == "__main__":
