@@ -41,6 +41,7 @@ from fleet.pollers.conclude import conclude
 from fleet.pollers.plan import operators_auths, plan
 from fleet.pollers.policies import ask_all
 from fleet.pollers.worker import Polling, Worker
+from fleet.processes import garbage
 from fleet.protocol.destination import READINGS
 from fleet.publish import publish
 from fleet.state import RecordLost, StateError
@@ -68,6 +69,7 @@ class Process:
 @functools.cache
 def process() -> Process:
     """Make it when the first task runs, that is after the fork."""
+    garbage.collect_less()
     redis = connect(settings.REDIS_URL)
     writer = Writer(redis, settings.REFLOAT_PREFIX)
     timing = Timing(round_interval=settings.REFLOAT_ROUND_INTERVAL)

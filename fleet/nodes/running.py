@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import gc
 import json
 import logging
 import os
@@ -19,6 +18,7 @@ from typing import Any, TypeVar
 import uvloop
 
 from fleet.nodes import addresses
+from fleet.processes import garbage
 
 T = TypeVar("T")
 
@@ -36,19 +36,13 @@ def raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def collect_less() -> None:
-    """Look for garbage in cycles less often: with a thousand agents in a process the default takes a tenth of its time,
-    and finds little, for what is dropped is seldom part of a cycle."""
-    gc.set_threshold(10_000, 20, 20)
-
-
 def run(work: Callable[[], None]) -> None:
     """Do a node's work; a StartError becomes one line on stderr and exit code 2."""
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
     raise_file_limit()
-    collect_less()
+    garbage.collect_less()
     try:
         work()
     except StartError as error:

@@ -23,6 +23,7 @@ import uvloop
 from grpc_health.v1 import health_pb2
 
 from fleet.domain.instances import ServingStatus
+from fleet.processes import garbage
 from fleet.sources.channels import Connections
 from fleet.sources.health import ask_health
 
@@ -68,6 +69,7 @@ async def _spread(addresses: Sequence[str], checks: int, check: Check) -> None:
 
 async def _ours() -> None:
     """Probe as the console's pollers do, over channels that are kept or made anew for each check."""
+    garbage.collect_less()
     kept = Connections()
 
     async def reused(address: str) -> None:

@@ -22,6 +22,7 @@ import uvloop
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fleet.nodes import running
+from fleet.processes import garbage
 from fleet.protocol.pick_healthy import DEFAULTS, Settings
 from fleet.transport import channels
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
@@ -121,5 +122,5 @@ async def run(address: str, count: int, wait: str) -> None:
 
 if __name__ == "__main__":
     running.raise_file_limit()
-    running.collect_less()  # as agents' processes do
+    garbage.collect_less()  # as agents' processes do
     uvloop.run(run(sys.argv[1], int(sys.argv[2]), sys.argv[3]))
