@@ -8,16 +8,17 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 
 from fleet.cli.answers import Failure, show_json
 from fleet.cli.home import home_option
 from fleet.nodes import simulation
-from fleet.nodes.flags import TTL, Duration
+from fleet.nodes.flags import TTL, Duration, Homes
 from fleet.nodes.invented import Shape
 from fleet.nodes.invented_faults import Fault, FaultError, Step, parse_fault, parse_script
+from fleet.nodes.invented_homes import HomesError, deal
 from fleet.nodes.numbers import Number
 
 
@@ -26,7 +27,7 @@ def _clear_errors() -> Iterator[None]:
     """What the operator can mend is one line and exit code 2."""
     try:
         yield
-    except (FaultError, simulation.SimulationError, OSError) as error:
+    except (FaultError, HomesError, simulation.SimulationError, OSError) as error:
         raise Failure(str(error)) from error
 
 
@@ -54,6 +55,12 @@ _SHARE = Number(0.0, 1.0)
 @click.option(
     "--reconnecting", type=_SHARE, default=0.8, show_default=True, help="Share of agents in that mode."
 )
+@click.option(
+    "--homes",
+    type=Homes(),
+    default=(),
+    help="Agents whose home is on a proxy, as proxy-14=207; the others share the rest evenly.",
+)
 @click.option("--seed", type=int, help="The same seed invents the same fleet.")
 @click.option(
     "--processes",
@@ -76,7 +83,7 @@ def simulate(
     processes: int,
     script: TextIO | None,
     as_json: bool,
-    **shape: float,
+    **shape: Any,
 ) -> None:
     """Serve the polled APIs of an invented fleet until Ctrl-C."""
     if context.invoked_subcommand is not None:
@@ -88,7 +95,10 @@ def simulate(
                 f"one runs already (pid {there.pid}) on {home}: end it first, or set REFLOAT_HOME to another folder"
             )
         steps = parse_script(script.read()) if script is not None else ()
-        made = simulation.Simulation(Shape(**shape), seed=seed, processes=processes)  # type: ignore[arg-type] # click
+        made = simulation.Simulation(Shape(**shape), seed=seed, processes=processes)
+        next(
+            deal(made.shape.agents, made.shape.proxies, made.shape.homes)
+        )  # wrong homes: before anything starts
         _run(made, steps, home, as_json=as_json)
 
 

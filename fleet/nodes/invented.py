@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from fleet.domain.instances import InstanceKind
 from fleet.nodes.invented_faults import Action, Fault
+from fleet.nodes.invented_homes import Homes, deal
 from fleet.protocol.feed import Feed
 
 #: An agent whose heartbeat could not be written tries again after this, seconds.
@@ -43,6 +44,8 @@ class Shape:
     reconnect_after: float | None = None
     #: Share of agents whose policy is `reconnect`; the others run `pick_first`.
     reconnecting: float = 0.8
+    #: How many agents have their home on a proxy; those that are not named share the others evenly.
+    homes: Homes = ()
 
     @property
     def tunnels_each(self) -> int:
@@ -131,7 +134,7 @@ class Fleet:
         return ttl / 2 + draw * ttl / 10
 
     def _enrol(self, chance: Random, now: float) -> None:
-        """Invent the agents: homes in turn, so that blocks are even; everything else by chance."""
+        """Invent the agents: homes in turn, everything else by chance. Raises HomesError."""
         count, ttl = self.shape.agents, self.shape.agent_ttl
         self.ids = [str(uuid.UUID(int=chance.getrandbits(128), version=4)) for _ in range(count)]
         self.names = [f"agent-{number:06d}" for number in range(1, count + 1)]
@@ -147,8 +150,7 @@ class Fleet:
         self.revision = count
         #: Proxies of each agent; the first place is its home.
         self.places = np.zeros((count, self.shape.tunnels_each), dtype=np.int32)
-        for agent in range(count):
-            home = agent % self.shape.proxies
+        for agent, home in enumerate(deal(count, self.shape.proxies, self.shape.homes)):
             others = chance.sample(range(self.shape.proxies - 1), self.shape.tunnels_each - 1)
             self.places[agent] = [home, *((home + 1 + other) % self.shape.proxies for other in others)]
             opened_at = now - chance.uniform(60, 86_400)

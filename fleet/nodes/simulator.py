@@ -13,15 +13,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from random import Random
+from typing import Any
 
 import aiohttp
 import click
 from aiohttp import web
 
 from fleet.nodes import running
+from fleet.nodes.flags import Homes
 from fleet.nodes.invented import Fleet, Instance, Shape
 from fleet.nodes.invented_advice import Advice, Move
 from fleet.nodes.invented_faults import FaultError, parse_fault
+from fleet.nodes.invented_homes import written
 from fleet.nodes.simulated import SimulatedInstance
 
 #: How often the model moves on, seconds: heartbeats of 100,000 agents at a TTL of 10 min are 80 a tick.
@@ -144,7 +147,9 @@ def arguments(shape: Shape) -> list[str]:
     """The flags that make a process of the same shape."""
     flags = []
     for name, value in asdict(shape).items():
-        if value is not None:
+        if name == "homes":
+            flags += ["--homes", written(shape.homes)] if shape.homes else []
+        elif value is not None:
             flags += [f"--{name.replace('_', '-')}", str(value)]
     return flags
 
@@ -159,6 +164,7 @@ def arguments(shape: Shape) -> list[str]:
 @click.option("--churn", type=float, required=True)
 @click.option("--reconnect-after", type=float, default=None)
 @click.option("--reconnecting", type=float, required=True)
+@click.option("--homes", type=Homes(), default=())
 @click.option("--seed", type=int, required=True)
 @click.option(
     "--started-at", type=float, required=True, help="Seconds since the epoch, the same in every part."
@@ -168,11 +174,11 @@ def arguments(shape: Shape) -> list[str]:
 @click.option("--control", required=True, help="Path of the unix socket to be told on.")
 @click.option("--parent", required=True, help="Path of the unix socket of the whole simulation.")
 def main(
-    *, seed: int, started_at: float, part: int, parts: int, control: str, parent: str, **shape: float
+    *, seed: int, started_at: float, part: int, parts: int, control: str, parent: str, **shape: Any
 ) -> None:
     """Serve one part of an invented fleet."""
     running.raise_file_limit()
-    made = Shape(**shape)  # type: ignore[arg-type] # click checked them
+    made = Shape(**shape)
     simulator = Simulator(made, seed, started_at, part, parts, parent)
     running.on_loop(serve(simulator, control))
 
