@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import messages
@@ -14,7 +14,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
-from dashboards import reading
+from dashboards import alert_history, reading
 from dashboards.forms.alerts import LabelForm, RuleForm
 from dashboards.permissions import requires
 from dashboards.views.alert_audit import logged, signed_in
@@ -28,11 +28,9 @@ from fleet.models.access import Permission, may
 from fleet.models.alerting import AgentLabel, AlertRule
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.remembered import Agent, Instance
-from fleet.models.transitions import Transition
 
-#: The back-test plays so many days, and so many changes at most.
+#: The back-test plays so many days at most.
 _DAYS = 7
-_CHANGES = 200_000
 #: A document of rules, bytes at most.
 _LONGEST = 200_000
 
@@ -193,20 +191,15 @@ def _tried(form: RuleForm, row: AlertRule) -> Rule | None:
 
 
 def _played(rule: Rule, cluster: str) -> tuple[str, list[dict[str, Any]]]:
-    if rule.kind not in backtest.PLAYABLE:
-        return "The history holds agents and no instances: this rule cannot be played over it.", []
+    """What the back-test says, and the times it found, newest first."""
+    if rule.kind in backtest.UNPLAYABLE:
+        return backtest.UNPLAYABLE[rule.kind], []
     now = reading.current_time()
-    since = datetime.fromtimestamp(now, UTC) - timedelta(days=_DAYS)
-    rows = (
-        Transition.objects.filter(cluster=cluster, at__gte=since)
-        .order_by("-at", "-pk")
-        .values_list("at", "agent", "old", "new", "cause")[:_CHANGES]
-    )
-    changes = [backtest.Change(at.timestamp(), agent, old, new, cause) for at, agent, old, new, cause in rows]
-    # Of a history that is too long the newest part counts.
-    changes.reverse()
+    history = alert_history.read(cluster, now, _DAYS, turns=rule.kind in backtest.BY_INSTANCES)
+    if not history.days:
+        return "The history is empty yet: there is nothing to play this rule over.", []
     agents = Agent.objects.filter(cluster=cluster, retired=False).count()
-    spells = backtest.play(rule, changes, agents, now, _labelled(rule, cluster))
+    spells = backtest.play(rule, history.changes, agents, now, _labelled(rule, cluster), history.turns)
     names = dict(Instance.objects.filter(cluster=cluster).values_list("instance_id", "name"))
     shown = [
         {
@@ -217,8 +210,7 @@ def _played(rule: Rule, cluster: str) -> tuple[str, list[dict[str, Any]]]:
         }
         for one in reversed(spells)
     ]
-    days = _DAYS if len(changes) < _CHANGES else round((now - changes[0].at) / 86400.0, 2)
-    return backtest.sentence(spells, days), shown[:20]
+    return backtest.sentence(spells, history.days), shown[:20]
 
 
 def _labelled(rule: Rule, cluster: str) -> set[str] | None:

@@ -14,7 +14,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 from kombu.exceptions import OperationalError
 
-from dashboards import presenters, reading
+from dashboards import alert_history, presenters, reading
 from dashboards.forms.drain import DrainForm
 from dashboards.permissions import requires
 from dashboards.views.pages import needs_record, prefix_of
@@ -36,7 +36,7 @@ def drain(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER
     """Ask for a reason (GET), and want it drained or not any more (POST with `wanted`: `drain` or `undrain`).
 
     Template `dashboards/drain.html`: the frame's, `card` (InstanceCard), `row` (Drain or None), `drained` (what is
-    there, or wanted), `last` (no other of its kind takes connections), `form`.
+    there, or wanted), `last` (no other of its kind takes connections), `form`, `turns` (TurnLine).
     """
     now = reading.current_time()
     reader = reading.reader()
@@ -57,6 +57,7 @@ def drain(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER
         "drained": view.draining is not None or (row is not None and row.drained),
         "last": last,
         "form": form,
+        "turns": alert_history.turns_of(cluster, instance_id, now),
     }
     frame = presenters.frame(reader.summary(cluster, now), now, "fleet")
     return render(request, "dashboards/drain.html", frame | context)

@@ -20,7 +20,7 @@ from fleet.domain.verdicts import BACKEND_CAUSE, Reason, Recovery, State
 from fleet.domain.views import FleetTable, InstanceView
 
 #: States of an instance that are a fault of it. One that deregistered itself did what it was told.
-_SICK = frozenset({InstanceState.SILENT, InstanceState.UNHEALTHY, InstanceState.EXPIRED})
+SICK = frozenset({InstanceState.SILENT, InstanceState.UNHEALTHY, InstanceState.EXPIRED})
 #: The rate of loss is that of so many seconds.
 RATE_SECONDS = 60.0
 _NAMES = 10
@@ -134,7 +134,7 @@ def gather(
         agents=int(np.count_nonzero((states != State.RETIRED) & (states != State.NEVER))),
         stranded=int(np.count_nonzero(states == State.STRANDED)),
         groups=_groups(table, verdicts, labels or {}),
-        sick=tuple(_sick(view) for view in table.instances.values() if view.state in _SICK),
+        sick=tuple(_sick(view) for view in table.instances.values() if view.state in SICK),
         backend_down=frame.backend_down,
         unreachable=frame.unreachable,
         lost_lately=int(np.count_nonzero(lost & (verdicts["since"] > table.as_of - RATE_SECONDS))),

@@ -21,7 +21,7 @@ from fleet.models.incidents import Incident, IncidentEvent
 from fleet.models.networking import NetworkingReading, NetworkingRevision
 from fleet.models.remembered import Agent, Instance
 from fleet.models.tokens import ApiToken
-from fleet.models.transitions import Transition
+from fleet.models.transitions import InstanceTransition, Transition
 
 __all__ = [
     "Access",
@@ -43,6 +43,7 @@ __all__ = [
     "Incident",
     "IncidentEvent",
     "Instance",
+    "InstanceTransition",
     "MaintenanceWindow",
     "NetworkingReading",
     "NetworkingRevision",

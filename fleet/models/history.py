@@ -13,10 +13,11 @@ from typing import TypeVar
 import numpy as np
 
 from fleet.domain.columns import HAD_TUNNEL, NO_INSTANCE, REASON_BITS, RECOVERY_SHIFT, RETIRED, empty_memory
+from fleet.domain.instances import InstanceState
 from fleet.domain.verdicts import BACKEND_CAUSE, Reason, Recovery, State
 from fleet.models.remembered import Agent, Instance
-from fleet.models.transitions import Transition
-from fleet.state.outbox import Owed, unpack_owed
+from fleet.models.transitions import InstanceTransition, Transition
+from fleet.state.outbox import BACKEND, CLUSTER, Owed, unpack_owed
 from fleet.state.writer import Remembered, Writer
 
 T = TypeVar("T")
@@ -62,6 +63,7 @@ def settle(writer: Writer, cluster: str) -> int:
     _save_instances(cluster, saved)
     _save_agents(writer, cluster, rounds, saved)
     _save_transitions(cluster, rounds, saved)
+    _save_turns(cluster, rounds, saved)
     for blob in owed:
         writer.settled(cluster, blob)
     return len(owed)
@@ -165,14 +167,33 @@ def _save_transitions(cluster: str, rounds: Sequence[Owed], saved: _Names) -> No
         Transition.objects.bulk_create(chunk, ignore_conflicts=True)
 
 
+def _save_turns(cluster: str, rounds: Sequence[Owed], saved: _Names) -> None:
+    wholes = {BACKEND: f"backend/{cluster}", CLUSTER: f"cluster/{cluster}"}
+    rows = (
+        InstanceTransition(
+            cluster_id=cluster,
+            instance=identity,
+            old=InstanceState(old).slug,
+            new=InstanceState(new).slug,
+            at=_moment(owed.at),
+            round=owed.round,
+        )
+        for owed in rounds
+        for index, old, new in owed.instances.tolist()
+        if (identity := wholes.get(index) or saved.instance(index))
+    )
+    for chunk in _chunks(rows):
+        InstanceTransition.objects.bulk_create(chunk, ignore_conflicts=True)
+
+
 def prune(before: datetime) -> int:
     """Delete transitions older than that, a chunk in a statement so that nobody waits long; return how many."""
     deleted = 0
-    while oldest := list(
-        Transition.objects.filter(at__lt=before).order_by("pk").values_list("pk", flat=True)[:_CHUNK]
-    ):
-        Transition.objects.filter(pk__in=oldest).delete()
-        deleted += len(oldest)
+    for model in (Transition, InstanceTransition):
+        old = model.objects.filter(at__lt=before).order_by("pk").values_list("pk", flat=True)
+        while oldest := list(old[:_CHUNK]):
+            model.objects.filter(pk__in=oldest).delete()
+            deleted += len(oldest)
     return deleted
 
 

@@ -1,14 +1,16 @@
-"""The one history that pages, alerts and statistics read: a row for every change of a verdict's state."""
+"""The one history that pages, alerts and statistics read: a row for every change of an agent's or instance's state."""
 
 from __future__ import annotations
 
 from django.db import models
 from typing_extensions import override
 
+from fleet.domain.instances import InstanceState
 from fleet.domain.verdicts import Reason, Recovery, State
 from fleet.models.clusters import Cluster
 
 _STATES = [(state.slug, state.label) for state in State]
+_INSTANCE_STATES = [(state.slug, state.slug) for state in InstanceState]
 _REASONS = [(reason.slug, reason.slug) for reason in Reason]
 _RECOVERIES = [(recovery.slug, recovery.slug) for recovery in Recovery]
 
@@ -39,3 +41,29 @@ class Transition(models.Model):
     @override
     def __str__(self) -> str:
         return f"{self.agent}: {self.old} to {self.new}"
+
+
+class InstanceTransition(models.Model):
+    """What an instance was and became; written once per instance and round. The backend and the cluster count, too."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="instance_transitions")
+    #: An instance id, `backend/<cluster>` or `cluster/<cluster>`; these two are `ok`, `silent` or `unknown`.
+    instance = models.CharField(max_length=80)
+    old = models.CharField(max_length=16, choices=_INSTANCE_STATES)
+    new = models.CharField(max_length=16, choices=_INSTANCE_STATES)
+    at = models.DateTimeField()
+    round = models.BigIntegerField()
+
+    class Meta:
+        default_permissions = ()
+        ordering = ("-at", "-pk")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("cluster", "instance", "round"), name="one_turn_per_instance_and_round"
+            ),
+        )
+        indexes = (models.Index(fields=("cluster", "-at"), name="instance_turn_by_time"),)
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.instance}: {self.old} to {self.new}"

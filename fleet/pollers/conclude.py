@@ -25,7 +25,7 @@ from fleet.domain.verdicts import State
 from fleet.pollers.asking import to_ask, to_forget
 from fleet.protocol.destination import Health
 from fleet.state.codec import Header, Rows, Spell
-from fleet.state.outbox import TRANSITION, Owed, pack_owed
+from fleet.state.outbox import BACKEND, CLUSTER, INSTANCE_TRANSITION, TRANSITION, Owed, pack_owed
 from fleet.state.record import Record
 from fleet.state.writer import Conclusion, Writer
 
@@ -106,7 +106,9 @@ def judge(record: Record, number: int, now: float, timing: Timing) -> Judged:
         instances=len(record.instances),
         counts=tuple(counts[state] for state in State),
     )
-    owed = Owed(number, now, _transitions(previous, verdicts, moved), remembered)
+    owed = Owed(
+        number, now, _transitions(previous, verdicts, moved), remembered, _turns(record.spells, spells)
+    )
     conclusion = Conclusion(
         header=header,
         verdicts=verdicts,
@@ -155,7 +157,10 @@ def _spells(record: Record, frame: FleetFrame, now: float) -> dict[int, Spell]:
     for index, standing in frame.standings.items():
         before = record.spells.get(index, Spell())
         health, draining = health_of(standing.facts, now, frame.timing), bool(standing.facts.watch.draining)
-        if standing.sick:
+        if frame.blind:
+            # What fails may be our own network.
+            spell = replace(before, state=InstanceState.UNKNOWN)
+        elif standing.sick:
             spell = Spell(standing.state, standing.since, health, draining)
         elif standing.state is InstanceState.UNKNOWN:
             # Not looked at lately: it may be sick still.
@@ -164,7 +169,31 @@ def _spells(record: Record, frame: FleetFrame, now: float) -> dict[int, Spell]:
             spell = Spell(standing.state, None, health, draining)
         if spell != before:
             found[index] = spell
+    for index, failed in ((BACKEND, frame.backend_down), (CLUSTER, frame.unreachable)):
+        before = record.spells.get(index, Spell())
+        spell = _whole(before, failed=failed, blind=frame.blind, now=now)
+        if spell != before:
+            found[index] = spell
     return found
+
+
+def _whole(before: Spell, *, failed: bool, blind: bool, now: float) -> Spell:
+    """The spell of what is no instance: it is silent or all right."""
+    if blind:
+        return replace(before, state=InstanceState.UNKNOWN)
+    if not failed:
+        return Spell(InstanceState.OK)
+    return Spell(InstanceState.SILENT, now if before.sick_since is None else before.sick_since)
+
+
+def _turns(before: Mapping[int, Spell], after: Mapping[int, Spell]) -> Rows:
+    """INSTANCE_TRANSITION rows of the spells that have another state now."""
+    turned = [
+        (index, old, spell.state)
+        for index, spell in after.items()
+        if (old := before.get(index, Spell()).state) != spell.state
+    ]
+    return np.array(turned, INSTANCE_TRANSITION)
 
 
 def _events(

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from fleet.domain.verdicts import BACKEND_CAUSE, NO_CAUSE
 from fleet.state.codec import Rows
 
 #: One change of an agent's state; `packed` as in VERDICT. 9 bytes.
 TRANSITION = np.dtype([("agent", "<u4"), ("cause", "<u2"), ("old", "u1"), ("new", "u1"), ("packed", "u1")])
+#: One change of an instance's state. 4 bytes.
+INSTANCE_TRANSITION = np.dtype([("instance", "<u2"), ("old", "u1"), ("new", "u1")])
+#: Two more that have states and spells, in the places that no instance has: the auths' backend, and the cluster.
+BACKEND, CLUSTER = BACKEND_CAUSE, NO_CAUSE
+_NO_INSTANCES: Rows = np.zeros(0, INSTANCE_TRANSITION)
 _HEAD = struct.Struct("<QdII")
 
 
@@ -26,11 +32,13 @@ class Owed:
     transitions: Rows
     #: Agents that are new, or are remembered differently: their MEMORY rows have to be saved.
     remembered: npt.NDArray[np.uint32]
+    #: INSTANCE_TRANSITION rows.
+    instances: Rows = field(default_factory=lambda: _NO_INSTANCES)
 
     @property
     def empty(self) -> bool:
         """The database need not hear of this round."""
-        return not len(self.transitions) and not len(self.remembered)
+        return not (len(self.transitions) or len(self.remembered) or len(self.instances))
 
 
 def pack_owed(owed: Owed) -> bytes:
@@ -38,16 +46,20 @@ def pack_owed(owed: Owed) -> bytes:
     if owed.empty:
         return b""
     head = _HEAD.pack(owed.round, owed.at, len(owed.transitions), len(owed.remembered))
-    return head + owed.transitions.tobytes() + owed.remembered.astype("<u4").tobytes()
+    rows = owed.transitions.tobytes() + owed.remembered.astype("<u4").tobytes()
+    # Instances last and uncounted: what was owed before an upgrade has none, and can still be read.
+    return head + rows + owed.instances.tobytes()
 
 
 def unpack_owed(blob: bytes) -> Owed:
     """From its bytes."""
     number, at, transitions, remembered = _HEAD.unpack_from(blob)
     middle = _HEAD.size + transitions * TRANSITION.itemsize
+    end = middle + 4 * remembered
     return Owed(
         round=number,
         at=at,
         transitions=np.frombuffer(blob, TRANSITION, transitions, _HEAD.size),
         remembered=np.frombuffer(blob, np.dtype("<u4"), remembered, middle),
+        instances=np.frombuffer(blob, INSTANCE_TRANSITION, -1, end) if end < len(blob) else _NO_INSTANCES,
     )

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from django.test import Client
@@ -8,9 +8,9 @@ from django.utils import timezone
 
 from fleet.models.alerting import AgentLabel, AlertRule
 from fleet.models.changes import AuditEntry
-from fleet.models.clusters import ensure_default_cluster
-from fleet.models.remembered import Agent
-from fleet.models.transitions import Transition
+from fleet.models.clusters import Cluster, ensure_default_cluster
+from fleet.models.remembered import Agent, Instance
+from fleet.models.transitions import InstanceTransition, Transition
 from tests.dashboards.conftest import MakeUser
 from tests.fakes.reader import FakeReader
 
@@ -45,8 +45,9 @@ def test_rule_is_played_over_the_history(keeper: Client) -> None:
             for number, (old, new) in enumerate((("healthy", "stranded"), ("stranded", "healthy"))):
                 Transition.objects.create(
                     cluster=cluster, agent=f"a{n}", old=old, new=new, reason="no-tunnel", recovery="unclear",
-                    cause="p1", at=at + timedelta(seconds=seconds * number), round=day * 1000 + number,
+                    cause="p1", at=at + timedelta(seconds=seconds * number), round=day * 1000 + 6 * number,
                 )  # fmt: skip
+    _long_ago(cluster, now)
     rule = AlertRule.objects.get(name="Agents stranded")
     url = f"/alerts/rules/{rule.pk}/"
     assert "Would have fired 2 times in 7 days, longest 12 min." in keeper.get(url).content.decode()
@@ -54,6 +55,50 @@ def test_rule_is_played_over_the_history(keeper: Client) -> None:
     assert "Would have fired once in 7 days" in tried
     rule.refresh_from_db()
     assert rule.min_count == 5
+
+
+def _long_ago(cluster: Cluster, now: datetime) -> None:
+    """The history goes back for longer than is played."""
+    InstanceTransition.objects.create(
+        cluster=cluster, instance="p1", old="unknown", new="ok", at=now - timedelta(days=9), round=1
+    )
+    Transition.objects.create(
+        cluster=cluster, agent="a0", old="unknown", new="healthy", reason="none", recovery="unclear",
+        at=now - timedelta(days=9), round=1,
+    )  # fmt: skip
+
+
+def test_rule_about_instances_is_played_over_theirs(keeper: Client) -> None:
+    """A proxy silent for two minutes and for half of one: one would have fired, by name; with other numbers two."""
+    cluster, now = ensure_default_cluster(), timezone.now()
+    _long_ago(cluster, now)
+    Instance.objects.create(cluster=cluster, instance_id="p1", kind="proxy", name="proxy-1", position=0)
+    for hours, seconds in ((50, 120), (20, 30)):
+        at, number = now - timedelta(hours=hours), 1000 - hours
+        for later, new in ((0, "silent"), (seconds, "ok")):
+            InstanceTransition.objects.create(
+                cluster=cluster, instance="p1", old="ok", new=new, at=at + timedelta(seconds=later),
+                round=number * 100 + later,
+            )  # fmt: skip
+    rule = AlertRule.objects.get(name="Auth or proxy sick")
+    page = keeper.get(f"/alerts/rules/{rule.pk}/").content.decode()
+    assert "Would have fired once in 7 days, longest 2 min." in page
+    assert "proxy-1" in page
+    tried = keeper.post(f"/alerts/rules/{rule.pk}/", _form(rule, pending_seconds=10, do="try"))
+    assert "Would have fired 2 times in 7 days" in tried.content.decode()
+
+
+def test_rule_that_cannot_be_played_says_why(keeper: Client) -> None:
+    """No history, or none that could answer: one sentence, and no claim that nothing would have been."""
+    for name, says in (
+        ("Policy drift", "The history holds no policies"),
+        ("Console blind", "While nobody polled nothing was written down"),
+        ("Cluster unreachable", "The history is empty yet"),
+    ):
+        rule = AlertRule.objects.get(name=name)
+        page = keeper.get(f"/alerts/rules/{rule.pk}/").content.decode()
+        assert says in page
+        assert "ould not have fired" not in page
 
 
 def test_rule_is_changed_and_logged_and_built_in_names_stay(keeper: Client) -> None:

@@ -8,11 +8,12 @@ import pytest
 from redis import Redis
 
 from fleet.domain.columns import HAD_TUNNEL, RETIRED
+from fleet.domain.instances import InstanceState
 from fleet.domain.verdicts import NO_CAUSE, Reason, State
-from fleet.models import Agent, Cluster, Instance, Transition, history
+from fleet.models import Agent, Cluster, Instance, InstanceTransition, Transition, history
 from fleet.models.history import prune, recall, settle
 from fleet.state.connect import connect
-from fleet.state.outbox import TRANSITION, Owed, pack_owed
+from fleet.state.outbox import BACKEND, CLUSTER, INSTANCE_TRANSITION, TRANSITION, Owed, pack_owed
 from fleet.state.writer import Writer
 from tests.fakes.record import AS_OF, fill
 
@@ -55,6 +56,34 @@ def test_settle_what_rounds_owe(writer: Writer) -> None:
         *("agent-2-id", "healthy", "stranded", "proxy-unhealthy", "proxy-1-id", 1),
     )
     assert (newest.new, newest.cause, newest.at.timestamp()) == ("healthy", "", AS_OF + 2)
+
+
+def owe_turns(writer: Writer, number: int, *turns: tuple[int, InstanceState, InstanceState]) -> None:
+    """Let a round owe these turns of instances."""
+    rows = np.array(list(turns), INSTANCE_TRANSITION)
+    owed = Owed(number, AS_OF + number, np.zeros(0, TRANSITION), np.zeros(0, np.uint32), rows)
+    writer.redis.rpush(writer.keys("default").outbox, pack_owed(owed))
+
+
+def test_settle_turns_of_instances(writer: Writer) -> None:
+    """By id, the backend and the cluster under their own names; once, however often it is settled."""
+    fill(writer, STATES)
+    for _ in range(2):
+        owe_turns(
+            writer,
+            7,
+            (2, InstanceState.OK, InstanceState.SILENT),
+            (BACKEND, InstanceState.UNKNOWN, InstanceState.OK),
+            (CLUSTER, InstanceState.OK, InstanceState.SILENT),
+        )
+        assert settle(writer, "default") == 1
+    rows = InstanceTransition.objects.order_by("pk").values_list("instance", "old", "new", "round")
+    assert list(rows) == [
+        ("proxy-1-id", "ok", "silent", 7),
+        ("backend/default", "unknown", "ok", 7),
+        ("cluster/default", "ok", "silent", 7),
+    ]
+    assert InstanceTransition.objects.latest("at").at.timestamp() == AS_OF + 7
 
 
 def test_settle_again_after_a_crash(writer: Writer) -> None:
@@ -105,7 +134,9 @@ def test_prune_deletes_what_is_older(writer: Writer, monkeypatch: pytest.MonkeyP
     fill(writer, STATES)
     for number in range(7):
         owe(writer, number, [(0, NO_CAUSE, State.HEALTHY, State.STRANDED, Reason.NO_TUNNEL)])
+        owe_turns(writer, number, (0, InstanceState.OK, InstanceState.EXPIRED))
     while settle(writer, "default"):
         pass
-    assert prune(datetime.fromtimestamp(AS_OF + 5, UTC)) == 5
+    assert prune(datetime.fromtimestamp(AS_OF + 5, UTC)) == 10
+    assert sorted(InstanceTransition.objects.values_list("round", flat=True)) == [5, 6]
     assert sorted(Transition.objects.values_list("round", flat=True)) == [5, 6]

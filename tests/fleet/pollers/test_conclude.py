@@ -8,10 +8,11 @@ import pytest
 from fleet.domain.columns import NO_INSTANCE
 from fleet.domain.events import Delta, InstancesChanged, LayoutChanged
 from fleet.domain.evidence import Timing
+from fleet.domain.instances import InstanceState
 from fleet.domain.verdicts import Reason, State
 from fleet.pollers.conclude import Concluded, conclude
 from fleet.publish import message_of
-from fleet.state.outbox import unpack_owed
+from fleet.state.outbox import CLUSTER, unpack_owed
 from fleet.state.reader import Reader
 from fleet.state.writer import Writer
 from tests.fakes.evidence import Polled, apply
@@ -51,6 +52,24 @@ def test_round_with_one_proxy_silent(writer: Writer) -> None:
     assert newest.transitions["old"].tolist() == [State.HEALTHY] * 2
     assert (newest.round, newest.at) == (3, NOW + 3)
     assert (newest.transitions["packed"] & 0x1F).tolist() == [Reason.PROXY_UNHEALTHY] * 2
+    assert newest.instances.tolist() == [(2, InstanceState.OK, InstanceState.SILENT)]
+    assert {old for _, old, _ in owed[0].instances.tolist()} == {InstanceState.UNKNOWN}
+
+
+def test_every_target_fails_and_one_answers_again(writer: Writer) -> None:
+    """The cluster has turns of its own, and so has what the auths rest on."""
+    polled = Polled(writer)
+    polled.begin()
+    for number in range(1, 6):
+        silent = [-1, 0, 1] if number in (3, 4) else []
+        polled.see([[0], [1]], now=NOW + number, agents=2, silent=silent)
+        finish(writer, number)
+    turns = [turn for blob in writer.owed("default", 10) for turn in unpack_owed(blob).instances.tolist()]
+    assert [(old, new) for index, old, new in turns if index == CLUSTER] == [
+        (InstanceState.UNKNOWN, InstanceState.OK),
+        (InstanceState.OK, InstanceState.SILENT),
+        (InstanceState.SILENT, InstanceState.OK),
+    ]
 
 
 def test_round_in_which_nothing_changed(writer: Writer) -> None:
@@ -84,6 +103,9 @@ def test_self_probe_that_fails_for_long(writer: Writer) -> None:
     writer.write_instances("default", polled.epoch, probed_at=NOW - 60)
     done = finish(writer, 1)
     assert done.header.counts[State.UNKNOWN] == 2
+    # What fails may be our own network: the history says that we do not know.
+    turned = [turn for blob in writer.owed("default", 10) for turn in unpack_owed(blob).instances.tolist()]
+    assert not turned
 
 
 @pytest.mark.parametrize("seed", range(5))
