@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 import fleet
+from fleet.nodes.cluster_names import ClusterName
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,5 +31,9 @@ def home_option(command: F) -> F:
 def cluster_option(command: F) -> F:
     """Add --cluster."""
     return click.option(
-        "--cluster", default="default", show_default=True, help="Which fleet, by the name of its cluster."
+        "--cluster",
+        type=ClusterName(),
+        default="default",
+        show_default=True,
+        help="Which fleet, by the name of its cluster.",
     )(command)

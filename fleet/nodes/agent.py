@@ -23,6 +23,7 @@ from fleet.nodes.agent_metrics import AgentMetrics, AuthPlaces, Place, TunnelPla
 from fleet.nodes.agent_networking import AgentNetworking
 from fleet.nodes.agent_services import AgentServices, Services
 from fleet.nodes.agent_tunnels import AgentTunnels
+from fleet.nodes.cluster_names import ClusterName
 from fleet.nodes.proxy_choice import ProxyChoice
 from fleet.protocol import announce, pick_healthy, tunnel_settings
 from fleet.protocol.agent_pool import AgentPool, LinearBackoff
@@ -300,7 +301,9 @@ async def serve(flags: AgentFlags, diag: tuple[str, int] | None = None) -> None:
     help="Reach auths directly, or tunnelled through the proxies; then --auth is not needed.",
 )
 @click.option("--proxy", required=True, type=node_flags.Addresses(), help="The proxies' load balancers.")
-@click.option("--cluster", default="default", show_default=True, help="Name of the cluster.")
+@click.option(
+    "--cluster", type=ClusterName(), default="default", show_default=True, help="Name of the cluster."
+)
 @click.option(
     "--announce-ttl",
     type=node_flags.TTL(),

@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from fleet.nodes import invented_homes
 from fleet.nodes.addresses import Address, parse
+from fleet.nodes.cluster_names import ClusterName
 from fleet.protocol import announce, durations
 from fleet.protocol.destination import READINGS, Settings
 from fleet.transport.channels import TLSFiles
@@ -198,7 +199,13 @@ def instance_options(*, ttl_variable: str) -> Callable[[F], F]:
                 type=click.Path(file_okay=False, path_type=Path),
                 help="Folder of its own, for policies accepted over the network; default: it accepts none.",
             ),
-            click.option("--cluster", default="default", show_default=True, help="Name of the cluster."),
+            click.option(
+                "--cluster",
+                type=ClusterName(),
+                default="default",
+                show_default=True,
+                help="Name of the cluster.",
+            ),
             click.option(
                 "--backend-prefix",
                 default="nodes",

@@ -34,7 +34,7 @@ class InstanceAdminServicer:
         """Say it, or take it back; repeated it changes nothing."""
         await operators.demand(context, "drain instances", self._host)
         await operators.demand_reason(context, request.reason)
-        standing, reason = self._standing, request.reason or "an operator said so"
+        standing, reason = self._standing, request.reason
         match request.word:
             case _Word.WORD_DRAIN:
                 standing.drain(reason)

@@ -12,6 +12,9 @@ from fleet.protocol.standing import Said
 
 log = logging.getLogger(__name__)
 
+#: Shown where nobody gave a reason.
+_UNSAID = "an operator said so"
+
 
 @dataclass(frozen=True, slots=True)
 class Word:
@@ -45,11 +48,13 @@ class Standing:
         )
 
     def drain(self, reason: str) -> None:
-        """Say that nobody new is to come; the first reason stays."""
-        if self.draining is None:
-            self.draining = Word(reason, self._clock())
-            log.warning("standing.draining: %s", reason or "no reason given")
-            self._tell()
+        """Say that nobody new is to come; said again it is since then, for the last reason that was given."""
+        before = self.draining
+        if before is not None and reason in {"", before.reason}:
+            return
+        self.draining = Word(reason or _UNSAID, self._clock() if before is None else before.at)
+        log.warning("standing.draining: %s", self.draining.reason)
+        self._tell()
 
     def undrain(self) -> None:
         """Take that back."""
@@ -60,10 +65,12 @@ class Standing:
 
     def degrade(self, reason: str, lasts: float | None = None) -> None:
         """Say that others are to be preferred, for so many seconds; said again it lasts from now on."""
-        if self.degraded is None:
-            log.warning("standing.degraded: %s", reason or "no reason given")
+        before = self.degraded
+        reason = reason or (_UNSAID if before is None else before.reason)
+        if before is None:
+            log.warning("standing.degraded: %s", reason)
         now = self._clock()
-        since = now if self.degraded is None else self.degraded.at
+        since = now if before is None else before.at
         self.degraded = Word(reason, since, None if lasts is None else now + lasts)
         self._forget_expiry()
         if lasts is not None:

@@ -6,17 +6,30 @@ from tests.fakes.waiting import eventually
 
 
 def test_drained_until_taken_back() -> None:
-    """The first reason stays, and listeners hear of changes only."""
-    standing = Standing(lambda: 7.0)
+    """Listeners hear of changes only; a new reason takes the place of the old one, since when it drains stays."""
+    now = 7.0
+    standing = Standing(lambda: now)
     heard: list[Said] = []
     standing.listen(lambda: heard.append(standing.said))
     standing.drain("kernel")
-    standing.drain("again")
+    standing.drain("kernel")
+    standing.drain("")
+    assert heard == [Said(draining="kernel")]
+    now = 9.0
+    standing.drain("disk")
     assert standing.draining is not None
-    assert (standing.draining.reason, standing.draining.at) == ("kernel", 7.0)
+    assert (standing.draining.reason, standing.draining.at) == ("disk", 7.0)
     standing.undrain()
     standing.undrain()
-    assert heard == [Said(draining="kernel"), NOTHING]
+    assert heard == [Said(draining="kernel"), Said(draining="disk"), NOTHING]
+
+
+def test_no_reason_given() -> None:
+    """There is something to show all the same."""
+    standing = Standing()
+    standing.drain("")
+    standing.degrade("")
+    assert standing.said == Said("an operator said so", "an operator said so")
 
 
 async def test_degraded_expires() -> None:
