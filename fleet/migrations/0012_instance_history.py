@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('fleet', '0010_seal_webhooks'),
+        ('fleet', '0011_change_steps'),
     ]
 
     operations = [
