@@ -1,10 +1,12 @@
-"""A campaign over 5,000 simulated agents by a whole console, whose Celery worker is killed: all of it adds up."""
+"""A campaign over 5,000 simulated agents by a whole console, whose web server and Celery worker are killed under way,
+while somebody watches its page: all of it adds up."""
 
 from __future__ import annotations
 
 import http.client
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -17,28 +19,34 @@ from typing import Any
 
 import psutil
 import pytest
+from playwright.sync_api import Page, expect, sync_playwright
 
 from fleet.processes import children, valkey
+from tests.browser.conftest import ARGUMENTS, DEADLINE_MS, NAMES
 from tests.fakes.waiting import gone
 from tests.meta.house import ROOT
 
 AGENTS = 5_000
 LOST = 30
-#: 100 a second; on a busy machine rounds are late, and nobody has failed for that.
+USERNAME, PASSWORD = "ada", "correct horse battery"
+#: 50 a second: it lasts longer than the restarts. On a busy machine rounds are late, and nobody has failed for that.
 PACE = {
-    "rate": 6_000, "per_proxy": 5_000, "canaries": 5, "hold": 1, "jitter": 1, "patience": 20, "max_failed": 5,
+    "rate": 3_000, "per_proxy": 5_000, "canaries": 5, "hold": 1, "jitter": 1, "patience": 20, "max_failed": 5,
     "max_stranded": 1_000,
 }  # fmt: skip
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(500)]
+
+#: By what word in its command line a process is found.
+WEB, WORKER = "dashboards.config.asgi:application", "actions@%h"
 
 #: Everything in one process: each start of Django costs seconds.
-_PREPARE = """
+_PREPARE = f"""
 import django; django.setup()
 from django.contrib.auth.models import User
 from django.core.management import call_command
 call_command("migrate", verbosity=0)
-User.objects.create_superuser("ada", password="correct horse battery")
-call_command("token", "create", "ada", "--name", "test", "--scope", "view_fleet", "--scope", "act_on_fleet",
+User.objects.create_superuser("{USERNAME}", password="{PASSWORD}")
+call_command("token", "create", "{USERNAME}", "--name", "test", "--scope", "view_fleet", "--scope", "act_on_fleet",
              "--scope", "view_audit")
 """
 
@@ -125,22 +133,31 @@ class Installation:
         """Agents of the campaign."""
         return self.ask(f"select count(*) from fleet_campaignagent where {where}")
 
-    def worker(self) -> psutil.Process | None:
-        """The Celery process that makes the steps."""
+    def process(self, word: str) -> psutil.Process | None:
+        """The process of the console with that word in its command line."""
         for process in _family(self._processes[1]):
             try:
-                if "actions@%h" in process.cmdline():
+                if word in process.cmdline():
                     return process
             except psutil.Error:
                 continue
         return None
 
-    def kill_worker(self) -> None:
-        """As a power cut does; wait until there is another that makes steps."""
-        one = self.worker()
+    def kill(self, word: str) -> psutil.Process:
+        """As a power cut does; who it was."""
+        one = self.process(word)
         assert one is not None
         one.send_signal(signal.SIGKILL)
-        until(lambda: (new := self.worker()) is not None and new.pid != one.pid, seconds=60)
+        until(lambda: gone(one.pid))
+        return one
+
+    def await_another(self, word: str, one: psutil.Process) -> None:
+        """Wait until it was started again."""
+        until(lambda: (new := self.process(word)) is not None and new.pid != one.pid, seconds=90)
+
+    def kill_worker(self) -> None:
+        """Wait until there is another that makes steps."""
+        self.await_another(WORKER, self.kill(WORKER))
 
     def await_steps(self, number: int) -> None:
         """Wait until so many more have been made, by the second each was made in."""
@@ -181,15 +198,61 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
         made.end()
 
 
-def test_killed_paused_resumed_aborted(installation: Installation) -> None:
-    """Workers die under way and in a pause; failures above the threshold abort it; nobody is asked twice, or cut."""
+@pytest.fixture
+def page(installation: Installation) -> Iterator[Page]:
+    """Somebody's browser, signed in."""
+    found = next(filter(None, map(shutil.which, NAMES)), None)
+    if found is None:
+        pytest.skip("Chromium is missing (as root: apt-get install chromium)")
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=found, args=ARGUMENTS)
+        opened = browser.new_page()
+        opened.set_default_timeout(2 * DEADLINE_MS)
+        opened.goto(f"http://127.0.0.1:{installation.port}/accounts/login/")
+        opened.fill("input[name=login]", USERNAME)
+        opened.fill("input[type=password]", PASSWORD)
+        opened.click("main button[type=submit]")
+        opened.wait_for_url(f"http://127.0.0.1:{installation.port}/")
+        yield opened
+        browser.close()
+
+
+def _shown(page: Page, *, above: int) -> int:
+    """Wait until the bar of the page stands higher; where it stands."""
+    bar = "document.querySelector('#campaign progress').value"
+    page.wait_for_function(f"() => {bar} > {above}")
+    return int(page.evaluate(bar))
+
+
+def _web_dies(one: Installation, page: Page) -> None:
+    """The campaign goes on without it; it is started again; the page, not loaded anew, shows how it went on."""
+    page.evaluate("window.neverLeft = true")
+    seen, answered = _shown(page, above=0), []
+    page.on("response", lambda answer: answered.append(answer.status))
+    killed = one.kill(WEB)
+    del answered[:]
+    moved = one.count("state = 'ok'")
+    until(lambda: one.count("state = 'ok'") > moved, seconds=90)
+    one.await_another(WEB, killed)
+    _shown(page, above=seen)
+    assert set(answered) == {200}
+    assert page.evaluate("window.neverLeft")
+    expect(page.locator("#change-state .tag")).to_have_text("running")
+
+
+def test_killed_paused_resumed_aborted(installation: Installation, page: Page) -> None:
+    """The web server dies under way, workers do under way and in a pause; failures above the threshold abort it; nobody
+    is asked twice, or cut."""
     one = installation
     planned = one.api("/reconnect/plan", {"q": "agent", "pace": PACE})
     assert (planned["agents"], planned["plan"]["asked"]) == (AGENTS, AGENTS - LOST)
     change = f"/changes/{planned['id']}"
     one.tell(change, "confirm", {"reason": "to try", "typed": "default"})
 
+    page.goto(f"http://127.0.0.1:{one.port}{change}/")
+
     until(lambda: one.count("state = 'ok'") >= 300, seconds=90)
+    _web_dies(one, page)
     one.kill_worker()
     one.await_steps(2)
     one.tell(change, "do", {"do": "pause"})
@@ -200,12 +263,14 @@ def test_killed_paused_resumed_aborted(installation: Installation) -> None:
     assert json.loads(one.fleet("advice", "--json"))["agents"] == asked
     assert one.api(f"{change}/progress")["state"] == "paused"
 
-    one.fleet("fault", "deaf", "all", "700")
+    one.fleet("fault", "deaf", "all", "1500")
     one.tell(change, "do", {"do": "resume"})
     until(lambda: one.api(f"{change}/progress")["state"] == "failed", seconds=150)
 
     said = one.api(f"{change}/progress")
     assert "did not move" in said["detail"]
+    expect(page.locator("#change-state .tag")).to_have_text("failed")
+    expect(page.locator("#campaign .status-line")).to_contain_text(f"{AGENTS:,} of {AGENTS:,} done")
     assert said["ok"] + said["failed"] + said["skipped"] == said["done"] == said["total"] == AGENTS
     assert said["ok"] >= 300
     assert said["failed"] > 0
