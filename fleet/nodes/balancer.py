@@ -41,6 +41,9 @@ _BACKLOG = 1024
 _PROBE_TIMEOUT = 1.0
 #: While a few probes may decide they come this much more often.
 _FASTER = 5
+#: What is known of the targets is looked at anew after this, seconds, or when any of them answered differently: a
+#: thousand clients that come at once need not each have the shares worked out.
+_LOOK_AGAIN = 0.01
 
 
 def _load(seat: Seat) -> float:
@@ -62,6 +65,7 @@ class Balancer:
         self.name = name
         self.rotation = Rotation(targets, preferring)
         self._seats = {seat.target.name: seat for seat in self.rotation.seats}
+        self._looked: tuple[object, float] | None = None
         self._timeout = min(interval, _PROBE_TIMEOUT)
         self._destinations = Destinations(
             self._probe,
@@ -142,8 +146,14 @@ class Balancer:
         return float(self.rotation.is_ready(seat))
 
     def _update(self) -> None:
+        now = time.time()
+        seen = self._destinations.version, [(seat.status, seat.unanswered) for seat in self.rotation.seats]
+        if self._looked is not None and self._looked[0] == seen and abs(now - self._looked[1]) < _LOOK_AGAIN:
+            return
         weights = dict.fromkeys(self._seats, 1.0)
-        self.rotation.update(self._destinations.candidates(weights), time.time())
+        self.rotation.update(self._destinations.candidates(weights), now)
+        # Looking may itself have changed what is known: then the next one looks again.
+        self._looked = seen, now
 
     def _on_accepted(self, link: Link) -> None:
         self._links.add(link)

@@ -9,7 +9,6 @@ https://github.com/grpc/grpc/blob/master/doc/health-checking.md
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import grpc
 import grpc.aio
@@ -65,17 +64,16 @@ class HealthServicer:
 
     async def Watch(  # noqa: N802
         self, request: health_pb2.HealthCheckRequest, context: Context
-    ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
+    ) -> None:
         """Answer the status now and on every change, each once."""
-        del context
         if request.service not in self._statuses:
-            yield health_pb2.HealthCheckResponse(status=_SERVICE_UNKNOWN)
+            await context.write(health_pb2.HealthCheckResponse(status=_SERVICE_UNKNOWN))
             await asyncio.Event().wait()  # the protocol keeps the stream open: the service may come to be
         told = None
         while True:
             changed, status = self._changed, self._statuses[request.service]
             if status != told:
-                yield status
+                await context.write(status)
                 told = status
             await changed.wait()
 

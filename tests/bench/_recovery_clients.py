@@ -1,8 +1,9 @@
 """Many balanced channels in a process of their own, for the bench `recovery`.
 
-    python -m tests.bench._recovery_clients HOST:PORT COUNT FIRST_WAIT|upstream|bare
+    python -m tests.bench._recovery_clients HOST:PORT COUNT FIRST_WAIT|upstream|bare|floor
 
-`bare` ones are the floor: no policy to ask for, no health of the second connection, one RPC over it.
+`bare` ones have no policy to ask for and do not watch the second connection: one RPC over it. `floor` is what gRPC
+alone takes for all that ours do: they ask, watch and call there, a few at a time, and leave the old connections open.
 
 Says `{"ready": COUNT}` when all are connected and healthy. For each line on stdin, which names a sick auth, it answers
 at once, and again when the first RPC of each channel was answered by another: `{"answered": [...]}`, by the machine's
@@ -18,6 +19,7 @@ import sys
 import time
 from typing import Any
 
+import grpc.aio
 import uvloop
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
@@ -27,11 +29,14 @@ from fleet.protocol.pick_healthy import DEFAULTS, Settings
 from fleet.transport import channels
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.pick_healthy.opening import open_channel
+from fleet.transport.service_config import METHOD
 from tests.bench._recovery_auths import WHO
 
 #: Connecting at once is not what is measured.
 _CONNECTING = asyncio.Semaphore(50)
 _GIVE_UP = 30.0
+#: So many of `floor` move at a time, in each process.
+_MOVING = asyncio.Semaphore(8)
 
 
 class Client:
@@ -95,9 +100,42 @@ class Bare:
             await self.channel.close()
 
 
-def _clients(address: str, count: int, wait: str) -> list[Client] | list[Bare]:
-    if wait == "bare":
-        return [Bare(address) for _ in range(count)]
+class Floor(Bare):
+    """Bare, with the RPCs of ours and in the order of ours."""
+
+    async def answered_by_another(self, sick: str) -> float:
+        """When its RPC was answered by another auth, after that one's policy and health were."""
+        while (await self._watch.read()).status == health_pb2.HealthCheckResponse.SERVING:
+            pass
+        await asyncio.sleep(random.random() * (DEFAULTS.first_wait or 0))
+        while True:
+            async with _MOVING:
+                self._kept = self.channel, self._watch
+                channel = channels.open_channel(self._address, more=channels.still_options())
+                at = await self._ask_all(channel, sick)
+            if at is not None:
+                self.channel = channel
+                return at
+            await channel.close()
+
+    async def _ask_all(self, channel: grpc.aio.Channel, sick: str) -> float | None:
+        config: Any = channel.unary_unary(METHOD)(b"", wait_for_ready=True, timeout=_GIVE_UP)
+        watch: Any = health_pb2_grpc.HealthStub(channel).Watch(
+            health_pb2.HealthCheckRequest(), wait_for_ready=True
+        )
+        healthy = (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
+        await config
+        who: Any = channel.unary_unary(WHO)
+        answer: bytes = await who(b"", timeout=_GIVE_UP)
+        at = time.monotonic()
+        self._watch = watch
+        return at if healthy and answer.decode() != sick else None
+
+
+def _clients(address: str, count: int, wait: str) -> list[Client] | list[Bare] | list[Floor]:
+    if wait in {"bare", "floor"}:
+        kind = Bare if wait == "bare" else Floor
+        return [kind(address) for _ in range(count)]
     host, _, port = address.rpartition(":")
     settings = Settings(first_wait=None if wait == "upstream" else float(wait))
     return [Client((host, int(port)), settings) for _ in range(count)]

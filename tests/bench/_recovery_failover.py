@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -187,8 +187,8 @@ class Herd:
     seconds: Sequence[float]
     lost: int
     connects: float
-    #: CPU seconds of the agents, the auths and the balancer together.
-    cpu: float
+    #: CPU seconds of the agents, the auths and the balancer.
+    cpu: Mapping[str, float]
 
 
 async def herd(agents: int, processes: int, first_wait: str, auths: int = 3) -> Herd:
@@ -200,14 +200,14 @@ async def herd(agents: int, processes: int, first_wait: str, auths: int = 3) -> 
         async with _children(processes, *words) as clients:
             await there.only(*range(auths))
             asked = (await there.auths.ask("asked"))["asked"]
-            everybody = [*clients, there.auths, there.balancer]
-            spent = sum(one.cpu() for one in everybody)
+            parts = {"agents": clients, "auths": [there.auths], "balancer": [there.balancer]}
+            before = {name: sum(one.cpu() for one in part) for name, part in parts.items()}
             await asyncio.gather(*(client.ask("auth-0") for client in clients))
             at = float((await there.auths.ask("flip 0"))["at"])
             answers = await asyncio.gather(*(client.hear() for client in clients))
             seconds = [when - at for answer in answers for when in answer["answered"]]
             connects = ((await there.auths.ask("asked"))["asked"] - asked) / agents
-            spent = sum(one.cpu() for one in everybody) - spent
+            spent = {name: sum(one.cpu() for one in part) - before[name] for name, part in parts.items()}
             return Herd(seconds, agents - len(seconds), connects, spent)
 
 

@@ -28,6 +28,9 @@ _TARGETS = (
 )
 
 
+_CORES = os.cpu_count() or 1
+
+
 @dataclass(frozen=True, slots=True)
 class _Size:
     rounds: int
@@ -70,17 +73,19 @@ async def _measure(size: _Size) -> Outcome:
 
 
 async def _floor(size: _Size, ours: Herd) -> tuple[dict[str, Figure], dict[str, Figure]]:
-    """As many bare clients: what gRPC alone takes of this machine, in one process and in as many as ours."""
+    """As many clients of gRPC alone: with one RPC each, and with all the RPCs of ours in their order."""
     figures: dict[str, Figure] = {}
     peers: dict[str, Figure] = {}
-    for processes in (size.processes, 1):
-        _say(f"{size.agents} bare clients at once, processes: {processes}")
-        seen = await failover.herd(size.agents, processes, "bare")
-        name = f"bare_herd_of_{processes}"
+    for kind in ("bare", "floor"):
+        _say(f"{size.agents} {kind} clients at once")
+        seen = await failover.herd(size.agents, size.processes, kind)
+        name = f"{kind}_herd"
         peers |= _of_herd(name, seen, size.agents)
-        del peers[f"{name}_connects"]  # they ask for no policy, and that is what is counted
-        if processes == size.processes and ours.seconds and seen.seconds:
-            figures["herd_p50_to_bare"] = percentile(ours.seconds, 0.5) / percentile(seen.seconds, 0.5)
+        del peers[f"{name}_connects"]  # not all ask for a policy, and that is what is counted
+        # If half of the work came first and nothing else ran, half of them were done by then.
+        peers[f"{name}_p50_by_cpu_s"] = sum(seen.cpu.values()) / _CORES / 2
+        if ours.seconds and seen.seconds:
+            figures[f"herd_p50_to_{kind}"] = percentile(ours.seconds, 0.5) / percentile(seen.seconds, 0.5)
     return figures, peers
 
 
@@ -123,8 +128,9 @@ def _of_herd(name: str, seen: Herd, agents: int) -> dict[str, Figure]:
         found |= {f"{name}_p{share}_s": percentile(seen.seconds, share / 100) for share in (50, 95)}
         found[f"{name}_slowest_s"] = max(seen.seconds)
     # All parts share the machine: this is what their work alone takes on its cores, whoever waits for what.
-    busy = seen.cpu / (os.cpu_count() or 1)
-    return found | {f"{name}_connects": seen.connects, f"{name}_cpu_by_cores_s": busy}
+    busy = sum(seen.cpu.values()) / _CORES
+    found |= {f"{name}_connects": seen.connects, f"{name}_cpu_by_cores_s": busy}
+    return found | {f"{name}_cpu_ms_of_{part}": cpu / agents * 1000 for part, cpu in seen.cpu.items()}
 
 
 def _say(what: str) -> None:

@@ -58,9 +58,11 @@ class PickHealthyChannel(grpc.aio.Channel):
         self._connections: dict[int, Connection] = {}
         self._retiring: dict[asyncio.Task[None], Connection] = {}
         self._timer: asyncio.TimerHandle | None = None
+        #: What the timer is for, by the monotonic clock.
+        self._timed: float | None = None
         self._closed = False
-        # Replaced at each change: whoever waits on the old one wakes up and looks.
-        self._state_changed = asyncio.Event()
+        # Whoever waits for a change wakes up and looks.
+        self._waiting: set[asyncio.Future[None]] = set()
         self._seen: object = None
         #: A connection was asked for its policy and has answered, or failed to.
         self.asked = asyncio.Event()
@@ -123,7 +125,12 @@ class PickHealthyChannel(grpc.aio.Channel):
     async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
         """Wait until the state is another."""
         while self.get_state() is last_observed_state:
-            await self._state_changed.wait()
+            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.add(waiting)
+            try:
+                await waiting
+            finally:
+                self._waiting.discard(waiting)
 
     @override
     async def channel_ready(self) -> None:
@@ -194,6 +201,7 @@ class PickHealthyChannel(grpc.aio.Channel):
             connection.settled()
 
     def _wake(self) -> None:
+        self._timer = self._timed = None
         self._do(self._balancer.wake(time.monotonic(), random.random()))
 
     def _do(self, commands: list[Command]) -> None:
@@ -226,21 +234,30 @@ class PickHealthyChannel(grpc.aio.Channel):
         task.add_done_callback(self._retiring.pop)
 
     def _arm(self) -> None:
-        at = self._balancer.wake_at
+        at = None if self._closed else self._balancer.wake_at
+        if at == self._timed:
+            return
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if at is not None and not self._closed:
+        self._timed = at
+        if at is not None:
             delay = max(at - time.monotonic(), 0.0)
             self._timer = asyncio.get_running_loop().call_later(delay, self._wake)
 
     def _tell(self) -> None:
         """Tell those who wait that something is different."""
-        before, self._seen = self._seen, (self.connection, self.policy)
+        active = self._connections.get(self._balancer.active)
+        policy = None if active is None else (active.found, active.read_at)
+        before, self._seen = (
+            self._seen,
+            (self.connection, policy, self._balancer.mode, self._balancer.health_check),
+        )
         if before != self._seen:
             self._changed()
         self._tell_waiting()
 
     def _tell_waiting(self) -> None:
-        self._state_changed.set()
-        self._state_changed = asyncio.Event()
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
