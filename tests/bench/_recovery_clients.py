@@ -107,8 +107,10 @@ class Floor(Bare):
         """When its RPC was answered by another auth, after that one's policy and health were."""
         while (await self._watch.read()).status == health_pb2.HealthCheckResponse.SERVING:
             pass
-        await asyncio.sleep(random.random() * (DEFAULTS.first_wait or 0))
+        wait = random.random() * (DEFAULTS.first_wait or 0)
         while True:
+            await asyncio.sleep(wait)
+            wait = 0.0
             async with _MOVING:
                 self._kept = self.channel, self._watch
                 channel = channels.open_channel(self._address, more=channels.still_options())

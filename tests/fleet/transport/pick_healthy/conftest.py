@@ -1,4 +1,7 @@
-"""Auths and channels that end with the test; each test meets them directly, and through a proxy."""
+"""Auths, forwards and channels that end with the test.
+
+Each test meets auths directly, and through a proxy; and channels of both kinds, unless its file says otherwise.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,15 @@ from typing import Any
 
 import pytest
 
+from fleet.nodes.forwards import Forward
+from fleet.protocol.pick_healthy import Settings
+from fleet.transport.pick_healthy.opening import open_blocking_channel, open_channel
 from tests.fakes.auth_paths import passage_to
 from tests.fakes.auths import FakeAuth
+from tests.fakes.in_threads import InThreads
+
+#: Attempts follow each other at once: which server a shuffle leads to is chance.
+_FAST = Settings(first_wait=0.0, base=0.02, ceiling=0.02)
 
 
 @pytest.fixture(params=["direct", "proxy"])
@@ -28,3 +38,36 @@ async def auths(request: pytest.FixtureRequest) -> AsyncIterator[Callable[..., A
         yield start
     for auth in started:
         await auth.stop()
+
+
+@pytest.fixture
+async def forwards() -> AsyncIterator[Callable[[FakeAuth], Awaitable[Forward]]]:
+    """Forwards to servers: they count connections, hold and cut them."""
+    started: list[Forward] = []
+
+    async def start(auth: FakeAuth) -> Forward:
+        started.append(Forward(auth.name, ("127.0.0.1", 0), auth.reached_at))
+        await started[-1].start()
+        return started[-1]
+
+    yield start
+    for forward in started:
+        await forward.stop()
+
+
+@pytest.fixture(params=["aio", "blocking"])
+async def channels(request: pytest.FixtureRequest) -> AsyncIterator[Callable[..., Any]]:
+    """Opens channels."""
+    opened: list[Any] = []
+
+    def open_to(*where: FakeAuth | Forward, settings: Settings = _FAST, **more: Any) -> Any:
+        at = [one.reached_at if isinstance(one, FakeAuth) else one.listen for one in where]
+        if request.param == "aio":
+            opened.append(open_channel(at, settings=settings, **more))
+        else:
+            opened.append(InThreads(open_blocking_channel(at, settings=settings, **more)))
+        return opened[-1]
+
+    yield open_to
+    for channel in opened:
+        await channel.close()

@@ -1,4 +1,7 @@
-"""The blocking channel against real servers: they run in the test's loop, the channel is used from threads."""
+"""What only the blocking channel has, against real servers; the rest is in test_policy.py and test_edges.py.
+
+The servers run in the test's loop, the channel is used from threads.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,6 @@ import grpc
 import pytest
 
 from fleet.protocol.pick_healthy import Settings
-from fleet.protocol.service_config import Mode, ServiceConfig
 from fleet.transport.pick_healthy.blocking import BlockingPickHealthyChannel
 from fleet.transport.pick_healthy.opening import open_blocking_channel
 from tests.fakes.auths import FakeAuth
@@ -38,126 +40,9 @@ async def channels() -> AsyncIterator[Callable[..., BlockingPickHealthyChannel]]
         await asyncio.to_thread(channel.close)
 
 
-async def who(channel: grpc.Channel) -> str:
-    """Which server answers an RPC that begins now."""
-    answer: bytes = await asyncio.to_thread(
-        channel.unary_unary("/fake.Who/Unary"), b"", timeout=5, wait_for_ready=True
-    )
-    return answer.decode()
-
-
 async def ready(channel: grpc.Channel) -> None:
     """Wait for a healthy connection, as users of grpc do."""
     await asyncio.to_thread(grpc.channel_ready_future(channel).result, 10)
-
-
-async def answered_by(channel: grpc.Channel, name: str) -> None:
-    async def moved() -> bool:
-        return await who(channel) == name
-
-    await eventually(moved)
-
-
-async def test_pick_first(auths: Auths, channels: Any) -> None:
-    """Unhealthy, it stays; stopped, it moves."""
-    first, second = await auths("a", ServiceConfig()), await auths("b", ServiceConfig())
-    channel = channels(first, second)
-    await ready(channel)
-    first.turn(healthy=False)
-    for _ in range(10):
-        assert await who(channel) == "a"
-    assert first.watches == 0
-    await first.stop()
-    await answered_by(channel, "b")
-    await eventually(lambda: channel.policy is not None and channel.policy.auth_id == "b")
-
-
-async def test_reconnect(auths: Auths, channels: Any) -> None:
-    """It moves, says so, and streams finish where they began."""
-    first, second = await auths("a"), await auths("b")
-    channel = channels(first, second)
-    await ready(channel)
-    assert (channel.policy.mode, channel.policy.health_check, channel.policy.auth_id) == (
-        Mode.RECONNECT,
-        True,
-        "a",
-    )
-    stream = channel.unary_stream("/fake.Who/Down")(b"")
-    assert await asyncio.to_thread(next, stream) == b"a"
-    first.turn(healthy=False)
-    await answered_by(channel, "b")
-    first.streams[0].put_nowait(b"still")
-    assert await asyncio.to_thread(next, stream) == b"still"
-    first.streams[0].put_nowait(None)
-    assert await asyncio.to_thread(list, stream) == []
-    assert await who(channel) == "b"
-
-
-async def test_nothing_better(auths: Auths, channels: Any) -> None:
-    """RPCs go over the unhealthy connection, and the old one wins when it recovers."""
-    only = await auths("a")
-    channel = channels(only)
-    await ready(channel)
-    only.turn(healthy=False)
-    await eventually(lambda: only.configs_asked > 3)
-    assert await who(channel) == "a"
-    only.turn(healthy=True)
-    await ready(channel)
-
-
-async def test_drain_timeout(auths: Auths, channels: Any) -> None:
-    """Streams of a connection that was left are ended after it."""
-    first, second = await auths("a"), await auths("b")
-    channel = channels(
-        first, second, settings=Settings(first_wait=0.0, base=0.02, ceiling=0.02, drain_timeout=0.1)
-    )
-    await ready(channel)
-    stream = channel.unary_stream("/fake.Who/Down")(b"")
-    assert await asyncio.to_thread(next, stream) == b"a"
-    first.turn(healthy=False)
-    await answered_by(channel, "b")
-    with pytest.raises(grpc.RpcError):
-        await asyncio.to_thread(list, stream)
-    assert stream.code() is grpc.StatusCode.CANCELLED
-
-
-async def test_old_server(auths: Auths, channels: Any) -> None:
-    """No such services: pick_first, healthy."""
-    channel = channels(await auths("a", None, health=False))
-    await ready(channel)
-    assert (channel.policy.mode, channel.policy.health_check) == (Mode.PICK_FIRST, False)
-
-
-async def test_server_without_health_service(auths: Auths, channels: Any) -> None:
-    """Healthy, and not watched."""
-    channel = channels(await auths("a", health=False))
-    await ready(channel)
-    await eventually(lambda: channel.policy is not None and not channel.policy.health_check)
-
-
-async def test_config_that_fails_at_first(
-    auths: Auths, channels: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is asked for again."""
-    monkeypatch.setattr("fleet.transport.pick_healthy.blocking_connection.wait_again", lambda *_: 0.05)
-    auth = await auths("a")
-    auth.config_fails = grpc.StatusCode.UNAVAILABLE
-    channel = channels(auth)
-    await ready(channel)
-    assert channel.policy is None
-    auth.config_fails = None
-    await eventually(lambda: channel.policy is not None and channel.policy.health_check)
-
-
-async def test_server_that_restarts(auths: Auths, channels: Any) -> None:
-    """An idle channel connects again by itself, and asks anew."""
-    auth = await auths("a")
-    channel = channels(auth)
-    await ready(channel)
-    await auth.stop()
-    await auth.start()
-    await eventually(lambda: auth.configs_asked == 2)
-    await ready(channel)
 
 
 async def test_all_ways_to_call(auths: Auths, channels: Any) -> None:
@@ -224,16 +109,3 @@ async def test_subscribers(auths: Auths, channels: Any) -> None:
     await ready(channel)
     assert len(heard) == length
     assert all(one is not other for one, other in itertools.pairwise(heard))
-
-
-async def test_policy_that_cannot_be_read(
-    auths: Auths, channels: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It is told and counted, and the server is used as one that has no policy."""
-    auth = await auths("a")
-    auth.config_is_garbage = True
-    refusals: list[None] = []
-    channel = channels(auth, refused=lambda: refusals.append(None))
-    assert await who(channel) == "a"
-    await eventually(lambda: len(refusals) == 1)
-    assert caplog.text.count("service-config.refused: channel: of auth 'a'") == 1

@@ -1,4 +1,4 @@
-"""The grpc.aio channel against real servers. Upstream's tests by their names where they are the same."""
+"""What only the grpc.aio channel has, against real servers; the rest is in test_policy.py and test_edges.py."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import grpc
 import grpc.aio
 import pytest
 
+from fleet.nodes.forwards import Forward
 from fleet.protocol.pick_healthy import Settings
-from fleet.protocol.service_config import Mode, ServiceConfig
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.pick_healthy.opening import open_channel
 from tests.fakes.auths import FakeAuth
 from tests.fakes.waiting import eventually
 
 Auths = Callable[..., Awaitable[FakeAuth]]
+Forwards = Callable[[FakeAuth], Awaitable[Forward]]
 
 #: Attempts follow each other at once: which server a shuffle leads to is chance.
 FAST = Settings(first_wait=0.0, base=0.02, ceiling=0.02)
@@ -28,8 +29,9 @@ async def channels() -> AsyncIterator[Callable[..., PickHealthyChannel]]:
     """Opens channels."""
     opened: list[PickHealthyChannel] = []
 
-    def open_to(*auths: FakeAuth, settings: Settings = FAST, **more: Any) -> PickHealthyChannel:
-        opened.append(open_channel([auth.reached_at for auth in auths], settings=settings, **more))
+    def open_to(*where: FakeAuth | Forward, settings: Settings = FAST, **more: Any) -> PickHealthyChannel:
+        at = [one.reached_at if isinstance(one, FakeAuth) else one.listen for one in where]
+        opened.append(open_channel(at, settings=settings, **more))
         return opened[-1]
 
     yield open_to
@@ -50,59 +52,6 @@ async def answered_by(channel: grpc.aio.Channel, name: str) -> None:
         return await who(channel) == name
 
     await eventually(moved)
-
-
-async def test_pick_first_mode_health_and_reconnect(auths: Auths, channels: Any) -> None:
-    """TestPickFirstModeHealthAndReconnect: unhealthy, it must stay; stopped, it must move."""
-    first, second = await auths("a", ServiceConfig()), await auths("b", ServiceConfig())
-    channel = channels(first, second)
-    assert await who(channel) == "a"
-    await asyncio.wait_for(channel.asked.wait(), 5)
-    first.turn(healthy=False)
-    for _ in range(20):
-        assert await who(channel) == "a"
-    assert (first.watches, second.configs_asked) == (0, 0)
-    await first.stop()
-    await eventually(lambda: channel.get_state() is grpc.ChannelConnectivity.READY)
-    assert await who(channel, wait_for_ready=True) == "b"
-    await eventually(lambda: channel.policy is not None and channel.policy.auth_id == "b")
-    assert second.configs_asked == 1
-
-
-async def test_reconnect_mode_health_and_reconnect(auths: Auths, channels: Any) -> None:
-    """TestReconnectModeHealthAndReconnect: it moves; with only the unhealthy server left RPCs still succeed."""
-    first, second = await auths("a"), await auths("b")
-    channel = channels(first, second)
-    await channel.channel_ready()
-    assert await who(channel) == "a"
-    policy = channel.policy
-    assert (policy.mode, policy.health_check, policy.auth_id) == (Mode.RECONNECT, True, "a")
-    first.turn(healthy=False)
-    await answered_by(channel, "b")
-    assert channel.policy.auth_id == "b"
-    assert channel.get_state() is grpc.ChannelConnectivity.READY
-    assert channel.moves == 1
-    await second.stop()
-    # Only the unhealthy one is left; and an unhealthy connection is better than none.
-    await answered_by(channel, "a")
-    await eventually(lambda: channel.get_state() is grpc.ChannelConnectivity.TRANSIENT_FAILURE)
-    assert await who(channel) == "a"
-
-
-async def test_balancer_mode_change(auths: Auths, channels: Any) -> None:
-    """TestBalancerModeChange: a pick_first server is replaced by one in reconnect mode; the mode is learnt."""
-    first, second = await auths("a", ServiceConfig()), await auths("b")
-    channel = channels(first, second)
-    await channel.channel_ready()
-    assert channel.policy.mode is Mode.PICK_FIRST
-    await first.stop()
-    first.config = ServiceConfig(Mode.RECONNECT, "")
-    await first.start()
-    await eventually(lambda: channel.policy is not None and channel.policy.mode is Mode.RECONNECT)
-    held = first if channel.policy.auth_id == "a" else second
-    other = second if held is first else first
-    held.turn(healthy=False)
-    await answered_by(channel, other.name)
 
 
 async def test_balancer_close(auths: Auths, channels: Any) -> None:
@@ -140,22 +89,6 @@ async def test_close_before_the_first_connection() -> None:
     assert channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.SHUTDOWN
 
 
-async def test_connect_timeout(auths: Auths, channels: Any) -> None:
-    """TestConnectTimeout: GetServiceConfig blocks; RPCs go on, and another server is found."""
-    first, second = await auths("a"), await auths("b")
-    channel = channels(
-        first, second, settings=Settings(first_wait=0.0, base=0.02, ceiling=0.02, connect_within=0.3)
-    )
-    await channel.channel_ready()
-    first.answering.clear()
-    await first.stop()
-    await first.start()
-    if await who(channel, wait_for_ready=True) == "a":
-        assert channel.get_state() is grpc.ChannelConnectivity.CONNECTING
-    await answered_by(channel, "b")
-    first.answering.set()
-
-
 async def test_streams_finish_on_the_old_connection(auths: Auths, channels: Any) -> None:
     """Edge case 2 of the RFD: they continue over the unhealthy connection until they end; then it is closed."""
     first, second = await auths("a"), await auths("b")
@@ -184,34 +117,6 @@ async def test_streams_finish_on_the_old_connection(auths: Auths, channels: Any)
     assert (first.configs_asked, first.calls) == (asked, calls)
 
 
-async def test_drain_timeout(auths: Auths, channels: Any) -> None:
-    """With a drain timeout the streams of a connection that was left are ended, and counted in the log."""
-    first, second = await auths("a"), await auths("b")
-    channel = channels(
-        first, second, settings=Settings(first_wait=0.0, base=0.02, ceiling=0.02, drain_timeout=0.1)
-    )
-    await channel.channel_ready()
-    stream = channel.unary_stream("/fake.Who/Down")(b"")
-    assert await stream.read() == b"a"
-    first.turn(healthy=False)
-    await answered_by(channel, "b")
-    assert await asyncio.wait_for(stream.code(), 5) is grpc.StatusCode.CANCELLED
-    await eventually(lambda: not channel._retiring)
-
-
-async def test_nothing_better(auths: Auths, channels: Any) -> None:
-    """Edge case 1 of the RFD: with no healthy connection RPCs go over the unhealthy one, and none fails."""
-    only = await auths("a")
-    channel = channels(only)
-    await channel.channel_ready()
-    only.turn(healthy=False)
-    await eventually(lambda: only.configs_asked > 3)
-    for _ in range(20):
-        assert await who(channel) == "a"
-    assert channel.get_state() is grpc.ChannelConnectivity.TRANSIENT_FAILURE
-    assert channel.moves == 0
-
-
 async def test_old_connection_that_recovers_first(auths: Auths, channels: Any) -> None:
     """Edge case 3 of the RFD: the attempts end, and the old connection is the same as before."""
     only = await auths("a")
@@ -225,68 +130,6 @@ async def test_old_connection_that_recovers_first(auths: Auths, channels: Any) -
     await eventually(lambda: channel._balancer.backup is None or channel.moves == 1)
     assert (channel.connection, channel.moves) in ((before, 0), ((1, 1), 1))
     assert len(channel._connections) == 1
-
-
-async def test_server_without_config_service(auths: Auths, channels: Any) -> None:
-    """An old auth: pick_first, and it knows no better."""
-    channel = channels(await auths("a", None))
-    await channel.channel_ready()
-    assert await who(channel) == "a"
-    assert (channel.policy.mode, channel.policy.health_check, channel.policy.auth_id) == (
-        Mode.PICK_FIRST,
-        False,
-        "",
-    )
-
-
-async def test_server_without_health_service(auths: Auths, channels: Any) -> None:
-    """Healthy as far as one can know; it does not say that it watches."""
-    channel = channels(await auths("a", health=False))
-    await channel.channel_ready()
-    await eventually(lambda: not channel.policy.health_check)
-    assert channel.policy.mode is Mode.RECONNECT
-
-
-async def test_config_that_fails_at_first(
-    auths: Auths, channels: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """RPCs flow meanwhile, and the question is asked again."""
-    monkeypatch.setattr("fleet.transport.pick_healthy.connection.wait_again", lambda *_: 0.05)
-    auth = await auths("a")
-    auth.config_fails = grpc.StatusCode.UNAVAILABLE
-    channel = channels(auth)
-    await channel.channel_ready()
-    assert await who(channel) == "a"
-    assert channel.policy is None
-    auth.config_fails = None
-    await eventually(lambda: channel.policy is not None and channel.policy.health_check)
-
-
-async def test_server_that_restarts(auths: Auths, channels: Any) -> None:
-    """The config is asked for on each new connection, once."""
-    auth = await auths("a")
-    channel = channels(auth)
-    await channel.channel_ready()
-    before = channel.connection
-    await auth.stop()
-    await eventually(lambda: channel.get_state() is not grpc.ChannelConnectivity.READY)
-    await auth.start()
-    await channel.channel_ready()
-    assert channel.connection > before
-    assert auth.configs_asked == 2
-
-
-async def test_periodic_reconnect(auths: Auths, channels: Any) -> None:
-    """New RPCs move now and then; a long stream stays where it is."""
-    auth = await auths("a")
-    channel = channels(auth, settings=Settings(reconnect_every=0.2))
-    await channel.channel_ready()
-    stream = channel.unary_stream("/fake.Who/Down")(b"")
-    assert await stream.read() == b"a"
-    await eventually(lambda: channel.moves >= 2)
-    assert await who(channel) == "a"
-    auth.streams[0].put_nowait(b"still here")
-    assert await stream.read() == b"still here"
 
 
 async def test_tells_of_changes(auths: Auths, channels: Any) -> None:
@@ -318,16 +161,68 @@ async def test_all_four_kinds_of_rpcs(auths: Auths, channels: Any) -> None:
         await who(channel)
 
 
-async def test_policy_that_cannot_be_read(
-    auths: Auths, channels: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It is told and counted, and the server is used as one that has no policy."""
-    auth = await auths("a")
-    auth.config_is_garbage = True
-    refusals: list[None] = []
-    channel = channels(auth, refused=lambda: refusals.append(None))
+async def _nothing(auth: FakeAuth, channel: PickHealthyChannel) -> None:
+    """Before anything was opened."""
+
+
+async def _connecting(auth: FakeAuth, channel: PickHealthyChannel) -> None:
+    channel.connect()
+
+
+async def _asking(auth: FakeAuth, channel: PickHealthyChannel) -> None:
+    auth.answering.clear()
+    channel.connect()
+    await eventually(lambda: auth.configs_asked > 0)
+
+
+async def _watching(auth: FakeAuth, channel: PickHealthyChannel) -> None:
     await channel.channel_ready()
-    assert await who(channel) == "a"
-    assert len(refusals) == 1
-    assert caplog.text.count("service-config.refused: channel: of auth 'a'") == 1
-    assert auth.configs_asked == 1
+
+
+async def _trying(auth: FakeAuth, channel: PickHealthyChannel) -> None:
+    await channel.channel_ready()
+    auth.turn(healthy=False)
+    await eventually(lambda: auth.watches > 3)
+
+
+async def _draining(auth: FakeAuth, channel: PickHealthyChannel) -> None:
+    await channel.channel_ready()
+    stream = channel.unary_stream("/fake.Who/Down")(b"")
+    assert await stream.read() == b"a"
+    auth.turn(healthy=False)
+    await eventually(lambda: auth.watches > 1)
+    auth.turn(healthy=True)
+
+
+async def _lost(auth: FakeAuth, channel: PickHealthyChannel) -> None:
+    await channel.channel_ready()
+    await auth.stop()
+    await eventually(lambda: channel.get_state() is not grpc.ChannelConnectivity.READY)
+
+
+@pytest.mark.parametrize("moment", [_nothing, _connecting, _asking, _watching, _trying, _draining, _lost])
+@pytest.mark.parametrize("steps", [0, 1, 3])
+async def test_close_leaks_nothing(
+    auths: Auths,
+    forwards: Forwards,
+    channels: Any,
+    moment: Callable[[FakeAuth, PickHealthyChannel], Awaitable[None]],
+    steps: int,
+) -> None:
+    """Closed at any moment: no task and no connection of its is left, and no task of its failed."""
+    auth = await auths("a")
+    wire = await forwards(auth)
+    faults: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: faults.append(context))
+    before = asyncio.all_tasks()
+    channel = channels(wire)
+    await moment(auth, channel)
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    await channel.close()
+    auth.answering.set()
+    await eventually(
+        lambda: not [task for task in asyncio.all_tasks() - before if "pick_healthy" in repr(task)]
+    )
+    await eventually(lambda: not wire.links)
+    assert faults == []

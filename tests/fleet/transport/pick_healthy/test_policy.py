@@ -1,0 +1,231 @@
+"""What the policy does, for both kinds of channel. Upstream's tests by their names where they are the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import pytest
+
+from fleet.nodes.forwards import Forward, Mode
+from fleet.protocol import service_config
+from fleet.protocol.pick_healthy import Settings, Why
+from fleet.protocol.service_config import ServiceConfig
+from tests.fakes.auths import FakeAuth
+from tests.fakes.waiting import eventually
+
+Auths = Callable[..., Awaitable[FakeAuth]]
+Forwards = Callable[[FakeAuth], Awaitable[Forward]]
+
+
+async def who(channel: Any, **kwargs: Any) -> str:
+    """Which server answers an RPC that begins now."""
+    answer: bytes = await channel.unary_unary("/fake.Who/Unary")(b"", timeout=30, **kwargs)
+    return answer.decode()
+
+
+async def answered_by(channel: Any, name: str) -> None:
+    """Wait until RPCs are answered by that server; every one is answered."""
+
+    async def moved() -> bool:
+        return await who(channel) == name
+
+    await eventually(moved)
+
+
+async def test_pick_first_mode_health_and_reconnect(auths: Auths, channels: Any) -> None:
+    """TestPickFirstModeHealthAndReconnect: unhealthy, it must stay; stopped, it must move."""
+    first, second = await auths("a", ServiceConfig()), await auths("b", ServiceConfig())
+    channel = channels(first, second)
+    assert await who(channel) == "a"
+    await eventually(lambda: channel.policy is not None)
+    first.turn(healthy=False)
+    for _ in range(20):
+        assert await who(channel) == "a"
+    assert (first.watches, second.configs_asked) == (0, 0)
+    await first.stop()
+    await eventually(lambda: channel.get_state() is grpc.ChannelConnectivity.READY)
+    assert await who(channel, wait_for_ready=True) == "b"
+    await eventually(lambda: channel.policy is not None and channel.policy.auth_id == "b")
+    assert second.configs_asked == 1
+
+
+async def test_reconnect_mode_health_and_reconnect(auths: Auths, channels: Any) -> None:
+    """TestReconnectModeHealthAndReconnect: it moves; with only the unhealthy server left RPCs still succeed."""
+    first, second = await auths("a"), await auths("b")
+    channel = channels(first, second)
+    await channel.channel_ready()
+    assert await who(channel) == "a"
+    policy = channel.policy
+    assert (policy.mode, policy.health_check, policy.auth_id) == (service_config.Mode.RECONNECT, True, "a")
+    first.turn(healthy=False)
+    await answered_by(channel, "b")
+    assert channel.policy.auth_id == "b"
+    assert channel.get_state() is grpc.ChannelConnectivity.READY
+    assert channel.moves == 1
+    await second.stop()
+    # Only the unhealthy one is left; and an unhealthy connection is better than none.
+    await answered_by(channel, "a")
+    await eventually(lambda: channel.get_state() is grpc.ChannelConnectivity.TRANSIENT_FAILURE)
+    assert await who(channel) == "a"
+
+
+async def test_balancer_mode_change(auths: Auths, channels: Any) -> None:
+    """TestBalancerModeChange: a pick_first server is replaced by one in reconnect mode; the mode is learnt."""
+    first, second = await auths("a", ServiceConfig()), await auths("b")
+    channel = channels(first, second)
+    await channel.channel_ready()
+    assert channel.policy.mode is service_config.Mode.PICK_FIRST
+    await first.stop()
+    first.config = ServiceConfig(service_config.Mode.RECONNECT, "")
+    await first.start()
+    await eventually(
+        lambda: channel.policy is not None and channel.policy.mode is service_config.Mode.RECONNECT
+    )
+    held = first if channel.policy.auth_id == "a" else second
+    other = second if held is first else first
+    held.turn(healthy=False)
+    await answered_by(channel, other.name)
+
+
+async def test_connect_timeout(auths: Auths, channels: Any) -> None:
+    """TestConnectTimeout: GetServiceConfig blocks; RPCs go on, and another server is found."""
+    first, second = await auths("a"), await auths("b")
+    channel = channels(
+        first, second, settings=Settings(first_wait=0.0, base=0.02, ceiling=0.02, connect_within=0.3)
+    )
+    await channel.channel_ready()
+    first.answering.clear()
+    await first.stop()
+    await first.start()
+    if await who(channel, wait_for_ready=True) == "a":
+        assert channel.get_state() is grpc.ChannelConnectivity.CONNECTING
+    await answered_by(channel, "b")
+    first.answering.set()
+
+
+async def test_drain_timeout(auths: Auths, channels: Any) -> None:
+    """With a drain timeout the streams of a connection that was left are ended, and counted in the log."""
+    first, second = await auths("a"), await auths("b")
+    channel = channels(
+        first, second, settings=Settings(first_wait=0.0, base=0.02, ceiling=0.02, drain_timeout=0.1)
+    )
+    await channel.channel_ready()
+    stream = channel.unary_stream("/fake.Who/Down")(b"")
+    assert await stream.read() == b"a"
+    first.turn(healthy=False)
+    await answered_by(channel, "b")
+    assert await asyncio.wait_for(stream.code(), 30) is grpc.StatusCode.CANCELLED
+
+
+async def test_nothing_better(auths: Auths, channels: Any) -> None:
+    """Edge case 1 of the RFD: with no healthy connection RPCs go over the unhealthy one, and none fails."""
+    only = await auths("a")
+    channel = channels(only)
+    await channel.channel_ready()
+    only.turn(healthy=False)
+    await eventually(lambda: only.configs_asked > 3)
+    for _ in range(20):
+        assert await who(channel) == "a"
+    assert channel.get_state() is grpc.ChannelConnectivity.TRANSIENT_FAILURE
+    assert channel.moves == 0
+
+
+async def test_old_connection_recovers_first(auths: Auths, forwards: Forwards, channels: Any) -> None:
+    """Edge case 3 of the RFD: the attempt that got nowhere is given up, and the old connection is still the same."""
+    first, second = await auths("a"), await auths("b")
+    wire, silent = await forwards(first), await forwards(second)
+    await silent.change(mode=Mode.HOLD)
+    left: list[Why] = []
+    channel = channels(wire, silent, left=left.append)
+    await channel.channel_ready()
+    first.turn(healthy=False)
+    await eventually(lambda: silent.accepted > 0)
+    first.turn(healthy=True)
+    await channel.channel_ready()
+    await eventually(lambda: left[-1:] == [Why.RECOVERED])
+    assert set(left[:-1]) <= {Why.REPLACED}
+    assert channel.moves == 0
+    assert await who(channel) == "a"
+    await silent.change(mode=Mode.PASS)  # it sees that its client is gone
+    await eventually(lambda: (len(wire.links), len(silent.links)) == (1, 0))
+
+
+async def test_server_without_config_service(auths: Auths, channels: Any) -> None:
+    """An old auth: pick_first, and it knows no better."""
+    channel = channels(await auths("a", None))
+    await channel.channel_ready()
+    assert await who(channel) == "a"
+    assert (channel.policy.mode, channel.policy.health_check, channel.policy.auth_id) == (
+        service_config.Mode.PICK_FIRST,
+        False,
+        "",
+    )
+
+
+async def test_server_without_health_service(auths: Auths, channels: Any) -> None:
+    """Healthy as far as one can know; it does not say that it watches."""
+    channel = channels(await auths("a", health=False))
+    await channel.channel_ready()
+    await eventually(lambda: not channel.policy.health_check)
+    assert channel.policy.mode is service_config.Mode.RECONNECT
+
+
+async def test_config_that_fails_at_first(
+    auths: Auths, channels: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RPCs flow meanwhile, and the question is asked again."""
+    for kind in ("connection", "blocking_connection"):
+        monkeypatch.setattr(f"fleet.transport.pick_healthy.{kind}.wait_again", lambda *_: 0.05)
+    auth = await auths("a")
+    auth.config_fails = grpc.StatusCode.UNAVAILABLE
+    channel = channels(auth)
+    await channel.channel_ready()
+    assert await who(channel) == "a"
+    assert channel.policy is None
+    auth.config_fails = None
+    await eventually(lambda: channel.policy is not None and channel.policy.health_check)
+
+
+async def test_server_that_restarts(auths: Auths, channels: Any) -> None:
+    """The config is asked for on each new connection, once."""
+    auth = await auths("a")
+    channel = channels(auth)
+    await channel.channel_ready()
+    before = channel.policy.read_at
+    await auth.stop()
+    await eventually(lambda: channel.get_state() is not grpc.ChannelConnectivity.READY)
+    await auth.start()
+    await channel.channel_ready()
+    assert channel.policy.read_at > before
+    assert auth.configs_asked == 2
+
+
+async def test_periodic_reconnect(auths: Auths, channels: Any) -> None:
+    """New RPCs move now and then; a long stream stays where it is."""
+    auth = await auths("a")
+    channel = channels(auth, settings=Settings(reconnect_every=0.2))
+    await channel.channel_ready()
+    stream = channel.unary_stream("/fake.Who/Down")(b"")
+    assert await stream.read() == b"a"
+    await eventually(lambda: channel.moves >= 2)
+    assert await who(channel) == "a"
+    auth.streams[0].put_nowait(b"still here")
+    assert await stream.read() == b"still here"
+
+
+async def test_policy_that_cannot_be_read(
+    auths: Auths, channels: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told and counted, and the server is used as one that has no policy."""
+    auth = await auths("a")
+    auth.config_is_garbage = True
+    refusals: list[None] = []
+    channel = channels(auth, refused=lambda: refusals.append(None))
+    await channel.channel_ready()
+    assert await who(channel) == "a"
+    assert len(refusals) == 1
+    assert caplog.text.count("service-config.refused: channel: of auth 'a'") == 1
+    assert auth.configs_asked == 1
