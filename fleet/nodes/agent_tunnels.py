@@ -108,8 +108,8 @@ class AgentTunnels:
             now = time.monotonic()
             lease = self._pool.next_dial(now)
             if lease is not None:
-                await self._dial(lease)
-                self._pool.dial_ended(time.monotonic(), random.random())
+                held = await self._dial(lease)
+                self._pool.dial_ended(time.monotonic(), random.random(), held=held)
                 continue
             wake_at = self._pool.wake_at(now)
             with contextlib.suppress(TimeoutError):
@@ -162,7 +162,8 @@ class AgentTunnels:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _dial(self, lease: Lease) -> None:
+    async def _dial(self, lease: Lease) -> bool:
+        """Make one attempt; whether it led to a proxy that we hold already."""
         tunnel = Tunnel(self._open_channel(), self._identity, self._keep_alive, self._services)
         try:
             if self._pool.tracker.is_claimed(await tunnel.hello()):
@@ -179,7 +180,7 @@ class AgentTunnels:
                 self._refused.add(str(error))
             lease.release()
             await tunnel.close()
-            return
+            return isinstance(error, ClaimError) and error.benign
         except asyncio.CancelledError:
             lease.release()
             await tunnel.close()
@@ -194,6 +195,7 @@ class AgentTunnels:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_DISCOVERY_WITHIN):
                 await tunnel.discovered.wait()
+        return False
 
     async def _hold(self, tunnel: Tunnel, lease: Lease) -> None:
         why = "it was closed"
@@ -241,6 +243,7 @@ class AgentTunnels:
         accepted = self._pool.tracker.leave(self._place(tunnel), now, going=advisory.leaving)
         if accepted and tunnel.advised_at is None:
             tunnel.advised_at = now
+            self._pool.hasten()
             for other in self._tunnels:
                 if other is not tunnel and other.wants_ping(math.inf):
                     self._ping(other, now)

@@ -57,3 +57,43 @@ def test_pool_sleeps_until_something_expires() -> None:
     pool.tracker.track_expected([DiscoveredProxy("a", ttl=10.0)], 0.0)
     assert pool.next_dial(0.0) is None
     assert pool.wake_at(0.0) == 10.0
+
+
+def test_pool_draws_again_when_it_met_a_held_proxy() -> None:
+    """Six times without a pause; then pauses grow from 0 as ever."""
+    pool = AgentPool(Tracker("main"))
+    pauses = [_dial_in_vain(pool, now=0.0, held=True) for _ in range(9)]
+    assert pauses == [0.0] * 7 + [0.5, 1.0]
+    # Unused for long, it starts over.
+    assert [_dial_in_vain(pool, now=50.0, held=True) for _ in range(8)] == [0.0] * 7 + [0.5]
+
+
+def test_pool_pauses_after_dials_that_failed() -> None:
+    """Nothing is drawn again at once when nobody answered."""
+    pool = AgentPool(Tracker("main"))
+    assert [_dial_in_vain(pool, now=0.0, held=False) for _ in range(3)] == [0.0, 0.5, 1.0]
+
+
+def test_pool_starts_over_when_another_proxy_is_wanted() -> None:
+    """Also a pause that has begun ends."""
+    pool = AgentPool(Tracker("main"))
+    for _ in range(9):
+        _dial_in_vain(pool, now=0.0, held=True)
+    assert pool.next_dial(0.0) is None
+    pool.hasten()
+    lease = pool.next_dial(0.0)
+    assert lease is not None
+    lease.release()
+    pool.dial_ended(0.0, 0.0, held=True)
+    assert pool.next_dial(0.0) is not None
+
+
+def _dial_in_vain(pool: AgentPool, *, now: float, held: bool) -> float:
+    """The pause after one dial that came to nothing, seconds; the clock stands still in it."""
+    pool._ready_at = None
+    lease = pool.next_dial(now)
+    assert lease is not None
+    lease.release()
+    pool.dial_ended(now, 0.0, held=held)
+    wake_at = pool.wake_at(now)
+    return 0.0 if wake_at is None else wake_at - now
