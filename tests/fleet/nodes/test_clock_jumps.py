@@ -10,6 +10,7 @@ from grpc.aio import _utils
 
 from fleet.nodes import addresses
 from fleet.nodes.forwards import Mode
+from fleet.nodes.proxy import Proxy
 from fleet.protocol.keep_alive import KeepAlive
 from fleet.protocol.tunnel import TunnelError
 from tests.fakes.agents import Agents, FakeAgent
@@ -17,19 +18,37 @@ from tests.fakes.plane import Plane
 from tests.fakes.waiting import eventually
 
 
+@pytest.mark.parametrize("via_proxy", [False, True], ids=["direct", "proxy"])
 @pytest.mark.parametrize("jump", [-3600.0, 3600.0])
-async def test_clock_jumps(plane: Plane, monkeypatch: pytest.MonkeyPatch, jump: float) -> None:
-    """Heartbeats go on, tunnels stay, and when a proxy freezes afterwards its agent is elsewhere soon."""
+async def test_clock_jumps(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch, jump: float, via_proxy: bool
+) -> None:
+    """Heartbeats go on, tunnels stay, and when a proxy freezes afterwards its agent is elsewhere soon.
+
+    So are its heartbeats, if that proxy carried them.
+    """
     auth, first = await plane.auth(ttl=2.0), await plane.proxy("first", ttl=2.0)
     link, spare = await plane.forward(first.instance.grpc_address), await plane.forward("127.0.0.1:1")
     await spare.change(mode=Mode.CUT)
     where = [addresses.join(*link.listen), addresses.join(*spare.listen)]
     keep_alive = KeepAlive(interval=0.5, count_max=3)
-    group = await plane.agents(auth.instance.grpc_address, where, announce_ttl=10.0, keep_alive=keep_alive)
+    group = await plane.agents(
+        auth.instance.grpc_address,
+        where,
+        announce_ttl=10.0,
+        keep_alive=keep_alive,
+        auth_via_proxy=via_proxy,
+    )
     (agent,) = group.agents
     await eventually(lambda: set(agent.tunnels.proxies) == {first.instance.flags.id})
     (tunnel,) = agent.tunnels.tunnels
 
+    async def heartbeats(by: Proxy, after: int = 0) -> bool:
+        page = await auth.instance.backend.agents("", 0, 0)
+        carriers = [entry.agent.via_proxy_id for entry in page.agents if entry.agent.name == "agent-1"]
+        return page.revision > after and carriers == [by.instance.flags.id if via_proxy else ""]
+
+    await eventually(lambda: heartbeats(first))
     wall, wall_ns = time.time, time.time_ns
     # gRPC's core has the real clock, and deadlines are written by this one: in earnest both jump.
     monkeypatch.setattr(_utils, "time", SimpleNamespace(time=wall))
@@ -37,18 +56,15 @@ async def test_clock_jumps(plane: Plane, monkeypatch: pytest.MonkeyPatch, jump: 
     monkeypatch.setattr(time, "time_ns", lambda: wall_ns() + int(jump) * 10**9)
     revision = (await auth.instance.backend.agents("", 0, 0)).revision
 
-    async def heartbeats_again() -> bool:
-        page = await auth.instance.backend.agents("", 0, 0)
-        assert [entry.agent.name for entry in page.agents] == ["agent-1"]
-        return page.revision > revision
-
-    await eventually(heartbeats_again)
+    await eventually(lambda: heartbeats(first, revision))
     assert agent.tunnels.tunnels == (tunnel,)
 
     second = await plane.proxy("second", ttl=2.0)
     await spare.change(mode=Mode.PASS, to=addresses.parse(second.instance.grpc_address))
     await link.change(mode=Mode.HOLD)
     await eventually(lambda: set(agent.tunnels.proxies) == {second.instance.flags.id})
+    revision = (await auth.instance.backend.agents("", 0, 0)).revision
+    await eventually(lambda: heartbeats(second, revision))
     await link.change(mode=Mode.PASS)
 
 
