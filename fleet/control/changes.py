@@ -6,7 +6,6 @@ of its own (`networking.py`, ...).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -142,7 +141,7 @@ def confirm(
     )
     attempt.about(change)
     with attempted(attempt, lambda: now):
-        keeps = PLAN_KEEPS.get(ChangeKind(change.kind), math.inf)
+        keeps = PLAN_KEEPS[ChangeKind(change.kind)]
         if (now - change.created_at).total_seconds() > keeps:
             raise Refused(
                 f"the plan is older than {keeps / 60:.0f} minutes, and the fleet has moved on: plan it again"

@@ -39,7 +39,11 @@ PERMISSION_OF: Mapping[ChangeKind, str] = {
 
 
 #: Seconds after which a plan is too old to agree to: the fleet has moved on, and its list of agents is forgotten.
-PLAN_KEEPS: Mapping[ChangeKind, float] = {ChangeKind.NETWORKING_CONFIG: 900.0, ChangeKind.RECONNECT: 3600.0}
+PLAN_KEEPS: Mapping[ChangeKind, float] = {
+    ChangeKind.NETWORKING_CONFIG: 900.0,
+    ChangeKind.POLICY: 3600.0,
+    ChangeKind.RECONNECT: 3600.0,
+}
 
 
 class ChangeState(StrEnum):

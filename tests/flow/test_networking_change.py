@@ -112,9 +112,9 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-def _terminal(demo: Demo, *values: str) -> None:
-    """`refloat config set`, without being asked."""
-    words = ["config", "set", *values, "--yes", "--reason", "set the stage", "--home", str(demo.home)]
+def _terminal(demo: Demo, *words: str) -> str:
+    """What `refloat config ...` says that changes something, without being asked."""
+    words = ("config", *words, "--yes", "--reason", "set the stage", "--home", str(demo.home))
     done = subprocess.run(
         [sys.executable, "-m", "fleet.cli", *words],
         cwd=ROOT,
@@ -124,6 +124,7 @@ def _terminal(demo: Demo, *values: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def _closed(demo: Demo) -> int:
@@ -180,11 +181,11 @@ def test_closing_toggled_in_the_browser_by_two_people(fleet: Demo, chromium: Bro
     after; and a second person who edited at the same time loses nothing."""
     _terminal(
         fleet,
-        "graceful_tunnel_closing=false", "agent_connection_count=2", "tunnel_closing_wait_min=5s",
+        "set", "graceful_tunnel_closing=false", "agent_connection_count=2", "tunnel_closing_wait_min=5s",
         "tunnel_closing_wait_max=10s",
     )  # fmt: skip
     eventually_sync(lambda: _tunnels(fleet) == [2] * AGENTS, seconds=PATIENCE)
-    _terminal(fleet, "agent_connection_count=1")
+    _terminal(fleet, "set", "agent_connection_count=1")
     fleet.await_counts({"excess": AGENTS}, seconds=PATIENCE)
     users = [User(row["connect"], "echo.user-1") for row in _proxies(fleet)]
     assert [user.says(b"hello") for user in users] == [b"hello"] * len(users)
@@ -227,3 +228,10 @@ def test_closing_toggled_in_the_browser_by_two_people(fleet: Demo, chromium: Bro
     assert written["before"]["spec"]["graceful_tunnel_closing"] is False
     assert written["after"]["spec"]["graceful_tunnel_closing"] is True
     assert written["reason"] == "too many tunnels"
+
+    # Taken back in the terminal: what bob changed, on top of what alice wrote.
+    said = _terminal(fleet, "undo", str(second), "--verify")
+    assert said.startswith("verified, written as revision")
+    spec = fleet.get("networking-config")["document"]["spec"]
+    assert (spec["graceful_tunnel_closing"], spec["keep_alive_count_max"]) == (True, 3)
+    assert fleet.get(f"changes/{second}")["state"] == "undone"

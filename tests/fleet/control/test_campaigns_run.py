@@ -220,6 +220,31 @@ def test_pause_puts_back_who_was_chosen(cluster: Cluster, alice: User) -> None:
     assert campaigns.counts_of(one.change).ok == 30
 
 
+def test_window_of_the_day_is_kept(cluster: Cluster, alice: User) -> None:
+    """Nobody is asked before it or after it, be they chosen in it; the next day it goes on."""
+    begins = int(BEGIN // 60) % 1440 + 1
+    window = {"window_from": begins % 1440, "window_to": (begins + 1) % 1440}
+    one = Campaign(cluster, alice, Movers.of(150), rate=60, canaries=0, jitter=10, **window)
+    one.confirm()
+    opens = (BEGIN // 60 + 1) * 60
+    while one.now < opens - 1:
+        one.step()
+    assert one.change.state == ChangeState.RUNNING
+    assert "UTC" in one.change.progress["waits_for"]
+    assert not one.movers.asked
+    while one.now < opens + 59:
+        one.step()
+    asked = sum(one.movers.asked.values())
+    assert 30 <= asked <= 60
+    one.step(120)
+    counts = campaigns.counts_of(one.change)
+    assert (sum(one.movers.asked.values()), counts.ok, counts.waiting) == (asked, asked, 150 - asked)
+    one.now = opens + 86_400
+    one.step(50)
+    assert sum(one.movers.asked.values()) > asked
+    assert max(one.movers.asked.values()) == 1
+
+
 def test_resume_after_a_canary_goes_on(cluster: Cluster, alice: User) -> None:
     """Somebody looked at it: it does not pause for the same canary again."""
     movers = Movers.of(40, stubborn={"agent-0"})
