@@ -33,7 +33,7 @@ from typing_extensions import override
 from fleet.processes import children
 
 #: How often an unready child is looked at, seconds.
-_READY_POLL = 0.02
+_READY_POLL = 0.05
 #: How often a ready one is, besides SIGCHLD, seconds.
 _WATCH_POLL = 0.5
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
