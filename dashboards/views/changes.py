@@ -16,8 +16,8 @@ from django.views.decorators.http import require_http_methods
 from dashboards import acting, change_rows, doing, policy_rows
 from dashboards.permissions import requires
 from dashboards.views.pages import needs_record, prefix_of, signed_in
-from fleet.control import Refused, changes, networking
-from fleet.domain.changes import OCCUPYING, PERMISSION_OF, ChangeKind
+from fleet.control import Refused, Stale, changes, desired, networking
+from fleet.domain.changes import OCCUPYING, PERMISSION_OF, ChangeKind, ChangeState
 from fleet.models.access import Permission, may
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -46,7 +46,7 @@ def change(request: HttpRequest, change_id: int, cluster: str = DEFAULT_CLUSTER)
     """Show one change; confirm, approve, cancel, pause, resume, stop, abort or undo it (POST with `do`).
 
     Template `dashboards/change.html`: `page`, `change`, `question`, `diff`, `closing`, `outcome`, `asks`, `entries`,
-    `busy`, `can_act`, `can_approve`, `problems`, `reason`, `typed`, and `policy_rows.action`'s.
+    `overtaken`, `busy`, `can_act`, `can_approve`, `problems`, `reason`, `typed`, and `policy_rows.action`'s.
     """
     row = get_object_or_404(Change.objects.select_related("cluster", "undoes"), cluster=cluster, pk=change_id)
     if request.method != "POST":
@@ -137,6 +137,7 @@ def _show(request: HttpRequest, row: Change, error: Refused | None = None) -> Ht
         "reason": request.POST.get("reason", ""),
         "typed": request.POST.get("typed", ""),
         "stale": _stale(row) if config else None,
+        "overtaken": _overtaken(row),
         "can_undo": can and row.kind in _KINDS_UNDOABLE and row.state in _UNDOABLE
         and row.before != row.after and not (config and row.started_at is None),
         "live": row.state in {"confirmed", "running", "paused", "verifying"},
@@ -165,6 +166,17 @@ def _stale(row: Change) -> dict[str, Any] | None:
         "yaml": networking_yaml.to_yaml(mine),
         "rows": change_rows.three_way(base, stored, wanted),
     }
+
+
+def _overtaken(row: Change) -> str:
+    """Why a plan of policies is not offered to be agreed to: somebody wants something else since."""
+    if row.kind != ChangeKind.POLICY or row.state != ChangeState.PLANNED:
+        return ""
+    try:
+        desired.must_stand(row)
+    except Stale as error:
+        return f"{str(error)[:1].upper()}{str(error)[1:]}."
+    return ""
 
 
 @needs_record

@@ -15,8 +15,10 @@ from fleet.control import changes
 from fleet.control.changes import By, Draft
 from fleet.domain.changes import Actor, ActorKind, ChangeKind, ChangeState
 from fleet.domain.rollout import Terms
+from fleet.models.actions import DesiredPolicy
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster, ensure_default_cluster
+from fleet.protocol.announce import AUTH_TTL_VARIABLE
 from tests.dashboards.conftest import MakeUser
 from tests.dashboards.views.test_networking import STORED, remember
 from tests.dashboards.views.test_networking import sent as sent_form
@@ -206,6 +208,46 @@ def test_change_of_policies_is_taken_back_by_a_plan(
     assert client.post(f"/changes/{change.pk}/", {"do": "undo"}).status_code == 403
 
 
+def test_plan_of_policies_that_somebody_overtook(client: Client, person: MakeUser) -> None:
+    """Nobody is asked to confirm it, and who does all the same, on a page from before, is told why not."""
+    change = _policy_change(person("config admin"))
+    _proven(client, User.objects.get())
+    assert 'name="reason"' in client.get(f"/changes/{change.pk}/").content.decode()
+    DesiredPolicy.objects.create(cluster_id="default", target="auth", name=AUTH_TTL_VARIABLE, value="5m")
+    page = client.get(f"/changes/{change.pk}/").content.decode()
+    assert "what is wanted now</a>" in page
+    assert 'name="reason"' not in page
+    sent = {"do": "confirm", "reason": "of a page from before"}
+    assert (
+        "Somebody else changed the desired policies"
+        in client.post(f"/changes/{change.pk}/", sent).content.decode()
+    )
+    change.refresh_from_db()
+    assert change.state == "planned"
+
+
+def test_change_of_the_config_is_taken_back_by_a_plan(
+    client: Client, person: MakeUser, fake_reader: FakeReader
+) -> None:
+    """Offered once it was written, not of what was called off; what somebody else wrote since stays."""
+    remember(STORED, "r1")
+    client.force_login(person("config admin"))
+    client.post("/networking/", sent_form(keep_alive_count_max="7"))
+    change = Change.objects.get()
+    changes.move(change, ChangeState.CONFIRMED, timezone.now())
+    changes.start(change, timezone.now())
+    changes.move(change, ChangeState.VERIFIED, timezone.now())
+    remember(replace(STORED, keep_alive_count_max=7, web_idle_timeout=60.0), "r2")
+    assert "Plan taking it back" in client.get(f"/changes/{change.pk}/").content.decode()
+    page = client.post(f"/changes/{change.pk}/", {"do": "undo"}, follow=True)
+    back = Change.objects.get(undoes=change)
+    assert [(row.key, row.before, row.after) for row in page.context["diff"]] == [
+        ("keep_alive_count_max", "7", "3")
+    ]
+    changes.move(back, ChangeState.CANCELLED, timezone.now())
+    assert "Plan taking it back" not in client.get(f"/changes/{back.pk}/").content.decode()
+
+
 def test_plan_that_somebody_overtook_shows_three_versions(
     client: Client, person: MakeUser, fake_reader: FakeReader
 ) -> None:
@@ -220,6 +262,11 @@ def test_plan_that_somebody_overtook_shows_three_versions(
     shown = page.content.decode()
     assert "Rebase my change" in shown
     assert 'name="reason"' not in shown
+    _proven(client, User.objects.get())
+    sent = {"do": "confirm", "reason": "of a page from before"}
+    assert "wrote revision r2 meanwhile" in client.post(f"/changes/{change.pk}/", sent).content.decode()
+    change.refresh_from_db()
+    assert change.state == "planned"
     stale = page.context["stale"]
     form = client.post(
         "/networking/", {"tab": "yaml", "yaml": stale["yaml"], "revision": stale["revision"], "rebase": "1"}
