@@ -26,11 +26,11 @@ def _tls_files() -> Iterator[checks.CheckMessage]:
         path = getattr(settings, name)
         if not path:
             continue
+        hint = "Name a PEM file that this user may read, or unset it."
         try:
-            with Path(path).open("rb"):
-                pass
+            if b"-----BEGIN " not in Path(path).read_bytes():
+                yield checks.Error(f"{name}={path} is no PEM file.", hint=hint, id="fleet.E001")
         except OSError as error:
-            hint = "Name a PEM file that this user may read, or unset it."
             yield checks.Error(f"{name}={path} cannot be read: {error.strerror}.", hint=hint, id="fleet.E001")
     if bool(settings.REFLOAT_TLS_CERT) != bool(settings.REFLOAT_TLS_KEY):
         yield checks.Error(
@@ -44,6 +44,34 @@ def _tls_files() -> Iterator[checks.CheckMessage]:
             hint="Set REFLOAT_TLS_CA to the certificate that vouches for the fleet.",
             id="fleet.E003",
         )
+
+
+@checks.register()
+def outside(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
+    """What lies outside has addresses that can be used."""
+    wrong: list[checks.CheckMessage] = [
+        checks.Error(
+            f"{name} is no address of a page.", hint="Use http://host/ or https://host/.", id="fleet.E008"
+        )
+        for name in ("REFLOAT_PUBLIC_URL", "REFLOAT_DEADMAN_URL")
+        if not _is_page(getattr(settings, name))
+    ]
+    if not 0 < settings.EMAIL_PORT < 65536:
+        wrong.append(
+            checks.Error(
+                f"REFLOAT_EMAIL_PORT={settings.EMAIL_PORT} is no port.", hint="Use 587, say.", id="fleet.E009"
+            )
+        )
+    return wrong
+
+
+def _is_page(url: str) -> bool:
+    """Whether it is one, or none is set."""
+    try:
+        parts = urlsplit(url)
+        return not url or (parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0)
+    except ValueError:
+        return False
 
 
 @checks.register()

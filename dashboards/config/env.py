@@ -44,7 +44,7 @@ def integer(name: str, default: int) -> int:
     value = os.environ.get(name)
     if value is None or value == "":
         return default
-    if not value.isdigit():
+    if not (value.isascii() and value.isdigit() and len(value) < 10):
         raise SettingError(f"{name}={value!r} is not a whole number")
     return int(value)
 
@@ -78,7 +78,13 @@ def secret(name: str) -> str | None:
     path = os.environ.get(f"{name}_FILE")
     if path:
         try:
-            return Path(path).read_text().strip()
+            found = Path(path).read_text(encoding="utf-8").strip()
         except OSError as error:
             raise SettingError(f"{name}_FILE={path!r} cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise SettingError(f"{name}_FILE={path!r} cannot be read: it is no text in UTF-8") from error
+        if not found:
+            # Whoever names a file wants what is in it, and nothing instead of it.
+            raise SettingError(f"{name}_FILE={path!r} is empty")
+        return found
     return os.environ.get(name) or None

@@ -63,11 +63,14 @@ def _secret_key() -> str:
         with contextlib.suppress(FileExistsError), kept.open("x") as new:
             kept.chmod(0o600)
             new.write(secrets.token_urlsafe(64))
-        return kept.read_text()
+        found = kept.read_text()
     except OSError as error:
         raise env.SettingError(
             f"REFLOAT_HOME={str(REFLOAT_HOME)!r} cannot keep our state: {error.filename}: {error.strerror}"
         ) from error
+    if not found.strip():
+        raise env.SettingError(f"{str(kept)!r} is empty: delete it, then everybody has to sign in again")
+    return found
 
 
 SECRET_KEY = _secret_key()

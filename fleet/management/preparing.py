@@ -117,9 +117,24 @@ def database(auths: Sequence[str] = ()) -> None:
 
     Raises PrepareError when it cannot be reached or changed.
     """
+    _keep_to_ourselves()
     try:
         call_command("migrate", verbosity=0, interactive=False)
         ensure_default_cluster(auths)
     except DatabaseError as error:
         name = connection.settings_dict.get("NAME")
-        raise PrepareError(f"the database {name} cannot be used: {str(error).strip()}") from error
+        said = " ".join(str(error).split())  # PostgreSQL's own are two lines
+        raise PrepareError(f"the database {name} cannot be used: {said}") from error
+
+
+def _keep_to_ourselves() -> None:
+    """Make a new SQLite file one that nobody else may read: sessions and passwords' hashes are in it.
+
+    Its neighbours, the log and the index of it, take its mode.
+    """
+    name = str(connection.settings_dict.get("NAME"))
+    if connection.vendor != "sqlite" or name.startswith("file:") or name == ":memory:":
+        return
+    # One that cannot be made is told of by whoever opens it.
+    with contextlib.suppress(OSError):
+        Path(name).touch(mode=0o600, exist_ok=False)

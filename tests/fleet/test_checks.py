@@ -14,6 +14,13 @@ def _found() -> set[str]:
     return {found.id for found in checks.run_checks() if found.id and found.id.startswith("fleet.")}
 
 
+def _pem(folder: Path) -> str:
+    """What looks like a certificate; whether it fits is seen when somebody is dialled."""
+    path = folder / "x.pem"
+    path.write_text("-----BEGIN CERTIFICATE-----\n")
+    return str(path)
+
+
 def test_fresh_clone_has_nothing_to_say() -> None:
     """With nothing set every check passes."""
     assert _found() == set()
@@ -23,28 +30,33 @@ def test_fresh_clone_has_nothing_to_say() -> None:
     ("given", "id_"),
     [
         ({"REFLOAT_TLS_CA": "/nowhere/ca.pem"}, "fleet.E001"),
-        ({"REFLOAT_TLS_CA": __file__, "REFLOAT_TLS_CERT": __file__}, "fleet.E002"),
-        ({"REFLOAT_TLS_CERT": __file__, "REFLOAT_TLS_KEY": __file__}, "fleet.E003"),
+        ({"REFLOAT_TLS_CA": pytest.__file__}, "fleet.E001"),
+        ({"REFLOAT_TLS_CA": "PEM", "REFLOAT_TLS_CERT": "PEM"}, "fleet.E002"),
+        ({"REFLOAT_TLS_CERT": "PEM", "REFLOAT_TLS_KEY": "PEM"}, "fleet.E003"),
         ({"REFLOAT_ROUND_INTERVAL": 1.0, "REFLOAT_ROUND_DEADLINE": 1.0}, "fleet.E004"),
         ({"REFLOAT_SHARD_SIZE": 0}, "fleet.E005"),
         ({"REDIS_URL": "memcached://x"}, "fleet.E006"),
         ({"REFLOAT_AUTHS": ["auth-1"]}, "fleet.E007"),
         ({"REFLOAT_AUTHS": ["auth-1:99999"]}, "fleet.E007"),
+        ({"REFLOAT_PUBLIC_URL": "console.example"}, "fleet.E008"),
+        ({"REFLOAT_DEADMAN_URL": "https://"}, "fleet.E008"),
+        ({"REFLOAT_DEADMAN_URL": "https://a:port/"}, "fleet.E008"),
+        ({"EMAIL_PORT": 99_999}, "fleet.E009"),
     ],
 )
-def test_wrong_setting_is_found(settings: Settings, given: dict[str, Any], id_: str) -> None:
+def test_wrong_setting_is_found(settings: Settings, tmp_path: Path, given: dict[str, Any], id_: str) -> None:
     """One wrong thing, one id."""
+    pem = _pem(tmp_path)
     for name, value in given.items():
-        setattr(settings, name, value)
+        setattr(settings, name, pem if value == "PEM" else value)
 
     assert _found() == {id_}
 
 
 def test_right_settings_pass(settings: Settings, tmp_path: Path) -> None:
     """A full set of files and addresses has nothing wrong."""
-    pem = tmp_path / "x.pem"
-    pem.touch()
-    settings.REFLOAT_TLS_CA = settings.REFLOAT_TLS_CERT = settings.REFLOAT_TLS_KEY = str(pem)
+    settings.REFLOAT_TLS_CA = settings.REFLOAT_TLS_CERT = settings.REFLOAT_TLS_KEY = _pem(tmp_path)
+    settings.REFLOAT_PUBLIC_URL = "https://console.example:8443/refloat/"
     settings.REFLOAT_AUTHS = ["auth-1.example:3025", "[::1]:3025"]
 
     assert _found() == set()

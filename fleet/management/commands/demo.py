@@ -50,9 +50,7 @@ class Command(BaseCommand):
         parser.add_argument("--auths", type=int, default=3)
         parser.add_argument("--proxies", type=int, default=4)
         parser.add_argument("--agents", type=int, default=200)
-        parser.add_argument(
-            "--connections", type=int, default=1, help="tunnels each agent wants (default: 1)"
-        )
+        parser.add_argument("--connections", type=int, help="tunnels each agent wants (default: 1)")
         parser.add_argument(
             "--mesh", action="store_true", help="a tunnel of each agent to every proxy instead"
         )
@@ -115,7 +113,8 @@ def _start_fleet(run: ConsoleRun, options: dict[str, Any], gateway: str) -> Chil
     for name in ("auths", "proxies", "agents", "announce_ttl", "agent_announce_ttl"):
         argv += [f"--{name.replace('_', '-')}", str(options[name])]
     argv += ["--tls"] if options["tls"] else []
-    argv += ["--mesh"] if options["mesh"] else ["--connections", str(options["connections"])]
+    argv += ["--mesh"] if options["mesh"] else []
+    argv += [] if options["connections"] is None else ["--connections", str(options["connections"])]
     argv += ["--service", "metrics={diag}"]
     for pair in _CLOSING:
         argv += ["--networking", pair]

@@ -49,9 +49,10 @@ def test_integer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert env.integer("REFLOAT_X", 1) == 12
     assert env.integer("REFLOAT_UNSET", 7) == 7
 
-    monkeypatch.setenv("REFLOAT_X", "1.5")
-    with pytest.raises(env.SettingError, match="whole number"):
-        env.integer("REFLOAT_X", 1)
+    for given in ("1.5", "²", "٣", "-1", "9" * 5000):
+        monkeypatch.setenv("REFLOAT_X", given)
+        with pytest.raises(env.SettingError, match="whole number"):
+            env.integer("REFLOAT_X", 1)
 
 
 def test_items_drop_what_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,6 +78,20 @@ def test_secret_file_that_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setenv("REFLOAT_X_FILE", str(tmp_path / "nowhere"))
 
     with pytest.raises(env.SettingError, match=r"REFLOAT_X_FILE=.*nowhere' cannot be read: No such file"):
+        env.secret("REFLOAT_X")
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"), [(b"", "is empty"), (b" \n", "is empty"), (b"\xff\xfe", "no text in UTF-8")]
+)
+def test_secret_file_with_nothing_to_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes, sentence: str
+) -> None:
+    """A key that was not mounted must not be replaced by one of our own."""
+    (tmp_path / "secret").write_bytes(content)
+    monkeypatch.setenv("REFLOAT_X_FILE", str(tmp_path / "secret"))
+
+    with pytest.raises(env.SettingError, match=rf"REFLOAT_X_FILE=.* {sentence}"):
         env.secret("REFLOAT_X")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import redis
+from django.db import connection
 from django.db.utils import OperationalError
 from pytest_django import Settings
 
@@ -184,3 +185,17 @@ def test_database_that_cannot_be_used_is_said(monkeypatch: pytest.MonkeyPatch) -
 
     with pytest.raises(PrepareError, match=r"cannot be used: unable to open database file$"):
         preparing.database()
+
+
+def test_new_database_is_readable_by_us_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions are in it; one that is there keeps the mode somebody gave it."""
+    path = tmp_path / "new.sqlite3"
+    monkeypatch.setitem(connection.settings_dict, "NAME", path)
+    monkeypatch.setattr(preparing, "call_command", lambda *_, **__: None)
+    monkeypatch.setattr(preparing, "ensure_default_cluster", lambda _: None)
+    preparing.database()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+    path.chmod(0o640)
+    preparing.database()
+    assert path.stat().st_mode & 0o777 == 0o640

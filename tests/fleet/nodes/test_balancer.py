@@ -156,7 +156,7 @@ async def test_dials_that_fail_say_nothing_when_read_literally(settings: Setting
     """The diagram has no arrow for them, and literally there is nothing beside it."""
     async with serving("one") as one:
         nowhere = parse_flag(f"one=127.0.0.1:1,{one.target.rpartition(',')[2]}")
-        balancer = Balancer("lb", [nowhere], interval=60.0, destination_health=settings)
+        balancer = Balancer("lb", [nowhere], interval=5.0, destination_health=settings)
         door = addresses.parse(await balancer.start(("127.0.0.1", 0)))
         try:
             await eventually(lambda: balancer.describe()[0]["health"] is Health.HEALTHY)
