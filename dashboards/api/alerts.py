@@ -31,8 +31,6 @@ from fleet.models.incidents import Incident
 router = Router()
 _VIEW = ApiAccess(Permission.VIEW_FLEET)
 _ACT = ApiAccess(Permission.ACT_ON_FLEET)
-#: A silence begins within so many seconds; one that should begin now may have been on its way for a minute.
-_SOONEST, _TYPED_FOR = 90 * 86400.0, 60.0
 _SHORT, _NAMED = ["default cluster"], ["any cluster"]
 
 
@@ -236,12 +234,10 @@ def _silences(cluster: str) -> SilencesAnswer:
 
 def _make(request: HttpRequest, cluster: str, body: SilenceBody) -> Any:
     now, who = reading.current_time(), caller(request).get_username()
-    starts_at = now if body.starts_at is None else body.starts_at.timestamp()
-    if not -_TYPED_FOR <= starts_at - now <= _SOONEST:
-        raise HttpError(400, "A silence begins now, or within ninety days.")
     if "\0" in body.matchers or "\0" in body.reason:
         raise HttpError(400, "There must be no NUL in it.")
     try:
+        starts_at = acting.beginning(body.starts_at, now)
         made = acting.silence(
             body.matchers,
             body.reason,

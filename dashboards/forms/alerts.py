@@ -93,6 +93,12 @@ class SilenceForm(forms.Form):
     """A silence: for how long, of what, and why."""
 
     hours = forms.FloatField(min_value=0.05, max_value=720, initial=1, label="For hours")
+    starts = forms.DateTimeField(
+        required=False,
+        label="Begins, in UTC",
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
+        help_text="Empty: now.",
+    )
     matchers = forms.CharField(required=False, max_length=500, label="What", help_text=_MATCHERS_HELP)
     reason = forms.CharField(max_length=500, help_text="Somebody will read it at three in the morning.")
     typed = forms.CharField(

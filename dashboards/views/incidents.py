@@ -13,7 +13,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
-from dashboards import alert_presenters, incident_figures, presenters, reading
+from dashboards import alert_history, alert_presenters, incident_figures, presenters, reading
 from dashboards.permissions import requires
 from dashboards.views.pages import prefix_of
 from fleet.alerts import acting, store
@@ -22,7 +22,7 @@ from fleet.alerts.evaluating import count_open
 from fleet.alerts.facts import agents_of
 from fleet.alerts.lifecycle import Look
 from fleet.alerts.matching import MatchError
-from fleet.alerts.values import IncidentState
+from fleet.alerts.values import CauseKind, IncidentState
 from fleet.models.access import Permission, may
 from fleet.models.alerting import AlertClock
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -82,8 +82,9 @@ def badge(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
 def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show one incident, or act on it (POST with `do`: acknowledge, let-go, silence, note).
 
-    Template `dashboards/incident.html`: `incident` (IncidentRow), `next`, `cause` (InstanceCard or None), `before`
-    (Before), `common`, `agents` (AgentRow), `more`, `events`, `deliveries`, `runbook`, `marks`, `pictures`
+    Template `dashboards/incident.html`: `incident` (IncidentRow), `next`, `cause` (InstanceCard or None),
+    `heartbeat`: when its last one was, `turns` (TurnLine), `seen`: when the newest round concluded, `before` (Before),
+    `common`, `agents` (AgentRow), `more`, `events`, `deliveries`, `runbook`, `marks`, `pictures`
     (incident_figures.pictures); `reconnect`: the query of the page that plans one, or `unmovable`: why there is none.
     """
     row = Incident.objects.filter(cluster=cluster, pk=incident_id).first()
@@ -110,8 +111,19 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
         or f"{prefix_of(cluster)}/alerts/runbooks/{strongest.kind.value}/",
         "may_act": may(request.user, Permission.ACT_ON_FLEET, cluster),
         "names": row.names,
+        "turns": alert_history.turns_of(cluster, _in_history(row), now),
     } | _live(row, cluster, now)  # fmt: skip
     return render(request, "dashboards/incident.html", context)
+
+
+def _in_history(row: Incident) -> str:
+    """What the history of instances calls a cause."""
+    whole = row.cause_kind in (CauseKind.BACKEND.value, CauseKind.CLUSTER.value)
+    return f"{row.cause_kind}/{row.cluster_id}" if whole else row.cause_id
+
+
+def _before(now: float, ms: int | None) -> float | None:
+    return None if ms is None else now - ms / 1000
 
 
 def _event(one: IncidentEvent, now: float) -> dict[str, Any]:
@@ -139,6 +151,7 @@ def _live(row: Incident, cluster: str, now: float) -> dict[str, Any]:
     over = row.state == IncidentState.RESOLVED.value
     indices = agents_of(table, row.key)[:0] if over else agents_of(table, row.key)
     view = known.get(row.cause_id)
+    card = None if view is None else presenters.instance_card(view, now)
     query, why_not = alert_presenters.reconnect_query(row, None if view is None else view.state)
     return presenters.frame(summary, now, "incidents") | {
         "agents": [
@@ -148,7 +161,9 @@ def _live(row: Incident, cluster: str, now: float) -> dict[str, Any]:
         "reconnect": query,
         "unmovable": why_not,
         "common": alert_presenters.in_common(table, indices),
-        "cause": None if view is None else presenters.instance_card(view, now),
+        "seen": presenters.moment(summary.as_of),
+        "cause": card,
+        "heartbeat": presenters.moment(None if card is None else _before(now, card.heartbeat_ms)),
         "pictures": incident_figures.pictures(table, indices),
     }
 

@@ -30,6 +30,9 @@ from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.incidents import Incident
 from fleet.state import StateError
 
+#: Two forms on one page have fields of the same name: each label has to find its own.
+_WINDOW_IDS = "window_%s"
+
 
 @requires(Permission.VIEW_FLEET)
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -40,7 +43,7 @@ def silences(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
     Template `dashboards/silences.html`: `active`, `pending`, `expired`, `windows`, `form`, `window_form`, `preview`.
     """
     form = SilenceForm(initial={"matchers": request.GET.get("matchers", "")})
-    window_form = WindowForm(initial={"zone": "UTC", "rule": "FREQ=WEEKLY;BYDAY=SU"})
+    window_form = WindowForm(auto_id=_WINDOW_IDS, initial={"zone": "UTC", "rule": "FREQ=WEEKLY;BYDAY=SU"})
     if request.method == "POST":
         if not may(request.user, Permission.ACT_ON_FLEET, cluster):
             raise PermissionDenied(f"This needs the permission: {Permission.ACT_ON_FLEET.label}.")
@@ -48,7 +51,9 @@ def silences(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
         if do == "silence":
             form = SilenceForm(request.POST)
         elif do == "window":
-            window_form = WindowForm(request.POST, instance=MaintenanceWindow(cluster=cluster))
+            window_form = WindowForm(
+                request.POST, auto_id=_WINDOW_IDS, instance=MaintenanceWindow(cluster=cluster)
+            )
         if _do(request, do or "", cluster, form, window_form):
             return redirect(f"{prefix_of(cluster)}/silences/")
     now = reading.current_time()
@@ -57,7 +62,7 @@ def silences(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
         "page": "incidents",
         "tab": "silences",
         "active": [_row(row, now, cluster) for row in mine.filter(starts_at__lte=now, ends_at__gt=now)],
-        "pending": [_row(row, now, cluster) for row in mine.filter(starts_at__gt=now)],
+        "pending": [_row(row, now, cluster) for row in mine.filter(starts_at__gt=now, ends_at__gt=now)],
         "expired": [_row(row, now, cluster) for row in mine.filter(ends_at__lte=now)[:20]],
         "windows": [_window(row, now) for row in MaintenanceWindow.objects.filter(cluster__in=("", cluster))],
         "form": form,
@@ -126,10 +131,11 @@ def _do(request: HttpRequest, do: str, cluster: str, form: SilenceForm, window_f
         return True
     if do == "silence" and form.is_valid():
         given = form.cleaned_data
-        until = now + given["hours"] * 3600
         try:
+            begins = acting.beginning(given["starts"], now)
+            until = begins + given["hours"] * 3600
             made = acting.silence(
-                given["matchers"], given["reason"], who, now, until, cluster=cluster, typed=given["typed"]
+                given["matchers"], given["reason"], who, begins, until, cluster=cluster, typed=given["typed"]
             )
         except (ActError, MatchError) as error:
             form.add_error(None, f"{error}.".capitalize())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from django.db import transaction
 
 from fleet.alerts import messages, outbox, store
@@ -16,6 +18,8 @@ from fleet.models.incidents import Incident, IncidentEvent
 _TAKES_ACKS = ("pagerduty", "webhook")
 #: Silences are no way to switch alerts off.
 LONGEST_SILENCE = 30 * 86400.0
+#: A silence begins so much later at most; and a moment was now when somebody began to type it, seconds.
+_SOONEST, _TYPED_FOR = 90 * 86400.0, 60.0
 
 
 class ActError(ValueError):
@@ -91,6 +95,14 @@ def silence(
         starts_at=starts_at,
         ends_at=ends_at,
     )
+
+
+def beginning(wanted: datetime | None, now: float) -> float:
+    """When a silence begins for which somebody wants that; None: now. Raises ActError."""
+    at = now if wanted is None else wanted.timestamp()
+    if not -_TYPED_FOR <= at - now <= _SOONEST:
+        raise ActError("a silence begins now, or within ninety days")
+    return at
 
 
 def extend(row: Silence, seconds: float, now: float) -> None:

@@ -146,6 +146,8 @@ def recover_seconds(incident: Incident, look: Look) -> float:
 
 def _while_firing(incident: Incident, rule: Rule) -> Plan:
     told_at = incident.notified_at
+    if told_at is None and incident.marks and not any(mark.ripe for mark in incident.marks.values()):
+        return Plan(None, None, "what fired is over, and what is left has not held for long enough")
     if told_at is None:
         first = max(incident.fired_at or 0.0, incident.opened_at + rule.group_wait)
         return Plan(

@@ -70,7 +70,7 @@ def lines(notice: Notice, links: Links) -> list[str]:
     if notice.kind is NoticeKind.RESOLVED:
         found.append(f"Resolved: {clock(incident.resolved_at or notice.at)}.")
     elif incident.peak:
-        found.append(f"By itself: {recovery_words(incident)}.")
+        found.append(f"Recovery: {recovery_words(incident)}.")
     if incident.names:
         more = incident.peak - len(incident.names)
         found.append(f"Agents: {', '.join(incident.names)}{f' and {more} more' if more > 0 else ''}.")
@@ -166,10 +166,11 @@ def trial(channel: str, now: float) -> Notice:
 def recovery_words(incident: Incident) -> str:
     """Whether it heals by itself, and by when."""
     if incident.stuck:
-        return f"no, only if {incident.cause.name} recovers"
+        nobody = incident.cause.kind is CauseKind.AGENTS
+        return "not by itself" if nobody else f"not by itself, only if {incident.cause.name} recovers"
     if incident.heals_at is None:
-        return "cannot be told"
-    return f"yes, by {clock(incident.heals_at)}"
+        return "cannot be told yet"
+    return f"by itself, by {clock(incident.heals_at)}"
 
 
 def duration_words(seconds: float) -> str:

@@ -82,7 +82,7 @@ for number, more in enumerate((
 acting.silence("cause=backend*", "upgrade of the database", "ada", now - 3000, now + 600)
 AlertClock.objects.create(cluster=cluster, looked_at=now - 1)
 Agent.objects.bulk_create(Agent(cluster=cluster, agent_id=f"a{n}", name=f"agent-{n}", position=n) for n in range(20))
-for minutes, old, new in ((600, "healthy", "stranded"), (590, "stranded", "healthy")):
+for minutes, old, new in ((20_000, "unknown", "healthy"), (600, "healthy", "stranded"), (590, "stranded", "healthy")):
     Transition.objects.bulk_create(
         Transition(cluster=cluster, agent=f"a{n}", old=old, new=new, reason="proxy-unhealthy", recovery="by-itself",
                    cause="proxy-1-id", at=datetime.now(UTC) - timedelta(minutes=minutes), round=minutes)
@@ -149,6 +149,7 @@ async def test_incident_is_worked_on_by_keyboard(page: Page, console: Console) -
     await page.click("text=207 agents stranded, proxy-1")
     await expect(page.locator("#next")).to_contain_text("because it is said again while it lasts; to ops")
     await expect(page.locator("#cause")).to_contain_text("version 17.1.0 became 17.2.0")
+    await expect(page.locator("#strip")).to_contain_text("s ago")
     await accessible(page)
     await page.keyboard.press("a")
     await expect(page.locator("#next")).to_contain_text("No further message, because it is acknowledged")
@@ -213,6 +214,10 @@ async def test_silence_shows_what_it_matches_and_wants_a_word_for_everything(
     await page.fill("#silence-form #id_matchers", "cause!=x")
     await expect(page.locator("#preview .tag")).to_have_text("everything")
     await page.fill("#silence-form #id_reason", "move of the data centre")
+    await page.fill("#id_starts", "2027-03-28T02:00")
+    await expect(page.locator("#id_starts_helptext")).to_contain_text("That is Mar 28, 2027")
+    await page.fill("#id_starts", "")
+    await expect(page.locator("#id_starts_helptext")).to_have_text("Empty: now.")
     await page.click("#silence-form button[value=silence]")
     await expect(page.locator(".errors")).to_contain_text("type the word everything")
     await accessible(page)

@@ -14,6 +14,7 @@ from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange
 from fleet.models.networking import NetworkingRevision
+from fleet.models.transitions import InstanceTransition
 from tests.dashboards.conftest import MakeUser
 from tests.fakes.reader import FakeReader
 
@@ -63,6 +64,7 @@ def test_incident_page_says_what_is_needed_at_night(
         "Home proxy",
         "agent-2",
         "In the half hour before",
+        "<dt>Data</dt>",
     ):
         assert words in page
     assert "because it is said again while it lasts" in page
@@ -114,6 +116,21 @@ def test_page_says_what_changed_in_the_half_hour_before(
     ]
     client.force_login(person("viewer"))
     assert "version 17.1 became 17.2" in client.get(f"/incidents/{incident.pk}/").content.decode()
+
+
+def test_page_says_how_an_instance_fared(client: Client, person: MakeUser, incident: Incident) -> None:
+    """Its last turns, or the backend's, which is no instance."""
+    for name, new in (("p1", "silent"), ("backend/default", "ok"), ("p2", "gone")):
+        InstanceTransition.objects.create(
+            cluster=incident.cluster, instance=name, old="expired", new=new, at=datetime.now(UTC), round=1
+        )
+    client.force_login(person("viewer"))
+    found = []
+    for kind, identity in (("proxy", "p1"), ("backend", "default")):
+        Incident.objects.filter(pk=incident.pk).update(cause_kind=kind, cause_id=identity)
+        page = client.get(f"/incidents/{incident.pk}/").content.decode()
+        found.append([new for new in ("silent", "ok", "gone") if f"expired → <b>{new}</b>" in page])
+    assert found == [["silent"], ["ok"]]
 
 
 @pytest.mark.parametrize(

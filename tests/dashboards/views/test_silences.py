@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from django.test import Client
 
@@ -46,6 +48,23 @@ def test_silence_is_made_extended_and_ended_by_who_is_signed_in(operator: Client
         ("silence.end", "operator"),
     ]
     assert "upgrade" in operator.get("/silences/").content.decode()
+
+
+def test_silence_begins_later_and_is_dropped_before(operator: Client) -> None:
+    """A moment in UTC; one that is past is refused with what was typed; what is dropped never was."""
+    form = {"do": "silence", "hours": "2", "matchers": "kind=proxy", "reason": "move"}
+    begins = datetime.now(UTC).replace(second=0, microsecond=0) + timedelta(days=3)
+    operator.post("/silences/", form | {"starts": begins.strftime("%Y-%m-%dT%H:%M")})
+    row = Silence.objects.get()
+    assert (row.starts_at, row.ends_at) == (begins.timestamp(), begins.timestamp() + 7200)
+    page = operator.get("/silences/").content.decode()
+    assert "later" in page
+    assert "Nothing is silenced." in page
+    late = operator.post("/silences/", form | {"starts": "2020-01-01T00:00"}).content.decode()
+    assert "A silence begins now, or within ninety days." in late
+    assert 'value="2020-01-01T00:00"' in late
+    operator.post("/silences/", {"do": "end", "id": row.pk})
+    assert "later" not in operator.get("/silences/").content.decode()
 
 
 def test_silencing_everything_wants_the_typed_word(operator: Client) -> None:

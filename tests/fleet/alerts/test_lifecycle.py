@@ -6,7 +6,7 @@ import pytest
 
 from fleet.alerts.lifecycle import Look, advance, due, hold, noticed, plan
 from fleet.alerts.rules import DEFAULT_RULES, find
-from fleet.alerts.values import Incident, IncidentState, NoticeKind
+from fleet.alerts.values import Incident, IncidentState, NoticeKind, Severity
 from tests.fakes.alerting import PROXY, Watch, sound, stranded
 
 _RULES = {rule.name: rule for rule in DEFAULT_RULES}
@@ -71,6 +71,23 @@ def test_plan_says_when_the_next_message_comes() -> None:
     assert (first.at, first.kind) == (incident.opened_at + 30, NoticeKind.FIRING)
     again = plan(noticed(incident, watch.now), _look(watch.now))
     assert (again.at, again.kind) == (watch.now + 4 * 3600, NoticeKind.REPEAT)
+
+
+def test_agents_that_fled_leave_a_warning_that_has_to_hold_as_long_as_any() -> None:
+    """A proxy dies and its agents are elsewhere within the group wait: no page, and of the proxy after its minute."""
+    watch = Watch()
+    watch.run(15, stranded(207))
+    dead = replace(stranded(0), groups=())
+    watch.run(40, dead)
+    assert watch.kinds == []
+    because = plan(watch.incidents[PROXY.key], _look(watch.now)).because
+    assert because == "what fired is over, and what is left has not held for long enough"
+    watch.run(20, dead)
+    assert [(notice.kind, notice.incident.severity) for _, notice in watch.notices] == [
+        (NoticeKind.FIRING, Severity.WARNING)
+    ]
+    watch.run(400, sound())
+    assert watch.kinds == ["firing", "resolved"]
 
 
 def test_trend_is_thinned() -> None:

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
-from fleet.alerts.messages import Links, duration_words, payload, subject, text, trial
+from fleet.alerts.messages import Links, duration_words, payload, recovery_words, subject, text, trial
 from fleet.alerts.values import Notice, NoticeKind
-from tests.fakes.alerting import Watch, sound, stranded
+from tests.fakes.alerting import NO_TUNNEL, Watch, sound, stranded
 
 _LINKS = Links("https://console.example.com", "https://wiki.example.com/proxy", 7)
 
@@ -31,6 +32,17 @@ def test_text_has_six_lines_and_three_links() -> None:
     assert "proxy=proxy-1" in said[-2]
     assert "agent-0" in said[5]
     assert "and 197 more" in said[5]
+    assert said[4] == "Recovery: cannot be told yet."
+
+
+def test_recovery_is_a_sentence() -> None:
+    """By itself and by when, or only with its cause."""
+    incident = _notices()[0].incident
+    assert (
+        recovery_words(replace(incident, heals_at=1_790_000_600.0)) == "by itself, by 2026-09-21 14:23:20 UTC"
+    )
+    assert recovery_words(replace(incident, stuck=True)) == "not by itself, only if proxy-1 recovers"
+    assert recovery_words(replace(incident, stuck=True, cause=NO_TUNNEL)) == "not by itself"
 
 
 def test_payload_is_json_with_a_key_for_each_message() -> None:

@@ -25,4 +25,17 @@ form?.elements.matchers.addEventListener("input", () => {
   clearTimeout(timer);
   timer = setTimeout(show, 250);
 });
+/** What the moment it begins, which is UTC, is by the clock on this person's wall. */
+function sayLocal() {
+  const { value } = form.elements.starts;
+  const at = value ? new Date(`${value}Z`) : null;
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  help.textContent = at === null || Number.isNaN(at.getTime())
+    ? "Empty: now."
+    : `That is ${at.toLocaleString([], { dateStyle: "medium", timeStyle: "short" })} in ${zone}.`;
+}
+
+const help = document.getElementById("id_starts_helptext");
+form?.elements.starts.addEventListener("input", sayLocal);
+if (form?.elements.starts.value) sayLocal();
 adoptTimes(document);
