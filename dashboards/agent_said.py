@@ -31,6 +31,11 @@ class SaidProxy:
     opened_ms: int | None = None
     sessions: int = 0
     retired: bool = False
+    #: The proxy takes no new tunnels.
+    draining: bool = False
+    #: The agent lets its tunnel go, and was asked to by the proxy.
+    leaving: bool = False
+    advised: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,8 @@ class Said:
     error: str
     version: str = ""
     desired: int = 0
+    #: Dials under way.
+    dials: int = 0
     services: tuple[str, ...] = ()
     proxies: tuple[SaidProxy, ...] = ()
 
@@ -65,6 +72,7 @@ def said(explanation: Explanation, now: float) -> Said | None:
         error=answer.error,
         version=report.version if report else "",
         desired=report.tracker.desired_count if report else 0,
+        dials=report.tracker.inflight if report else 0,
         services=report.services if report else (),
         proxies=_proxies(answer, report, explanation.instances, now) if report else (),
     )
@@ -76,6 +84,7 @@ def _proxies(
     names = {view.facts.id: view.facts.name for view in instances.values()}
     tracked = {proxy.proxy_id: proxy for proxy in report.tracker.proxies}
     tunnels = {tunnel.proxy_id: tunnel for tunnel in report.tunnels}
+    leaving = {*report.tracker.leaving, *report.tracker.going}
     found = []
     for identity in {**tracked, **dict.fromkeys(report.tracker.claimed), **tunnels}:
         proxy, tunnel = tracked.get(identity), tunnels.get(identity)
@@ -95,6 +104,9 @@ def _proxies(
                 opened_ms=age_ms(opened_at, now),
                 sessions=tunnel.sessions if tunnel else 0,
                 retired=tunnel.retired if tunnel else False,
+                draining=proxy.draining if proxy else False,
+                leaving=identity in leaving,
+                advised=tunnel.advised if tunnel else False,
             )
         )
     return tuple(sorted(found, key=lambda proxy: (not proxy.claimed, proxy.name)))

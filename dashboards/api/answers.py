@@ -160,6 +160,7 @@ def _said(explanation: Explanation) -> schemas.SaidItem | None:
         error=found.error,
         version=found.version,
         desired=found.desired,
+        dials=found.dials,
         services=list(found.services),
         proxies=[
             schemas.SaidProxyItem(
@@ -172,6 +173,9 @@ def _said(explanation: Explanation) -> schemas.SaidItem | None:
                 opened_at=proxy.opened,
                 sessions=proxy.sessions,
                 retired=proxy.retired,
+                draining=proxy.draining,
+                leaving=proxy.leaving,
+                advised=proxy.advised,
                 expires_at=proxy.expires,
             )
             for proxy in found.proxies

@@ -170,6 +170,10 @@ class SaidProxyItem(InstanceRef):
     opened_at: datetime | None
     sessions: int
     retired: bool
+    #: The proxy takes no new tunnels; the agent lets its tunnel go; the proxy asked it to.
+    draining: bool
+    leaving: bool
+    advised: bool
     #: When it forgets the proxy, unless it hears of it again.
     expires_at: datetime | None
 
@@ -184,6 +188,8 @@ class SaidItem(Schema):
     version: str
     #: Wanted tunnels; 0: one to every proxy.
     desired: int
+    #: Dials under way.
+    dials: int
     services: list[str]
     proxies: list[SaidProxyItem]
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from dashboards.agent_said import said
@@ -46,15 +47,36 @@ def test_no_answer_says_why_and_through_whom() -> None:
 def test_proxies_it_knows_holds_and_has_forgotten() -> None:
     """By name, those with a tunnel first; one it holds and knows no more has no expiry; a stranger keeps its id."""
     (index, first, first_name), (_, second, second_name) = proxies()[:2]
-    report = parse(
-        f'{{"agent_id": "a", "version": "9", "services": ["web"], "tracker": {{"desired_count": 1, "claimed":'
-        f' ["{second}", "odd"], "proxies": [{{"proxy_id": "{first}", "group": "g", "generation": 2, "expires_in_ms":'
-        f' 5000, "desired": true}}, {{"proxy_id": "{second}", "expires_in_ms": 1000}}]}}, "tunnels": [{{"proxy_id":'
-        f' "{second}", "open_for_ms": 2000, "sessions": 3, "retired": true}}]}}'
-    )
+    tracked = [
+        {
+            "proxy_id": first,
+            "group": "g",
+            "generation": 2,
+            "expires_in_ms": 5000,
+            "desired": True,
+            "draining": True,
+        },
+        {"proxy_id": second, "expires_in_ms": 1000},
+    ]
+    tracker = {
+        "desired_count": 1,
+        "inflight": 2,
+        "leaving": ["odd"],
+        "claimed": [second, "odd"],
+        "proxies": tracked,
+    }
+    tunnel = {"proxy_id": second, "open_for_ms": 2000, "sessions": 3, "retired": True, "advised": True}
+    document = {
+        "agent_id": "a",
+        "version": "9",
+        "services": ["web"],
+        "tracker": tracker,
+        "tunnels": [tunnel],
+    }
+    report = parse(json.dumps(document))
     shown = said(explained(Answer(ASKED, index, report)), NOW)
     assert shown is not None
-    assert (shown.version, shown.desired, shown.services) == ("9", 1, ("web",))
+    assert (shown.version, shown.desired, shown.dials, shown.services) == ("9", 1, 2, ("web",))
     stranger, held, known = shown.proxies
     assert [proxy.name for proxy in shown.proxies] == ["odd", second_name, first_name]
     assert (held.claimed, held.opened_ms, held.sessions, held.retired) == (True, 5000, 3, True)
@@ -62,3 +84,6 @@ def test_proxies_it_knows_holds_and_has_forgotten() -> None:
     assert (stranger.id, stranger.claimed, stranger.expires, stranger.opened) == ("odd", True, None, None)
     assert (known.claimed, known.desired, known.group, known.generation) == (False, True, "g", 2)
     assert known.expires_ms == -2000
+    assert [(one.draining, one.leaving, one.advised) for one in shown.proxies] == [
+        *((False, True, False), (False, False, True), (True, False, False))
+    ]
