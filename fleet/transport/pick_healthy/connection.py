@@ -51,7 +51,8 @@ class Connection:
         self._turns = turns.of_this_loop()
         self._turn: Turn | None = None
         # Its end is waited for: it closes without waiting for quiet.
-        self._hurried = asyncio.Event()
+        self._hurried = False
+        self._quiet: asyncio.Future[None] | None = None
         self._following = _run(self._follow())
         self._asking: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -78,8 +79,10 @@ class Connection:
         self._following.cancel()
         self.settled()
         pending = [call for call in self.calls if not call.done()]
-        if not pending:
-            await self._leisure()
+        if not pending and not self._hurried:
+            # Nobody waits for its end, and others wait for a connection.
+            self._quiet = self._turns.quiet()
+            await self._quiet
         self._forget()
         ends = [asyncio.create_task(_end_of(call)) for call in pending]
         if ends:
@@ -95,16 +98,11 @@ class Connection:
         if ends:
             await asyncio.wait(ends)
 
-    async def _leisure(self) -> None:
-        """Wait until nobody waits for a connection, or for the end of this one."""
-        waits = [asyncio.ensure_future(self._turns.quiet()), asyncio.ensure_future(self._hurried.wait())]
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
-
     def end_calls(self) -> None:
         """End all RPCs on it, and with them itself if it is retired."""
-        self._hurried.set()
+        self._hurried = True
+        if self._quiet is not None and not self._quiet.done():
+            self._quiet.set_result(None)
         for call in list(self.calls):
             call.cancel()
 

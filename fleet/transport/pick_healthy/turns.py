@@ -8,7 +8,6 @@ waits for, the closing of old connections, comes after that.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
@@ -53,12 +52,10 @@ class Turns:
     def __init__(self) -> None:
         self._running: set[Turn] = set()
         self._waiting: deque[asyncio.Future[Turn]] = deque()
-        self._quiet = asyncio.Event()
-        self._quiet.set()
+        self._at_leisure: set[asyncio.Future[None]] = set()
 
     async def take(self) -> Turn:
         """Wait for a turn."""
-        self._quiet.clear()
         if len(self._running) < _AT_ONCE and not self._waiting:
             return self._begin()
         mine: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
@@ -71,11 +68,18 @@ class Turns:
             self._next()
             raise
 
-    async def quiet(self) -> None:
-        """Wait until no connection is being made, but not for long."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_QUIET_WITHIN):
-                await self._quiet.wait()
+    def quiet(self) -> asyncio.Future[None]:
+        """Is done when no connection is being made, or before long; whoever cannot wait may end it."""
+        loop = asyncio.get_running_loop()
+        quiet: asyncio.Future[None] = loop.create_future()
+        if not self._running and not self._waiting:
+            quiet.set_result(None)
+            return quiet
+        timer = loop.call_later(_QUIET_WITHIN, _end, quiet)
+        self._at_leisure.add(quiet)
+        quiet.add_done_callback(lambda _: timer.cancel())
+        quiet.add_done_callback(self._at_leisure.discard)
+        return quiet
 
     def _begin(self) -> Turn:
         turn = Turn(self._ended)
@@ -92,7 +96,13 @@ class Turns:
             if not next_one.done():
                 next_one.set_result(self._begin())
         if not self._running and not self._waiting:
-            self._quiet.set()
+            for quiet in self._at_leisure:
+                _end(quiet)
+
+
+def _end(quiet: asyncio.Future[None]) -> None:
+    if not quiet.done():
+        quiet.set_result(None)
 
 
 _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary()

@@ -76,7 +76,7 @@ async def test_quiet_is_when_nothing_is_made(few: Turns) -> None:
     """At once when there is nothing; else when the last one that waited has ended."""
     await few.quiet()
     running, waiting = await taken(few, 3)
-    quiet = asyncio.create_task(few.quiet())
+    quiet = few.quiet()
     for turn in running:
         turn.end()
     last = await waiting[0]
