@@ -130,7 +130,7 @@ async def test_both_unhealthy(auths: Auths, channels: Any) -> None:
     assert channel.get_state() is grpc.ChannelConnectivity.TRANSIENT_FAILURE
     second.turn(healthy=True)
     await answered_by(channel, "b")
-    assert channel.get_state() is grpc.ChannelConnectivity.READY
+    await eventually(lambda: channel.get_state() is grpc.ChannelConnectivity.READY)
 
 
 async def test_backup_that_dies_while_it_connects(auths: Auths, forwards: Forwards, channels: Any) -> None:
