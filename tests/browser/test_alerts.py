@@ -90,6 +90,27 @@ for minutes, old, new in ((20_000, "unknown", "healthy"), (600, "healthy", "stra
 """
 
 
+#: What the desktop is told of three incidents: unchosen, chosen, and chosen while somebody looks.
+_DESKTOP = """() => {
+  const told = [];
+  window.Notification = class {
+    static permission = "granted";
+    constructor(title, { body, tag }) { told.push([title, body, tag]); }
+  };
+  const say = (text, hidden) => {
+    Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
+    dispatchEvent(new CustomEvent("refloat-incidents", { detail: { open: {}, text, severity: "warning", number: 7 } }));
+  };
+  say("unchosen", true);
+  localStorage.setItem("refloat-desktop", "on");
+  say("chosen", true);
+  say("seen", false);
+  localStorage.removeItem("refloat-desktop");
+  delete document.hidden;
+  return told;
+}"""
+
+
 @pytest.fixture(scope="module")
 def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
     """A web process whose cluster has trouble."""
@@ -254,6 +275,8 @@ async def test_page_without_a_live_link_tells_of_an_incident_too(page: Page, con
     await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     await expect(page.locator(".toast")).to_have_count(1)
     await accessible(page)
+    # To the desktop by choice only, and only while nobody looks at the page.
+    assert await page.evaluate(_DESKTOP) == [["Refloat", "chosen", "incident-7"]]
 
 
 @pytest.mark.slow
