@@ -172,6 +172,9 @@ _fault_command("unblackhole", faults.unblackhole, "is out of it", "Undo blackhol
 def restart(cluster: str, home: Path, names: tuple[str, ...]) -> None:
     """Start killed processes again, with the names, ids and addresses they had."""
     with _sentences():
+        record = fleet_record.load(home, cluster)
+        for name in names:
+            faults.must_be_restartable(record, name)  # all are before any is
         for name in names:
             member = faults.restart(fleet_record.load(home, cluster), name, home)
             click.echo(f"{name} runs again (pid {member.pid})")

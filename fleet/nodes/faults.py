@@ -92,13 +92,19 @@ def end(fleet: FleetRecord) -> None:
         time.sleep(_POLL)
 
 
-def restart(fleet: FleetRecord, name: str, home: Path) -> Member:
-    """Have the process of a fleet that was killed started again, and wait until it is ready."""
+def must_be_restartable(fleet: FleetRecord, name: str) -> Member:
+    """Find a process that is dead and can be started alone. Raises FaultError, FleetError."""
     member = fleet.member(name)
     if member.state is not ProcessState.DEAD:
         raise FaultError(f"{name} runs (pid {member.pid}): `refloat fleet kill {name}` first")
     if member.role in NOT_RESTARTED:
         raise FaultError(f"the {member.role} cannot be started alone: `refloat fleet down`, then `up`")
+    return member
+
+
+def restart(fleet: FleetRecord, name: str, home: Path) -> Member:
+    """Have the process of a fleet that was killed started again, and wait until it is ready."""
+    member = must_be_restartable(fleet, name)
     asked = restart_request(fleet_record.folder(home, fleet.cluster), name)
     asked.parent.mkdir(exist_ok=True)
     asked.touch()

@@ -201,7 +201,9 @@ class Connection(asyncio.Protocol):
             while size - at >= frames.HEADER_LENGTH and not self._preface and not self.ended:
                 length, kind, flags, number = frames.header(buffer, at)
                 if length > self._options.frame:
-                    raise ConnectionBroken(Code.FRAME_SIZE_ERROR, "a frame is too long")
+                    # The letters of another protocol read as a huge frame.
+                    why = "a frame is too long" if self._settled else "the peer does not speak HTTP/2"
+                    raise ConnectionBroken(Code.FRAME_SIZE_ERROR, why)
                 begin = at + frames.HEADER_LENGTH
                 if begin + length > size:
                     break

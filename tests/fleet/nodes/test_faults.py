@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from fleet.nodes import faults
+from fleet.cli.fleet import restart
+from fleet.nodes import faults, fleet_record
 from fleet.nodes.faults import FaultError
 from fleet.nodes.fleet_record import FleetRecord, Member, UnknownNameError
 from fleet.nodes.forwards import Mode
@@ -109,6 +112,21 @@ def test_restart_of_what_runs_is_refused(fleet: FleetRecord, tmp_path: Path) -> 
     """It would lose its name to another."""
     with pytest.raises(FaultError, match="runs"):
         faults.restart(fleet, "proxy-1", tmp_path)
+
+
+def test_restart_of_several_looks_at_all_before_it_starts_one(fleet: FleetRecord, tmp_path: Path) -> None:
+    """A mistake in the second name leaves the first as it was: nobody is asked to start it."""
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    gone = replace(fleet.member("proxy-1"), name="proxy-2", pid=dead.pid, born=0.0)
+    fleet_record.folder(tmp_path, "default").mkdir(parents=True)
+    fleet_record.save(tmp_path, replace(fleet, members=(*fleet.members, gone)))
+
+    done = CliRunner().invoke(restart, ["--home", str(tmp_path), "proxy-2", "proxy-1"])
+
+    assert done.exit_code == 2
+    assert "proxy-1 runs" in done.output
+    assert not faults.restart_request(fleet_record.folder(tmp_path, "default"), "proxy-2").exists()
 
 
 def test_kill_ends_it_and_more_faults_say_that_it_is_dead(fleet: FleetRecord) -> None:

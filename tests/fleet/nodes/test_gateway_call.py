@@ -230,7 +230,7 @@ async def test_backend_that_speaks_something_else(tmp_path: Path) -> None:
     async with raw(serve) as address, before(tmp_path, address) as (_, call):
         status, details = await call()
         assert status == "UNAVAILABLE"
-        assert details.startswith(f"{address}: a frame is too long")
+        assert details.startswith(f"{address}: the peer does not speak HTTP/2")
 
 
 async def test_backend_that_says_nothing_at_all(tmp_path: Path) -> None:
