@@ -15,6 +15,7 @@ from pydantic import AwareDatetime, Field
 
 from dashboards import alert_presenters, reading
 from dashboards.api.access import ApiAccess
+from dashboards.api.asked import Body, Parameters
 from dashboards.api.changing import REFUSALS, by, caller, known
 from dashboards.presenters import moment
 from fleet.alerts import acting, store
@@ -34,7 +35,7 @@ _ACT = ApiAccess(Permission.ACT_ON_FLEET)
 _SHORT, _NAMED = ["default cluster"], ["any cluster"]
 
 
-class IncidentFilters(Schema):
+class IncidentFilters(Parameters):
     """Parameters of the list of incidents."""
 
     state: Literal["open", "pending", "resolved", "all"] = "open"
@@ -102,7 +103,7 @@ class SilencesAnswer(Schema):
     silences: list[SilenceItem]
 
 
-class SilenceBody(Schema):
+class SilenceBody(Body):
     """A silence to make. Its creator is who asks."""
 
     matchers: Annotated[str, Field(max_length=500)]
@@ -114,7 +115,7 @@ class SilenceBody(Schema):
     typed: Annotated[str, Field(max_length=20)] = ""
 
 
-class ExtendBody(Schema):
+class ExtendBody(Body):
     """How much longer a silence lasts, from its end on."""
 
     hours: Annotated[float, Field(gt=0, le=720)] = 1.0

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from dashboards import acting, change_rows, doing
 from dashboards.api.access import ApiAccess
+from dashboards.api.asked import Body, Parameters
 from dashboards.api.changing import (
     REFUSALS,
     ChangeAnswer,
@@ -54,7 +55,7 @@ class ChangesAnswer(Schema):
     changes: list[ChangeItem]
 
 
-class Confirmation(Schema):
+class Confirmation(Body):
     """Agreement to a plan."""
 
     reason: Annotated[str, Field(max_length=2000)]
@@ -62,7 +63,7 @@ class Confirmation(Schema):
     typed: Annotated[str, Field(max_length=200)] = ""
 
 
-class AuditFilters(Schema):
+class AuditFilters(Parameters):
     """Parameters of the log."""
 
     q: str = ""

@@ -11,6 +11,7 @@ from ninja import Router, Schema, Status
 
 from dashboards import networking_plans
 from dashboards.api.access import ApiAccess
+from dashboards.api.asked import Body
 from dashboards.api.changing import (
     REFUSALS,
     ChangeAnswer,
@@ -54,7 +55,7 @@ class ConfigAnswer(Schema):
     document: dict[str, Any]
 
 
-class Wanted(Schema):
+class Wanted(Body):
     """A change: fields by key as a person writes them, or a whole spec, or an old revision to go back to."""
 
     fields: dict[str, str] | None = None

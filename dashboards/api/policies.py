@@ -11,6 +11,7 @@ from pydantic import Field
 
 from dashboards import policy_plans
 from dashboards.api.access import ApiAccess
+from dashboards.api.asked import Body
 from dashboards.api.changing import (
     REFUSALS,
     ChangeAnswer,
@@ -73,7 +74,7 @@ class PoliciesAnswer(Schema):
     gone: dict[str, dict[str, str]]
 
 
-class Wanted(Schema):
+class Wanted(Body):
     """Other values: of each target named all its policies; other targets stay as they are."""
 
     desired: dict[str, dict[str, str]]

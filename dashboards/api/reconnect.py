@@ -12,6 +12,7 @@ from pydantic import Field
 from dashboards import campaign_plans, doing, policy_rows
 from dashboards.api import changes as change_routes
 from dashboards.api.access import ApiAccess
+from dashboards.api.asked import Body, Parameters
 from dashboards.api.changing import (
     REFUSALS,
     ChangeAnswer,
@@ -35,7 +36,7 @@ _SHORT, _NAMED = ["default cluster"], ["any cluster"]
 _STEP = wants_if_match("/changes/{id}", 200)
 
 
-class Campaign(Schema):
+class Campaign(Body):
     """Whom (all that is given must hold), and how fast."""
 
     #: The filter of the Agents page; a proxy's name or id; names or ids of agents.
@@ -86,7 +87,7 @@ class ResultsAnswer(Schema):
     agents: list[ResultItem]
 
 
-class ResultFilters(Schema):
+class ResultFilters(Parameters):
     """Parameters of the results."""
 
     state: str = ""
@@ -94,7 +95,7 @@ class ResultFilters(Schema):
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
 
 
-class Doing(Schema):
+class Doing(Body):
     """What to do."""
 
     do: Literal["pause", "resume", "stop", "abort"]

@@ -13,7 +13,7 @@ from csp.constants import UNSAFE_INLINE
 from csp.decorators import csp_update
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
-from ninja import NinjaAPI, Query, Schema
+from ninja import NinjaAPI, Query
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 from pydantic import Field
 
@@ -21,6 +21,7 @@ from dashboards import agent_query, reading
 from dashboards.agent_query import MAX_LIMIT, PAGE_SIZE, QueryError
 from dashboards.api import alerts, answers, changes, changing, networking, policies, reconnect, schemas
 from dashboards.api.access import ApiAccess
+from dashboards.api.asked import Parameters
 from dashboards.permissions import is_known, known_clusters, public
 from fleet.control import Refused, Stale
 from fleet.models.access import Permission, sees_cluster
@@ -54,7 +55,7 @@ _NAMED = ["any cluster"]
 _PROBLEMS = {frozenset({400, 401, 403, 404, 503}): schemas.Problem}
 
 
-class AgentFilters(Schema):
+class AgentFilters(Parameters):
     """Parameters of the list of agents."""
 
     #: A state, or `-state` for all but it; more than once means either.
@@ -210,7 +211,8 @@ def _bad_query(request: HttpRequest, error: Any) -> HttpResponse:
 @api.exception_handler(ValidationError)
 def _invalid(request: HttpRequest, error: Any) -> HttpResponse:
     said = "; ".join(
-        f"{'.'.join(str(part) for part in one['loc'][1:])}: {one['msg']}" for one in error.errors
+        f"{'.'.join(str(part) for part in one['loc'][1:])}: {one['msg'].removeprefix('Value error, ')}"
+        for one in error.errors
     )
     return _problem(request, 400, f"The parameters cannot be used: {said}.")
 

@@ -54,7 +54,8 @@ def test_incidents_are_listed_by_state_and_acknowledged(client: Client, operator
 def test_silences_are_made_listed_and_ended(client: Client, operator: dict[str, str]) -> None:
     """Everything wants the word; the creator is who asks; all of it is in the log."""
     body = {"matchers": "cause=proxy-1", "reason": "upgrade", "hours": 2}
-    made = _post(client, "silences", body | {"creator": "mallory"}, operator)
+    assert _post(client, "silences", body | {"creator": "mallory"}, operator).status_code == 400
+    made = _post(client, "silences", body, operator)
     assert (made.status_code, made.json()["creator"]) == (201, "operator")
     assert len(client.get("/api/v1/silences", headers=operator).json()["silences"]) == 1
     for wrong in ({"matchers": ""}, {"reason": ""}, {"matchers": "x"}, {"matchers": "cause=\0"}):
@@ -62,7 +63,7 @@ def test_silences_are_made_listed_and_ended(client: Client, operator: dict[str, 
     assert _post(client, f"silences/{made.json()['number']}/end", {}, operator).status_code == 200
     assert client.get("/api/v1/clusters/default/silences", headers=operator).json()["silences"] == []
     assert Silence.objects.count() == 1
-    assert AuditEntry.objects.filter(outcome="refused").count() == 4
+    assert AuditEntry.objects.filter(outcome="refused").count() == 5
     done = AuditEntry.objects.filter(outcome="done").order_by("pk")
     assert list(done.values_list("action", flat=True)) == [
         "silence.create",
