@@ -124,9 +124,12 @@ def _facts(table: FleetTable, indices: Indices) -> tuple[Mapping[str, Sequence[s
         "Auth": [_name(table, one & 0xFFFF) for one in combinations],
     }
     groups = [_of_home(table, home, "group") for home in homes]
+    regions = [_of_home(table, home, "region") for home in homes]
     versions = [_of_home(table, home, "version") for home in homes]
     if any(groups):
         facts["Proxy group"] = [group or "none" for group in groups]
+    if any(regions):
+        facts["Region"] = [region or "unknown" for region in regions]
     if any(versions):
         facts["Proxy version"] = [version or "unknown" for version in versions]
     return facts, counts.tolist()

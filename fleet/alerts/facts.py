@@ -94,8 +94,8 @@ class Facts:
     off_policy: tuple[str, ...] = ()
     #: Name and version of every instance that says one, by its id.
     versions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    #: Keys of the proxies of each group that has a name.
-    proxy_groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: What fails together has one cause: proxy groups and regions, and the keys of the instances of each.
+    together: Mapping[Cause, tuple[str, ...]] = field(default_factory=dict)
 
 
 def blind(cluster: str, now: float, as_of: float | None, why: str) -> Facts:
@@ -146,7 +146,7 @@ def gather(
             for view in table.instances.values()
             if view.facts.version
         },
-        proxy_groups=_proxy_groups(table.instances.values()),
+        together=_together(table.instances.values()),
     )
 
 
@@ -178,14 +178,8 @@ def agents_of(table: FleetTable, key: str) -> npt.NDArray[np.intp]:
     if not len(hurt):
         return hurt
     places = _places(table.verdicts, hurt)
-    members = next(
-        (
-            keys
-            for group, keys in _proxy_groups(table.instances.values()).items()
-            if key == f"{CauseKind.GROUP.value}/{group}"
-        ),
-        (key,),
-    )
+    together = _together(table.instances.values()).items()
+    members = next((keys for cause, keys in together if cause.key == key), (key,))
     wanted = [place for place in np.unique(places).tolist() if _cause(table, place).key in members]
     return hurt[np.isin(places, wanted)]
 
@@ -264,13 +258,19 @@ def _drifted(table: FleetTable, states: npt.NDArray[np.uint8]) -> int:
     return int(len(policies) - counts.max())
 
 
-def _proxy_groups(views: Iterable[InstanceView]) -> dict[str, tuple[str, ...]]:
-    groups: dict[str, list[str]] = {}
-    for view in views:
-        if (
-            view.facts.kind is InstanceKind.PROXY
-            and view.facts.group
-            and view.state is not InstanceState.GONE
-        ):
-            groups.setdefault(view.facts.group, []).append(cause_of_instance(view).key)
-    return {group: tuple(keys) for group, keys in groups.items()}
+def _together(views: Iterable[InstanceView]) -> dict[Cause, tuple[str, ...]]:
+    """Proxies of a group, and instances of a region if there is more than one: the only one is the cluster."""
+    found: dict[Cause, list[str]] = {}
+    there = [view for view in views if view.state is not InstanceState.GONE]
+    for view in there:
+        key, facts = cause_of_instance(view).key, view.facts
+        if facts.kind is InstanceKind.PROXY and facts.group:
+            found.setdefault(Cause(CauseKind.GROUP, facts.group, f"proxy group {facts.group}"), []).append(
+                key
+            )
+        if facts.region:
+            found.setdefault(Cause(CauseKind.REGION, facts.region, f"region {facts.region}"), []).append(key)
+    regions = [
+        cause for cause, keys in found.items() if len(keys) == len(there) and cause.kind is CauseKind.REGION
+    ]
+    return {cause: tuple(keys) for cause, keys in found.items() if cause not in regions}

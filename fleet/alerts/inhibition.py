@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from fleet.alerts.values import CauseKind, Finding, Incident, IncidentState
 
@@ -10,7 +10,9 @@ from fleet.alerts.values import CauseKind, Finding, Incident, IncidentState
 _GRACE = 60.0
 
 _FLEETWIDE = frozenset({CauseKind.AGENTS, CauseKind.FLEET})
-_INSTANCES = frozenset({CauseKind.AUTH, CauseKind.GROUP, CauseKind.PROXY})
+#: Those that stand for several instances.
+JOINT = frozenset({CauseKind.REGION, CauseKind.GROUP})
+_INSTANCES = frozenset({CauseKind.AUTH, CauseKind.PROXY}) | JOINT
 #: The strongest first.
 _STRENGTH = tuple(CauseKind)
 
@@ -19,12 +21,12 @@ def inhibitor(
     incident: Incident,
     finding: Finding | None,
     others: Iterable[Incident],
-    members: frozenset[str],
+    members: Mapping[str, frozenset[str]],
     now: float,
 ) -> str:
     """The key of the strongest trouble that explains `incident`; empty when it stands for itself.
 
-    `members`: keys of proxies that an open incident of their group stands for.
+    `members`: by the key of each open incident of a group or region, the keys it stands for.
     """
     explaining = [other for other in others if _explains(other, incident, finding, members, now)]
     explaining.sort(key=lambda other: _STRENGTH.index(other.cause.kind))
@@ -32,7 +34,7 @@ def inhibitor(
 
 
 def representatives(incidents: Iterable[Incident]) -> list[Incident]:
-    """Those that need to be asked: of each kind the one that has been quiet the least, and every proxy group.
+    """Those that need to be asked: of each kind the one that has been quiet the least, and every group and region.
 
     A thousand proxies explain no more than one of them does.
     """
@@ -41,7 +43,7 @@ def representatives(incidents: Iterable[Incident]) -> list[Incident]:
         kind = one.cause.kind
         if kind in _FLEETWIDE or one.state is IncidentState.RESOLVED:
             continue
-        place = one.key if kind is CauseKind.GROUP else kind
+        place = one.key if kind in JOINT else kind
         kept = best.get(place)
         if kept is None or _quiet_at(one) > _quiet_at(kept):
             best[place] = one
@@ -53,7 +55,11 @@ def _quiet_at(incident: Incident) -> float:
 
 
 def _explains(
-    other: Incident, incident: Incident, finding: Finding | None, members: frozenset[str], now: float
+    other: Incident,
+    incident: Incident,
+    finding: Finding | None,
+    members: Mapping[str, frozenset[str]],
+    now: float,
 ) -> bool:
     strong, weak = other.cause.kind, incident.cause.kind
     if other.key == incident.key or _STRENGTH.index(strong) >= _STRENGTH.index(weak):
@@ -72,7 +78,7 @@ def _explains(
     if strong is CauseKind.AUTH:
         # A proxy that answers and merely expired could not write its heartbeat. One that is dead is dead.
         return finding is not None and finding.expired_only
-    return strong is CauseKind.GROUP and incident.key in members
+    return incident.key in members.get(other.key, ())
 
 
 def _is_labelled(incident: Incident) -> bool:

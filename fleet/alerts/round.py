@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fleet.alerts.facts import Facts
-from fleet.alerts.inhibition import inhibitor, representatives
+from fleet.alerts.inhibition import JOINT, inhibitor, representatives
 from fleet.alerts.lifecycle import FLAP_SECONDS, Look, advance, due, hold, noticed
 from fleet.alerts.rules import Rule, find
 from fleet.alerts.silences import Silence, silencing
@@ -127,9 +127,14 @@ def _one(
         outcome.incidents[after.key] = after
 
 
-def _members(strong: Iterable[Incident], facts: Facts) -> frozenset[str]:
-    groups = [one.cause.id for one in strong if one.cause.kind is CauseKind.GROUP]
-    return frozenset(key for group in groups for key in facts.proxy_groups.get(group, ()))
+def _members(strong: Iterable[Incident], facts: Facts) -> Mapping[str, frozenset[str]]:
+    """By the key of a group or region with an open incident, whom it stands for: a region also for its groups."""
+    open_ = {one.key for one in strong if one.cause.kind in JOINT}
+    keys = {cause.key: frozenset(keys) for cause, keys in facts.together.items()}
+    return {
+        key: keys[key] | {other for other, within in keys.items() if other != key and within <= keys[key]}
+        for key in open_ & keys.keys()
+    }
 
 
 def _begun(cluster: str, finding: Finding, past: Past | None, now: float) -> Incident:

@@ -117,7 +117,7 @@ def find(facts: Facts, rules: Iterable[Rule]) -> dict[str, Finding]:
         for cause, signal in _held(rule, facts):
             causes.setdefault(cause.key, cause)
             held.setdefault(cause.key, []).append(signal)
-    _fold_groups(facts, held, causes)
+    _fold(facts, held, causes)
     groups = {group.cause.key: group for group in facts.groups}
     sick = {one.cause.key: one for one in facts.sick}
     return {
@@ -176,13 +176,12 @@ def _fleet(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, Signal]]:
         yield Cause(CauseKind.FLEET, rule.kind.value, words), _signal(rule, count, f"{count} {words}.")
 
 
-def _fold_groups(facts: Facts, held: dict[str, list[Signal]], causes: dict[str, Cause]) -> None:
-    """Make one cause of proxies of one group that are sick together: two at least, and half of the group."""
-    for group, keys in facts.proxy_groups.items():
+def _fold(facts: Facts, held: dict[str, list[Signal]], causes: dict[str, Cause]) -> None:
+    """Make one cause of a group's proxies, or a region's instances, that are sick together: two, and half of them."""
+    for cause, keys in facts.together.items():
         sick = [key for key in keys if key in held]
-        if not group or len(sick) < 2 or 2 * len(sick) < len(keys):
+        if len(sick) < 2 or 2 * len(sick) < len(keys):
             continue
-        cause = Cause(CauseKind.GROUP, group, f"proxy group {group}")
         causes[cause.key] = cause
         held[cause.key] = _added(held[key] for key in sick)
 
@@ -204,7 +203,7 @@ def _finding(
     by_key: Mapping[str, Affected],
     sick: Sick | None,
 ) -> Finding:
-    members = facts.proxy_groups[cause.id] if cause.kind is CauseKind.GROUP else (key,)
+    members = facts.together.get(cause, (key,))
     groups = [by_key[member] for member in members if member in by_key]
     affected = sum(group.stranded + group.at_risk for group in groups)
     if not groups and cause.kind is CauseKind.FLEET and cause.id != OFF_POLICY:

@@ -32,6 +32,8 @@ class CauseKind(StrEnum):
     CONSOLE = "console"
     CLUSTER = "cluster"
     BACKEND = "backend"
+    #: Auths and proxies of one region.
+    REGION = "region"
     AUTH = "auth"
     GROUP = "proxy-group"
     PROXY = "proxy"

@@ -91,6 +91,8 @@ class InstanceFacts:
     #: Proxy group, for the tracker's rule.
     group: str = ""
     generation: int = 0
+    #: Where it runs, as it says; what fails there together has one cause.
+    region: str = ""
     #: When the list of instances was last answered, with or without it: an expiry later than that has not been
     #: seen, and does not count. None takes `expires_at` at its word.
     listed_at: float | None = None

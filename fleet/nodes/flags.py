@@ -200,6 +200,11 @@ def instance_options(*, ttl_variable: str) -> Callable[[F], F]:
                 help="Folder of its own, for policies accepted over the network; default: it accepts none.",
             ),
             click.option(
+                "--region",
+                type=ClusterName("region"),
+                help="Where it runs: what is sick together in one region is one incident.",
+            ),
+            click.option(
                 "--cluster",
                 type=ClusterName(),
                 default="default",

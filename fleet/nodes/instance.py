@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 
 DIAG_LABEL = "refloat.dev/diag-addr"
 TTL_LABEL = "refloat.dev/announce-ttl"
+REGION_LABEL = "refloat.dev/region"
 CONNECT_LABEL = "refloat.dev/connect-addr"
 #: It takes nobody new; the reason, if one was given.
 DRAINING_LABEL = "refloat.dev/draining"
@@ -63,6 +64,8 @@ class InstanceFlags:
     advertise_diag: tuple[str, int] | None = None
     announce_ttl: float = announce.DEFAULT_TTL
     labels: dict[str, str] = field(default_factory=dict)
+    #: Where it runs, for people and for alerts; None: nobody said.
+    region: str | None = None
     #: It says that it is degraded when its event loop is this late, seconds; 0: never.
     degrade_when_late: float = 0.0
     tls: TLSFiles = field(default_factory=TLSFiles)
@@ -252,6 +255,7 @@ class Instance:
                 labels={
                     DIAG_LABEL: diag_address,
                     TTL_LABEL: durations.format_seconds(flags.announce_ttl),
+                    **({REGION_LABEL: flags.region} if flags.region else {}),
                     **self.labels,
                     **({} if draining is None else {DRAINING_LABEL: draining.reason}),
                 },

@@ -84,6 +84,7 @@ def _resource(instance: ListedInstance) -> Resource:
         expires_at=instance.expires_at,
         group=instance.group,
         generation=instance.generation,
+        region=fit(instance.region),
     )
 
 
@@ -99,6 +100,7 @@ def resource_of(facts: InstanceFacts) -> Resource:
         gone_at=facts.gone_at,
         group=facts.group,
         generation=facts.generation,
+        region=facts.region,
     )
 
 

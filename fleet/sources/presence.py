@@ -23,6 +23,7 @@ _INSTANCES_PAGE = 1000
 #: Labels by which our nodes say what Teleport has no field for.
 DIAG_LABEL = "refloat.dev/diag-addr"
 TTL_LABEL = "refloat.dev/announce-ttl"
+REGION_LABEL = "refloat.dev/region"
 
 
 class ListedAgent(NamedTuple):
@@ -62,6 +63,7 @@ class ListedInstance:
     expires_at: float | None
     group: str
     generation: int
+    region: str
 
 
 async def ask_agents(
@@ -163,6 +165,7 @@ def listed(kind: InstanceKind, server: types_pb2.ServerV2) -> ListedInstance:
         expires_at=expires,
         group=labels.get(GROUP_ID_LABEL, ""),
         generation=int(generation) if generation.isdecimal() else 0,
+        region=labels.get(REGION_LABEL, ""),
     )
 
 

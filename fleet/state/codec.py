@@ -140,6 +140,7 @@ class Resource:
     gone_at: float | None = None
     group: str = ""
     generation: int = 0
+    region: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +311,7 @@ def facts_of(
             sick_since=spell.sick_since,
             group=resource.group,
             generation=resource.generation,
+            region=resource.region,
             listed_at=listed_at,
             watch=poll.watch,
         )

@@ -91,6 +91,7 @@ def _instance(
         "readyz": 200,
         "readyz_at": NOW - 0.5,
         "group": str(rng.choice(["", "a"])),
+        "region": ["", "eu", "us"][index % 3],
         "generation": int(rng.integers(0, 2)) if rng.random() < 0.2 else 0,
     }
     faults = ["unhealthy", "silent", "expired", "gone", "unpolled", "once", "mixed"]

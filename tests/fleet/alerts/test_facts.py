@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 
 from fleet.alerts.facts import agents_of, gather, match_names
+from fleet.alerts.values import CauseKind
 from fleet.domain.instances import InstanceState
 from fleet.domain.verdicts import NO_CAUSE, Reason, Recovery, State
 from fleet.domain.views import FleetTable
@@ -38,6 +40,26 @@ def test_gather_groups_agents_by_cause() -> None:
     assert (facts.agents, facts.stranded, facts.lost_lately) == (5, 3, 3)
     assert [sick.cause.name for sick in facts.sick] == ["proxy-1"]
     assert agents_of(table, "proxy/proxy-id-1").tolist() == [0, 1, 2]
+
+
+def test_regions_stand_for_their_instances_where_there_are_several() -> None:
+    """By auths and proxies; one that holds everything is the cluster, and no cause."""
+    table = _table([State.STRANDED], [2])
+    views = list(table.instances.items())
+
+    def together(*regions: str) -> dict[str, tuple[str, ...]]:
+        placed = {
+            index: replace(view, facts=replace(view.facts, region=region))
+            for (index, view), region in zip(views, regions, strict=True)
+        }
+        found = gather(replace(table, instances=placed), _NOW).together
+        return {cause.key: keys for cause, keys in found.items() if cause.kind is CauseKind.REGION}
+
+    assert together("eu", "eu", "us", "") == {
+        "region/eu": ("auth/auth-id-1", "auth/auth-id-2"),
+        "region/us": ("proxy/proxy-id-1",),
+    }
+    assert together(*["eu"] * 4) == {}
 
 
 def test_gather_leaves_muted_agents_out() -> None:

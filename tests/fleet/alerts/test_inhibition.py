@@ -34,7 +34,7 @@ _K = CauseKind
 def test_stronger_cause_explains_weaker(strong: CauseKind, weak: CauseKind, explains: bool) -> None:
     """blind > cluster unreachable > backend > auth > proxy > agent rules."""
     other = _incident(strong, "s")
-    found = inhibitor(_incident(weak, "w"), None, representatives([other]), frozenset(), 1.0)
+    found = inhibitor(_incident(weak, "w"), None, representatives([other]), {}, 1.0)
     assert found == (other.key if explains else "")
 
 
@@ -42,16 +42,16 @@ def test_auth_explains_a_proxy_that_merely_expired() -> None:
     """It could not write its heartbeat."""
     proxy, auth = _incident(_K.PROXY), _incident(_K.AUTH)
     finding = Finding(proxy.cause, (), expired_only=True)
-    assert inhibitor(proxy, finding, [auth], frozenset(), 1.0) == auth.key
+    assert inhibitor(proxy, finding, [auth], {}, 1.0) == auth.key
 
 
 def test_quiet_cause_explains_instances_for_a_minute_only() -> None:
     """An instance that is sick long after it has troubles of its own; agents may still be coming back."""
     backend = _incident(_K.BACKEND, quiet_since=0.0)
     backend = Incident(**{**_fields(backend), "state": IncidentState.RECOVERING})
-    assert inhibitor(_incident(_K.PROXY), None, [backend], frozenset(), 59.0)
-    assert not inhibitor(_incident(_K.PROXY), None, [backend], frozenset(), 61.0)
-    assert inhibitor(_incident(_K.AGENTS), None, [backend], frozenset(), 200.0)
+    assert inhibitor(_incident(_K.PROXY), None, [backend], {}, 59.0)
+    assert not inhibitor(_incident(_K.PROXY), None, [backend], {}, 61.0)
+    assert inhibitor(_incident(_K.AGENTS), None, [backend], {}, 200.0)
 
 
 def test_representatives_are_few() -> None:

@@ -191,13 +191,36 @@ def test_proxies_of_a_group_that_fail_together_are_one_cause() -> None:
         sound(),
         groups=tuple(Affected(cause, stranded=100) for cause in causes[:2]),
         sick=tuple(Sick(cause, f"{cause.name} is silent.", 100) for cause in causes[:2]),
-        proxy_groups={"eu": tuple(cause.key for cause in causes)},
+        together={
+            Cause(CauseKind.GROUP, "eu", "proxy group eu"): tuple(cause.key for cause in causes),
+        },
     )
     watch = Watch()
     watch.run(300, facts)
     assert [(notice.incident.key, notice.incident.affected) for _, notice in watch.notices] == [
         ("proxy-group/eu", 200)
     ]
+
+
+def test_region_whose_auth_and_proxies_fail_together_is_one_cause() -> None:
+    """It stands for its auth, its proxies and the group that is all there; who is sick elsewhere pages as well."""
+    inside = [AUTH, *(Cause(CauseKind.PROXY, f"p{n}", f"proxy-{n}") for n in range(3))]
+    outside = Cause(CauseKind.PROXY, "p9", "proxy-9")
+    sick = [*inside[:3], outside]
+    facts: Facts = replace(
+        sound(),
+        groups=tuple(Affected(cause, stranded=100) for cause in sick[1:]),
+        sick=tuple(Sick(cause, f"{cause.name} is silent.", 100) for cause in sick),
+        together={
+            Cause(CauseKind.REGION, "eu-west", "region eu-west"): tuple(cause.key for cause in inside),
+            Cause(CauseKind.GROUP, "blue", "proxy group blue"): tuple(cause.key for cause in inside[1:]),
+        },
+    )
+    watch = Watch()
+    watch.run(300, facts)
+    told = {notice.incident.key: notice.incident.affected for _, notice in watch.notices}
+    assert told == {"region/eu-west": 200, "proxy/p9": 100}
+    assert watch.incidents["proxy-group/blue"].inhibited_by == "region/eu-west"
 
 
 def test_rate_of_loss_pages_once_when_nothing_explains_it() -> None:

@@ -20,6 +20,6 @@ def test_duration_ends_when_it_became_quiet() -> None:
 def test_kinds_are_ordered_by_strength() -> None:
     """Inhibition reads the order."""
     assert [kind.value for kind in CauseKind] == [
-        "console", "cluster", "backend", "auth", "proxy-group", "proxy", "agents", "fleet",
+        "console", "cluster", "backend", "region", "auth", "proxy-group", "proxy", "agents", "fleet",
     ]  # fmt: skip
     assert Severity.CRITICAL > Severity.WARNING > Severity.INFO

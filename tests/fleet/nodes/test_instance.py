@@ -36,10 +36,11 @@ async def test_healthy_instance(plane: Plane) -> None:
 
 async def test_advertised_addresses(plane: Plane) -> None:
     """What stands before its ports is what others are told."""
-    auth = await plane.auth(advertise=("10.0.0.1", 1), advertise_diag=("::1", 2))
+    auth = await plane.auth(advertise=("10.0.0.1", 1), advertise_diag=("::1", 2), region="eu-west")
     (resource,) = await auth.instance.backend.instances("auth")
     assert resource.spec.addr == "10.0.0.1:1"
     assert resource.metadata.labels["refloat.dev/diag-addr"] == "[::1]:2"
+    assert resource.metadata.labels["refloat.dev/region"] == "eu-west"
 
 
 async def test_resource_stays_alive(plane: Plane) -> None:

@@ -67,12 +67,13 @@ async def test_instances_in_pages(auth: FakeAuth, connections: Connections) -> N
     """Auths and proxies, all pages; a resource without a name is nobody."""
     auth.auths = [auth.resource(50.0, "10s"), types_pb2.ServerV2()]
     labels = {"teleport.internal/proxygroup-id": "g", "teleport.internal/proxygroup-gen": "3"}
+    labels["refloat.dev/region"] = "eu-west"
     auth.proxies = [auth.resource(60.0, "1m30s", **labels), auth.resource(70.0, "nonsense")]
     found = await ask_instances(connections.channel(auth.address), timeout=5.0)
-    assert [(i.kind, i.expires_at, i.ttl, i.group, i.generation) for i in found] == [
-        (InstanceKind.AUTH, 50.0, 10.0, "", 0),
-        (InstanceKind.PROXY, 60.0, 90.0, "g", 3),
-        (InstanceKind.PROXY, 70.0, None, "", 0),
+    assert [(i.kind, i.expires_at, i.ttl, i.group, i.generation, i.region) for i in found] == [
+        (InstanceKind.AUTH, 50.0, 10.0, "", 0, ""),
+        (InstanceKind.PROXY, 60.0, 90.0, "g", 3, "eu-west"),
+        (InstanceKind.PROXY, 70.0, None, "", 0, ""),
     ]
     assert (found[0].name, found[0].address, found[0].diag_address) == (
         "auth-1",
