@@ -18,7 +18,7 @@ import numpy as np
 from fleet.classify import classify_columns, prepare
 from fleet.domain.evidence import Timing
 from fleet.pollers.conclude import conclude
-from fleet.processes import valkey
+from fleet.processes import garbage, valkey
 from fleet.publish import Layer, publish
 from fleet.state.connect import connect
 from fleet.state.record import load
@@ -48,6 +48,7 @@ def run(*, quick: bool) -> Outcome:
         server = valkey.start(Path(folder) / "valkey", persist=False)
         try:
             _set_up_django(Path(folder), server.url)
+            garbage.collect_less()  # as the worker does
             for agents in _SIZES[:1] if quick else _SIZES:
                 bench = _Bench(server.url, agents, rounds=5 if quick else 15)
                 figures |= asyncio.run(bench.measure())
