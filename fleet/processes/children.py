@@ -7,27 +7,17 @@ main thread. Elsewhere children are ended by `stop` alone.
 from __future__ import annotations
 
 import contextlib
-import ctypes
+import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import IO
 
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
-
-
-def _die_with_parent(parent: int, sent: signal.Signals) -> Callable[[], None]:
-    def in_child() -> None:
-        if _LIBC is not None:
-            _LIBC.prctl(_PR_SET_PDEATHSIG, int(sent))
-            # The parent may have died between fork and prctl: then nobody will ever send the signal.
-            if os.getppid() != parent:
-                os._exit(1)
-
-    return in_child
+_LEASH = Path(__file__).with_name("leash.py")
 
 
 def spawn(
@@ -43,17 +33,37 @@ def spawn(
 
     Raises OSError when the program cannot be started.
     """
-    return subprocess.Popen(
-        list(argv),
-        env=None if env is None else dict(env),
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=subprocess.STDOUT if log is not None else None,
-        cwd=cwd,
-        pass_fds=tuple(pass_fds),
-        start_new_session=True,
-        preexec_fn=_die_with_parent(os.getpid(), on_parent_death),  # noqa: PLW1509 - we fork from the main thread
-    )
+    program = shutil.which(argv[0], path=None if env is None else env.get("PATH", os.defpath))
+    if program is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
+
+    def start(argv: list[str], fds: Sequence[int]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            argv,
+            env=None if env is None else dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT if log is not None else None,
+            cwd=cwd,
+            pass_fds=tuple(fds),
+            start_new_session=True,
+        )
+
+    if sys.platform != "linux":
+        return start([program, *argv[1:]], pass_fds)
+    ready, told = os.pipe()
+    # -I -S: nothing of the environment's Python, and a quick start.
+    leash = [sys.executable, "-I", "-S", str(_LEASH), str(os.getpid()), str(int(on_parent_death)), str(told)]
+    with os.fdopen(ready, "rb") as pipe:
+        try:
+            process = start([*leash, program, *argv[1:]], (*pass_fds, told))
+        finally:
+            os.close(told)
+        trouble = pipe.read()
+    if trouble:
+        process.wait()
+        raise OSError(int(trouble), os.strerror(int(trouble)), argv[0])
+    return process
 
 
 def stop(processes: Iterable[subprocess.Popen[bytes]], *, grace: float = 5.0) -> None:

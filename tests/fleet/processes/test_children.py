@@ -28,6 +28,14 @@ print(child.pid, flush=True)
 time.sleep(600)
 """
 
+_FORKING = """
+import os
+from fleet.processes import children
+os.register_at_fork(after_in_child=lambda: print("forked", flush=True))
+children.spawn(["true"]).wait()
+print("spawned")
+"""
+
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
 def test_child_ends_with_its_parent(sent: signal.Signals) -> None:
@@ -78,6 +86,23 @@ def test_spawn_of_a_missing_program_raises_oserror() -> None:
     """The caller says what is missing; nothing is started."""
     with pytest.raises(OSError, match="no-such-program"):
         children.spawn(["no-such-program"])
+
+
+def test_spawn_of_what_is_no_program_raises_oserror(tmp_path: Path) -> None:
+    """Also when it is found only by starting it."""
+    broken = tmp_path / "broken"
+    broken.write_text("no program")
+    broken.chmod(0o755)
+
+    with pytest.raises(OSError, match=r"Exec format error.*broken"):
+        children.spawn([str(broken)])
+
+
+def test_spawn_runs_nothing_in_a_copy_of_the_parent() -> None:
+    """gRPC's handlers in such a copy may abort it; Python's own are a sign of one."""
+    done = subprocess.run([sys.executable, "-c", _FORKING], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "spawned\n"
 
 
 def test_child_has_a_session_of_its_own() -> None:
