@@ -49,9 +49,11 @@ class Retrying(grpc.aio.UnaryUnaryClientInterceptor):
         """Make the call, as often as its policy says. Raises AioRpcError when its time is over."""
         calling = Calling(self._policies, self._budget, client_call_details, self._clock, self._chance)
         while True:
-            timeout = calling.start()
-            metadata = grpc.aio.Metadata(*calling.metadata(client_call_details.metadata))
-            details = client_call_details._replace(timeout=timeout, metadata=metadata)
+            details = client_call_details._replace(timeout=calling.start())
+            if calling.retrying:
+                # Only then: a first try goes with the caller's own, and copies cost where calls are many.
+                metadata = grpc.aio.Metadata(*calling.metadata(client_call_details.metadata))
+                details = details._replace(metadata=metadata)
             try:
                 call = await continuation(details, request)
             except grpc.aio.AioRpcError as error:
@@ -83,7 +85,10 @@ class Retrying(grpc.aio.UnaryUnaryClientInterceptor):
 async def _verdict(calling: Calling, call: Any) -> tuple[Verdict, float]:
     try:
         # code() waits for the end of the call and does not raise if it failed.
-        return calling.ended(await call.code(), await call.details(), await call.trailing_metadata())
+        code = await call.code()
+        if code is grpc.StatusCode.OK:
+            return calling.ended(code, None, None)
+        return calling.ended(code, await call.details(), await call.trailing_metadata())
     except asyncio.CancelledError:
         # The caller gave up: the try must not go on without it.
         call.cancel()

@@ -60,6 +60,11 @@ class Calling:
         """Begin a try; its timeout in seconds."""
         return self._tries.start(self._clock())
 
+    @property
+    def retrying(self) -> bool:
+        """Whether the try that began is not the first."""
+        return self._tries.made > 1
+
     def metadata(self, own: Iterable[tuple[str, str | bytes]] | None) -> list[tuple[str, str | bytes]]:
         """The caller's metadata, and for a retry how many tries were before it (A6)."""
         kept = list(own or ())
