@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -37,6 +38,8 @@ class Seen:
     status: str
     tries: int
     gaps: list[float] = field(default_factory=list)
+    #: Seconds from the call's beginning to its last try.
+    last: float = math.inf
 
 
 SUBJECTS = ("gateway", "grpc.aio interceptor", "blocking interceptor")
@@ -178,8 +181,10 @@ async def _run(case: Case, call: Caller, backend: FailingBackend, folder: Path) 
             address = backend.address
         else:
             address, times = await stack.enter_async_context(_relay(backend.address, case.resets))
+        began = time.monotonic()
         status = await call(Call(case, address, how, times), folder)
-    return Seen(status, len(times), [later - earlier for earlier, later in itertools.pairwise(times)])
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    return Seen(status, len(times), gaps, times[-1] - began if times else math.inf)
 
 
 async def run_all(folder: Path) -> dict[tuple[str, str, str], Seen]:
@@ -214,6 +219,8 @@ def complaint(case: Case, seen: Seen) -> str:
         found.append(f"{seen.tries} tries")
     if any(gap < least for gap, least in zip(seen.gaps, case.waits, strict=False)):
         found.append(f"waits {[round(gap, 3) for gap in seen.gaps]}")
+    if seen.last < case.last_after:
+        found.append(f"its last try after {seen.last:.3f} s")
     return ", ".join(found)
 
 

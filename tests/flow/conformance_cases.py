@@ -35,6 +35,8 @@ class Case:
     resets: int | None = None
     #: The least seconds between its tries.
     waits: Sequence[float] = ()
+    #: The least seconds from the call's beginning to its last try.
+    last_after: float = 0.0
     #: The caller's own deadline, seconds.
     within: float | None = None
     #: The caller gives up once a try has arrived.
@@ -71,7 +73,7 @@ def _seed() -> list[Case]:
         Case(
             timeout,
             "every try hangs: each ends by `backendRequest`, then the call does",
-            _rule(["deadline-exceeded"], 2, backendRequest="600ms"),
+            _rule(["deadline-exceeded"], 2, backendRequest="2s"),
             {"hang": True},
             late,
             3,
@@ -79,7 +81,7 @@ def _seed() -> list[Case]:
         Case(
             timeout,
             "two tries hang, the third answers",
-            _rule(None, 2, backendRequest="1s"),
+            _rule(None, 2, backendRequest="3s"),
             {"hang": True, "succeed_after": 2},
             "OK",
             3,
@@ -87,7 +89,7 @@ def _seed() -> list[Case]:
         Case(
             timeout,
             "the timeout of a try is no listed reason",
-            _rule(["unavailable"], 2, backendRequest="600ms"),
+            _rule(["unavailable"], 2, backendRequest="2s"),
             {"hang": True},
             late,
             1,
@@ -95,7 +97,7 @@ def _seed() -> list[Case]:
         Case(
             timeout,
             "`request` ends a call that hangs",
-            _rule(ALL, 5, request="1s"),
+            _rule(ALL, 5, request="3s"),
             {"hang": True},
             late,
             1,
@@ -104,13 +106,14 @@ def _seed() -> list[Case]:
             timeout,
             "`backoff` is waited for after a try that `backendRequest` ended",
             {
-                "retry": {"reasons": ["deadline-exceeded"], "attempts": 1, "backoff": "300ms"},
-                "timeouts": {"backendRequest": "600ms"},
+                "retry": {"reasons": ["deadline-exceeded"], "attempts": 1, "backoff": "3s"},
+                "timeouts": {"backendRequest": "2s"},
             },
             {"hang": True},
             late,
             2,
-            waits=(0.9,),
+            # Not between the tries: the first may arrive late, and its time runs from when it was sent.
+            last_after=5.0,
         ),
         Case(
             timeout,
@@ -119,7 +122,7 @@ def _seed() -> list[Case]:
             {"hang": True},
             late,
             1,
-            within=2.0,
+            within=4.0,
         ),
         Case(
             timeout,
@@ -333,7 +336,7 @@ def _upstream() -> list[Case]:
             )
         )
     none: dict[str, Any] = {"succeed_after": 0}
-    # Its times are ten times upstream's, which has milliseconds: a busy machine does not keep those.
+    # Its times are 25 times upstream's, which has milliseconds: a busy machine does not keep those.
     slow: dict[str, Any] = {"code": "INTERNAL"}
     cases += [
         Case(lost, "no codes, attempts 3, connections reset twice", _rule(None, 3), none, "OK", 3, resets=2),
@@ -348,33 +351,33 @@ def _upstream() -> list[Case]:
         ),
         Case(
             late,
-            "no codes, attempts 2, `backendRequest` 2 s; failing tries take 3 s, succeeds after 2",
-            _rule(None, 2, backendRequest="2s"),
-            {**slow, "delay": 3.0, "succeed_after": 2},
+            "no codes, attempts 2, `backendRequest` 5 s; failing tries take 7.5 s, succeeds after 2",
+            _rule(None, 2, backendRequest="5s"),
+            {**slow, "delay": 7.5, "succeed_after": 2},
             "OK",
             3,
         ),
         Case(
             late,
-            "no codes, attempts 2, `backendRequest` 2 s; failing tries take 3 s, succeeds after 3",
-            _rule(None, 2, backendRequest="2s"),
-            {**slow, "delay": 3.0, "succeed_after": 3},
+            "no codes, attempts 2, `backendRequest` 5 s; failing tries take 7.5 s, succeeds after 3",
+            _rule(None, 2, backendRequest="5s"),
+            {**slow, "delay": 7.5, "succeed_after": 3},
             "DEADLINE_EXCEEDED",
             3,
         ),
         Case(
             late,
-            "500 listed, attempts 5, `backendRequest` 2 s, `request` 4 s; succeeds after 1",
-            _rule(["internal"], 5, backendRequest="2s", request="4s"),
+            "500 listed, attempts 5, `backendRequest` 5 s, `request` 10 s; succeeds after 1",
+            _rule(["internal"], 5, backendRequest="5s", request="10s"),
             {"code": "INTERNAL", "succeed_after": 1},
             "OK",
             2,
         ),
         Case(
             late,
-            "500 listed, attempts 5, `backendRequest` 2 s, `request` 4 s; failing tries take 1 s, succeeds after 4",
-            _rule(["internal"], 5, backendRequest="2s", request="4s"),
-            {**slow, "delay": 1.0, "succeed_after": 4},
+            "500 listed, attempts 5, `backendRequest` 5 s, `request` 10 s; failing tries take 2.5 s, succeeds after 4",
+            _rule(["internal"], 5, backendRequest="5s", request="10s"),
+            {**slow, "delay": 2.5, "succeed_after": 4},
             "DEADLINE_EXCEEDED",
             4,
         ),
