@@ -17,6 +17,7 @@ from dashboards import alert_presenters, reading
 from dashboards.api.access import ApiAccess
 from dashboards.api.asked import Body, Parameters
 from dashboards.api.changing import REFUSALS, by, caller, known
+from dashboards.api.per_cluster import PerCluster
 from dashboards.presenters import moment
 from fleet.alerts import acting, store
 from fleet.alerts.acting import ActError
@@ -26,13 +27,12 @@ from fleet.alerts.values import IncidentState
 from fleet.control.audit import Attempt, record
 from fleet.models.access import Permission
 from fleet.models.alerting import Silence
-from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.incidents import Incident
 
 router = Router()
+per_cluster = PerCluster(router)
 _VIEW = ApiAccess(Permission.VIEW_FLEET)
 _ACT = ApiAccess(Permission.ACT_ON_FLEET)
-_SHORT, _NAMED = ["default cluster"], ["any cluster"]
 
 
 class IncidentFilters(Parameters):
@@ -121,94 +121,9 @@ class ExtendBody(Body):
     hours: Annotated[float, Field(gt=0, le=720)] = 1.0
 
 
-@router.get("/incidents", tags=_SHORT, auth=_VIEW, response={200: IncidentsAnswer, **REFUSALS})
-def incidents(request: HttpRequest, filters: Query[IncidentFilters]) -> Any:
+@per_cluster.get("/incidents", auth=_VIEW, response={200: IncidentsAnswer, **REFUSALS})
+def incidents(request: HttpRequest, cluster: str, filters: Query[IncidentFilters]) -> Any:
     """List incidents."""
-    return _incidents(DEFAULT_CLUSTER, filters)
-
-
-@router.get(
-    "/clusters/{cluster}/incidents", tags=_NAMED, auth=_VIEW, response={200: IncidentsAnswer, **REFUSALS}
-)
-def cluster_incidents(request: HttpRequest, cluster: str, filters: Query[IncidentFilters]) -> Any:
-    """List incidents."""
-    return _incidents(cluster, filters)
-
-
-@router.post(
-    "/incidents/{int:number}/acknowledge", tags=_SHORT, auth=_ACT, response={200: IncidentItem, **REFUSALS}
-)
-def acknowledge(request: HttpRequest, number: int) -> Any:
-    """Say that you look after an incident."""
-    return _acknowledge(request, DEFAULT_CLUSTER, number)
-
-
-@router.post(
-    "/clusters/{cluster}/incidents/{int:number}/acknowledge",
-    tags=_NAMED, auth=_ACT, response={200: IncidentItem, **REFUSALS},
-)  # fmt: skip
-def cluster_acknowledge(request: HttpRequest, cluster: str, number: int) -> Any:
-    """Say that you look after an incident."""
-    return _acknowledge(request, cluster, number)
-
-
-@router.get("/silences", tags=_SHORT, auth=_VIEW, response={200: SilencesAnswer, **REFUSALS})
-def silences(request: HttpRequest) -> Any:
-    """List silences that have not ended."""
-    return _silences(DEFAULT_CLUSTER)
-
-
-@router.get(
-    "/clusters/{cluster}/silences", tags=_NAMED, auth=_VIEW, response={200: SilencesAnswer, **REFUSALS}
-)
-def cluster_silences(request: HttpRequest, cluster: str) -> Any:
-    """List silences that have not ended."""
-    return _silences(cluster)
-
-
-@router.post("/silences", tags=_SHORT, auth=_ACT, response={201: SilenceItem, **REFUSALS})
-def make_silence(request: HttpRequest, body: SilenceBody) -> Any:
-    """Keep something quiet for a while."""
-    return _make(request, DEFAULT_CLUSTER, body)
-
-
-@router.post("/clusters/{cluster}/silences", tags=_NAMED, auth=_ACT, response={201: SilenceItem, **REFUSALS})
-def cluster_make_silence(request: HttpRequest, cluster: str, body: SilenceBody) -> Any:
-    """Keep something quiet for a while."""
-    return _make(request, cluster, body)
-
-
-@router.post("/silences/{int:number}/end", tags=_SHORT, auth=_ACT, response={200: SilenceItem, **REFUSALS})
-def end_silence(request: HttpRequest, number: int) -> Any:
-    """End a silence now."""
-    return _end(request, DEFAULT_CLUSTER, number)
-
-
-@router.post(
-    "/clusters/{cluster}/silences/{int:number}/end",
-    tags=_NAMED, auth=_ACT, response={200: SilenceItem, **REFUSALS},
-)  # fmt: skip
-def cluster_end_silence(request: HttpRequest, cluster: str, number: int) -> Any:
-    """End a silence now."""
-    return _end(request, cluster, number)
-
-
-@router.post("/silences/{int:number}/extend", tags=_SHORT, auth=_ACT, response={200: SilenceItem, **REFUSALS})
-def extend_silence(request: HttpRequest, number: int, body: ExtendBody) -> Any:
-    """Let a silence last longer."""
-    return _extend(request, DEFAULT_CLUSTER, number, body)
-
-
-@router.post(
-    "/clusters/{cluster}/silences/{int:number}/extend",
-    tags=_NAMED, auth=_ACT, response={200: SilenceItem, **REFUSALS},
-)  # fmt: skip
-def cluster_extend_silence(request: HttpRequest, cluster: str, number: int, body: ExtendBody) -> Any:
-    """Let a silence last longer."""
-    return _extend(request, cluster, number, body)
-
-
-def _incidents(cluster: str, filters: IncidentFilters) -> IncidentsAnswer:
     now = reading.current_time()
     rows = Incident.objects.filter(cluster=known(cluster))
     if filters.state == "open":
@@ -218,7 +133,9 @@ def _incidents(cluster: str, filters: IncidentFilters) -> IncidentsAnswer:
     return IncidentsAnswer(cluster=cluster, incidents=_items(rows[: filters.limit], now))
 
 
-def _acknowledge(request: HttpRequest, cluster: str, number: int) -> IncidentItem:
+@per_cluster.post("/incidents/{int:number}/acknowledge", auth=_ACT, response={200: IncidentItem, **REFUSALS})
+def acknowledge(request: HttpRequest, cluster: str, number: int) -> Any:
+    """Say that you look after an incident."""
     row = Incident.objects.filter(cluster=known(cluster), pk=_number(number)).first()
     if row is None:
         raise HttpError(404, f"There is no incident {number} in the cluster {cluster}.")
@@ -228,12 +145,16 @@ def _acknowledge(request: HttpRequest, cluster: str, number: int) -> IncidentIte
     return _items([row], now)[0]
 
 
-def _silences(cluster: str) -> SilencesAnswer:
+@per_cluster.get("/silences", auth=_VIEW, response={200: SilencesAnswer, **REFUSALS})
+def silences(request: HttpRequest, cluster: str) -> Any:
+    """List silences that have not ended."""
     rows = Silence.objects.filter(cluster__in=("", known(cluster)), ends_at__gt=reading.current_time())
     return SilencesAnswer(cluster=cluster, silences=[_silence(row) for row in rows])
 
 
-def _make(request: HttpRequest, cluster: str, body: SilenceBody) -> Any:
+@per_cluster.post("/silences", auth=_ACT, response={201: SilenceItem, **REFUSALS})
+def make_silence(request: HttpRequest, cluster: str, body: SilenceBody) -> Any:
+    """Keep something quiet for a while."""
     now, who = reading.current_time(), caller(request).get_username()
     if "\0" in body.matchers or "\0" in body.reason:
         raise HttpError(400, "There must be no NUL in it.")
@@ -254,14 +175,19 @@ def _make(request: HttpRequest, cluster: str, body: SilenceBody) -> Any:
     return Status(201, _silence(made))
 
 
-def _silence_row(cluster: str, number: int) -> Silence:
-    row = Silence.objects.filter(cluster__in=("", known(cluster)), pk=_number(number)).first()
-    if row is None:
-        raise HttpError(404, f"There is no silence {number} in the cluster {cluster}.")
-    return row
+@per_cluster.post("/silences/{int:number}/end", auth=_ACT, response={200: SilenceItem, **REFUSALS})
+def end_silence(request: HttpRequest, cluster: str, number: int) -> Any:
+    """End a silence now."""
+    row = _silence_row(cluster, number)
+    acting.end(row, reading.current_time())
+    _log(request, cluster, "silence.end", row)
+    row.refresh_from_db()
+    return _silence(row)
 
 
-def _extend(request: HttpRequest, cluster: str, number: int, body: ExtendBody) -> SilenceItem:
+@per_cluster.post("/silences/{int:number}/extend", auth=_ACT, response={200: SilenceItem, **REFUSALS})
+def extend_silence(request: HttpRequest, cluster: str, number: int, body: ExtendBody) -> Any:
+    """Let a silence last longer."""
     row, now = _silence_row(cluster, number), reading.current_time()
     if row.ends_at <= now:
         raise HttpError(409, f"The silence {number} has ended: make another.")
@@ -274,12 +200,11 @@ def _extend(request: HttpRequest, cluster: str, number: int, body: ExtendBody) -
     return _silence(row)
 
 
-def _end(request: HttpRequest, cluster: str, number: int) -> SilenceItem:
-    row = _silence_row(cluster, number)
-    acting.end(row, reading.current_time())
-    _log(request, cluster, "silence.end", row)
-    row.refresh_from_db()
-    return _silence(row)
+def _silence_row(cluster: str, number: int) -> Silence:
+    row = Silence.objects.filter(cluster__in=("", known(cluster)), pk=_number(number)).first()
+    if row is None:
+        raise HttpError(404, f"There is no silence {number} in the cluster {cluster}.")
+    return row
 
 
 def _log(request: HttpRequest, cluster: str, action: str, row: Silence) -> None:

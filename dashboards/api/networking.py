@@ -24,18 +24,18 @@ from dashboards.api.changing import (
     tagged,
     wants_if_match,
 )  # fmt: skip
+from dashboards.api.per_cluster import PerCluster
 from fleet.control import Refused, networking
 from fleet.models.access import Permission
-from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.networking import NetworkingRevision
 from fleet.protocol import networking_config as rules
 from fleet.protocol import networking_yaml
 from fleet.protocol.networking_config import NetworkingConfig, NetworkingConfigError
 
 router = Router()
+per_cluster = PerCluster(router)
 _VIEW = ApiAccess(Permission.VIEW_FLEET)
 _CHANGE = ApiAccess(Permission.CHANGE_CONFIG)
-_SHORT, _NAMED = ["default cluster"], ["any cluster"]
 _REVISIONS = 100
 _PLANS = wants_if_match("/networking-config", 201)
 
@@ -82,74 +82,14 @@ class RevisionsAnswer(Schema):
     revisions: list[RevisionItem]
 
 
-@router.get(
+@per_cluster.get(
     "/networking-config",
-    tags=_SHORT,
     auth=_VIEW,
     response={200: ConfigAnswer, **REFUSALS},
     openapi_extra=carries_etag(),
 )
-def networking_config(request: HttpRequest, response: HttpResponse) -> Any:
+def networking_config(request: HttpRequest, response: HttpResponse, cluster: str) -> Any:
     """Read the networking config; the ETag is what a plan wants as If-Match."""
-    return _config(DEFAULT_CLUSTER, response)
-
-
-@router.get(
-    "/clusters/{cluster}/networking-config",
-    tags=_NAMED,
-    auth=_VIEW,
-    response={200: ConfigAnswer, **REFUSALS},
-    openapi_extra=carries_etag(),
-)
-def cluster_networking_config(request: HttpRequest, response: HttpResponse, cluster: str) -> Any:
-    """Read the networking config; the ETag is what a plan wants as If-Match."""
-    return _config(cluster, response)
-
-
-@router.get(
-    "/networking-config/revisions", tags=_SHORT, auth=_VIEW, response={200: RevisionsAnswer, **REFUSALS}
-)
-def revisions(request: HttpRequest) -> Any:
-    """List the newest hundred revisions, the present one first."""
-    return _revisions(DEFAULT_CLUSTER)
-
-
-@router.get(
-    "/clusters/{cluster}/networking-config/revisions",
-    tags=_NAMED,
-    auth=_VIEW,
-    response={200: RevisionsAnswer, **REFUSALS},
-)
-def cluster_revisions(request: HttpRequest, cluster: str) -> Any:
-    """List the newest hundred revisions, the present one first."""
-    return _revisions(cluster)
-
-
-@router.post(
-    "/networking-config/plan",
-    tags=_SHORT,
-    auth=_CHANGE,
-    response={201: ChangeAnswer, **REFUSALS},
-    openapi_extra=_PLANS,
-)
-def plan(request: HttpRequest, response: HttpResponse, wanted: Wanted) -> Any:
-    """Plan a change of the revision in If-Match; nothing is written before it is confirmed."""
-    return _plan(request, response, DEFAULT_CLUSTER, wanted)
-
-
-@router.post(
-    "/clusters/{cluster}/networking-config/plan",
-    tags=_NAMED,
-    auth=_CHANGE,
-    response={201: ChangeAnswer, **REFUSALS},
-    openapi_extra=_PLANS,
-)
-def cluster_plan(request: HttpRequest, response: HttpResponse, cluster: str, wanted: Wanted) -> Any:
-    """Plan a change of the revision in If-Match; nothing is written before it is confirmed."""
-    return _plan(request, response, cluster, wanted)
-
-
-def _config(cluster: str, response: HttpResponse) -> ConfigAnswer:
     current = networking.must_be_read(known(cluster))
     row = networking.reading_of(cluster)
     assert row is not None, "it was read, so there is a row"
@@ -165,7 +105,9 @@ def _config(cluster: str, response: HttpResponse) -> ConfigAnswer:
     )
 
 
-def _revisions(cluster: str) -> RevisionsAnswer:
+@per_cluster.get("/networking-config/revisions", auth=_VIEW, response={200: RevisionsAnswer, **REFUSALS})
+def revisions(request: HttpRequest, cluster: str) -> Any:
+    """List the newest hundred revisions, the present one first."""
     rows = NetworkingRevision.objects.filter(cluster=known(cluster))[:_REVISIONS]
     return RevisionsAnswer(
         cluster=cluster,
@@ -183,7 +125,14 @@ def _revisions(cluster: str) -> RevisionsAnswer:
     )
 
 
-def _plan(request: HttpRequest, response: HttpResponse, cluster: str, wanted: Wanted) -> Any:
+@per_cluster.post(
+    "/networking-config/plan",
+    auth=_CHANGE,
+    response={201: ChangeAnswer, **REFUSALS},
+    openapi_extra=_PLANS,
+)
+def plan(request: HttpRequest, response: HttpResponse, cluster: str, wanted: Wanted) -> Any:
+    """Plan a change of the revision in If-Match; nothing is written before it is confirmed."""
     base, now = base_of(request, address(cluster, "networking-config")), timezone.now()
     current = networking.must_be_read(known(cluster))
     try:

@@ -24,13 +24,13 @@ from dashboards.api.changing import (
     tagged,
     wants_if_match,
 )  # fmt: skip
+from dashboards.api.per_cluster import PerCluster
 from fleet.control import desired
 from fleet.models.access import Permission
-from fleet.models.clusters import DEFAULT_CLUSTER
 
 router = Router()
+per_cluster = PerCluster(router)
 _VIEW, _CHANGE = ApiAccess(Permission.VIEW_FLEET), ApiAccess(Permission.CHANGE_CONFIG)
-_SHORT, _NAMED = ["default cluster"], ["any cluster"]
 _PLANS = wants_if_match("/policies", 201)
 
 
@@ -84,55 +84,14 @@ class Wanted(Body):
     terms: Annotated[dict[str, int | str], Field(default_factory=dict)]
 
 
-@router.get(
+@per_cluster.get(
     "/policies",
-    tags=_SHORT,
     auth=_VIEW,
     response={200: PoliciesAnswer, **REFUSALS},
     openapi_extra=carries_etag(),
 )
-def policies(request: HttpRequest, response: HttpResponse) -> Any:
+def policies(request: HttpRequest, response: HttpResponse, cluster: str) -> Any:
     """Read what instances run with and what is wanted; the ETag is what a plan wants as If-Match."""
-    return _policies(DEFAULT_CLUSTER, response)
-
-
-@router.get(
-    "/clusters/{cluster}/policies",
-    tags=_NAMED,
-    auth=_VIEW,
-    response={200: PoliciesAnswer, **REFUSALS},
-    openapi_extra=carries_etag(),
-)
-def cluster_policies(request: HttpRequest, response: HttpResponse, cluster: str) -> Any:
-    """Read what instances run with and what is wanted; the ETag is what a plan wants as If-Match."""
-    return _policies(cluster, response)
-
-
-@router.post(
-    "/policies/plan",
-    tags=_SHORT,
-    auth=_CHANGE,
-    response={201: ChangeAnswer, **REFUSALS},
-    openapi_extra=_PLANS,
-)
-def plan(request: HttpRequest, response: HttpResponse, wanted: Wanted) -> Any:
-    """Plan other policies, on the revision in If-Match; nothing happens before it is confirmed."""
-    return _plan(request, response, DEFAULT_CLUSTER, wanted)
-
-
-@router.post(
-    "/clusters/{cluster}/policies/plan",
-    tags=_NAMED,
-    auth=_CHANGE,
-    response={201: ChangeAnswer, **REFUSALS},
-    openapi_extra=_PLANS,
-)
-def cluster_plan(request: HttpRequest, response: HttpResponse, cluster: str, wanted: Wanted) -> Any:
-    """Plan other policies, on the revision in If-Match; nothing happens before it is confirmed."""
-    return _plan(request, response, cluster, wanted)
-
-
-def _policies(cluster: str, response: HttpResponse) -> PoliciesAnswer:
     wanted = desired.wanted_of(known(cluster))
     lines = policy_plans.lines_of(cluster, wanted)
     revision = desired.revision_of(wanted)
@@ -168,7 +127,14 @@ def _policies(cluster: str, response: HttpResponse) -> PoliciesAnswer:
     )
 
 
-def _plan(request: HttpRequest, response: HttpResponse, cluster: str, wanted: Wanted) -> Any:
+@per_cluster.post(
+    "/policies/plan",
+    auth=_CHANGE,
+    response={201: ChangeAnswer, **REFUSALS},
+    openapi_extra=_PLANS,
+)
+def plan(request: HttpRequest, response: HttpResponse, cluster: str, wanted: Wanted) -> Any:
+    """Plan other policies, on the revision in If-Match; nothing happens before it is confirmed."""
     change = policy_plans.plan(
         known(cluster),
         {**desired.wanted_of(cluster), **wanted.desired},

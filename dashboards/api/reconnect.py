@@ -24,15 +24,15 @@ from dashboards.api.changing import (
     version_of,
     wants_if_match,
 )  # fmt: skip
+from dashboards.api.per_cluster import PerCluster
 from fleet.control import campaigns, desired, networking
 from fleet.domain.changes import ChangeKind
 from fleet.models.access import Permission
 from fleet.models.changes import Change
-from fleet.models.clusters import DEFAULT_CLUSTER
 
 router = Router()
+per_cluster = PerCluster(router)
 _VIEW, _ACT = ApiAccess(Permission.VIEW_FLEET), ApiAccess(Permission.ACT_ON_FLEET)
-_SHORT, _NAMED = ["default cluster"], ["any cluster"]
 _STEP = wants_if_match("/changes/{id}", 200)
 
 
@@ -101,106 +101,44 @@ class Doing(Body):
     do: Literal["pause", "resume", "stop", "abort"]
 
 
-@router.post(
+@per_cluster.post(
     "/reconnect/plan",
-    tags=_SHORT,
     auth=_ACT,
     response={201: ChangeAnswer, **REFUSALS},
     openapi_extra=carries_etag(201),
 )
-def plan(request: HttpRequest, response: HttpResponse, campaign: Campaign) -> Any:
+def plan(request: HttpRequest, response: HttpResponse, cluster: str, campaign: Campaign) -> Any:
     """Plan a campaign, its list of agents frozen; nobody is asked before it is confirmed."""
-    return _plan(request, response, DEFAULT_CLUSTER, campaign)
-
-
-@router.post(
-    "/clusters/{cluster}/reconnect/plan",
-    tags=_NAMED,
-    auth=_ACT,
-    response={201: ChangeAnswer, **REFUSALS},
-    openapi_extra=carries_etag(201),
-)
-def cluster_plan(request: HttpRequest, response: HttpResponse, cluster: str, campaign: Campaign) -> Any:
-    """Plan a campaign, its list of agents frozen; nobody is asked before it is confirmed."""
-    return _plan(request, response, cluster, campaign)
-
-
-@router.get(
-    "/changes/{int:change_id}/progress",
-    tags=_SHORT,
-    auth=_VIEW,
-    response={200: Progress, **REFUSALS},
-    openapi_extra=carries_etag(),
-)
-def progress(request: HttpRequest, response: HttpResponse, change_id: int) -> Any:
-    """Say how far a change is."""
-    return _progress(response, change_routes.found(DEFAULT_CLUSTER, change_id))
-
-
-@router.get(
-    "/clusters/{cluster}/changes/{int:change_id}/progress",
-    tags=_NAMED,
-    auth=_VIEW,
-    response={200: Progress, **REFUSALS},
-    openapi_extra=carries_etag(),
-)
-def cluster_progress(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
-    """Say how far a change is."""
-    return _progress(response, change_routes.found(cluster, change_id))
-
-
-@router.get(
-    "/changes/{int:change_id}/agents", tags=_SHORT, auth=_VIEW, response={200: ResultsAnswer, **REFUSALS}
-)
-def results(request: HttpRequest, change_id: int, filters: Query[ResultFilters]) -> Any:
-    """List what became of each agent of a campaign."""
-    return _results(change_routes.found(DEFAULT_CLUSTER, change_id), filters)
-
-
-@router.get(
-    "/clusters/{cluster}/changes/{int:change_id}/agents",
-    tags=_NAMED,
-    auth=_VIEW,
-    response={200: ResultsAnswer, **REFUSALS},
-)
-def cluster_results(request: HttpRequest, cluster: str, change_id: int, filters: Query[ResultFilters]) -> Any:
-    """List what became of each agent of a campaign."""
-    return _results(change_routes.found(cluster, change_id), filters)
-
-
-@router.post(
-    "/changes/{int:change_id}/do",
-    tags=_SHORT,
-    auth=_ACT,
-    response={200: Progress, **REFUSALS},
-    openapi_extra=_STEP,
-)
-def act(request: HttpRequest, response: HttpResponse, change_id: int, what: Doing) -> Any:
-    """Pause, resume, stop or abort a campaign or a rollout that runs."""
-    return _act(request, response, DEFAULT_CLUSTER, change_id, what)
-
-
-@router.post(
-    "/clusters/{cluster}/changes/{int:change_id}/do",
-    tags=_NAMED,
-    auth=_ACT,
-    response={200: Progress, **REFUSALS},
-    openapi_extra=_STEP,
-)
-def cluster_act(
-    request: HttpRequest, response: HttpResponse, cluster: str, change_id: int, what: Doing
-) -> Any:
-    """Pause, resume, stop or abort a campaign or a rollout that runs."""
-    return _act(request, response, cluster, change_id, what)
-
-
-def _plan(request: HttpRequest, response: HttpResponse, cluster: str, campaign: Campaign) -> Any:
     given = {"q": campaign.q, "proxy": campaign.proxy, "agents": "\n".join(campaign.agents)}
     made = campaign_plans.plan(known(cluster), given, campaign.pace, by(request), timezone.now())
     return Status(201, answer(response, made))
 
 
-def _act(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int, what: Doing) -> Any:
+@per_cluster.get(
+    "/changes/{int:change_id}/progress",
+    auth=_VIEW,
+    response={200: Progress, **REFUSALS},
+    openapi_extra=carries_etag(),
+)
+def progress(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
+    """Say how far a change is."""
+    return _progress(response, change_routes.found(cluster, change_id))
+
+
+@per_cluster.get("/changes/{int:change_id}/agents", auth=_VIEW, response={200: ResultsAnswer, **REFUSALS})
+def results(request: HttpRequest, cluster: str, change_id: int, filters: Query[ResultFilters]) -> Any:
+    """List what became of each agent of a campaign."""
+    return _results(change_routes.found(cluster, change_id), filters)
+
+
+@per_cluster.post(
+    "/changes/{int:change_id}/do",
+    auth=_ACT,
+    response={200: Progress, **REFUSALS},
+    openapi_extra=_STEP,
+)
+def act(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int, what: Doing) -> Any:
+    """Pause, resume, stop or abort a campaign or a rollout that runs."""
     row = change_routes.mine(request, cluster, change_id)
     return _progress(response, doing.do(row, what.do, by(request), timezone.now()))
 

@@ -1,6 +1,6 @@
 """`/api/v1`: the fleet as JSON, for whoever has a token or a session. docs/api.md.
 
-Every route stands twice: short for the default cluster, and below `/clusters/{cluster}/`.
+What reads the fleet stands here; the rest has routers of its own. A route of a cluster is written once: `per_cluster`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from dashboards.agent_query import MAX_LIMIT, PAGE_SIZE, QueryError
 from dashboards.api import alerts, answers, changes, changing, networking, policies, reconnect, schemas
 from dashboards.api.access import ApiAccess
 from dashboards.api.asked import Parameters
-from dashboards.permissions import is_known, known_clusters, public
+from dashboards.api.per_cluster import PerCluster
+from dashboards.permissions import known_clusters, public
 from fleet.control import Refused, Stale
 from fleet.models.access import Permission, sees_cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -48,9 +49,8 @@ api.add_router("", reconnect.router)
 api.add_router("", changes.router)
 api.add_router("", alerts.router)
 
+per_cluster = PerCluster(api)
 _VIEW = ApiAccess(Permission.VIEW_FLEET)
-_SHORT = ["default cluster"]
-_NAMED = ["any cluster"]
 #: What a route may answer besides its own.
 _PROBLEMS = {frozenset({400, 401, 403, 404, 503}): schemas.Problem}
 
@@ -71,15 +71,19 @@ class AgentFilters(Parameters):
     limit: Annotated[int, Field(ge=1, le=MAX_LIMIT)] = PAGE_SIZE
 
 
-def _summary(cluster: str) -> schemas.SummaryAnswer:
+@per_cluster.get("/fleet/summary", auth=_VIEW, response={200: schemas.SummaryAnswer, **_PROBLEMS})
+def summary(request: HttpRequest, cluster: str) -> Any:
+    """Count the agents by state."""
     now = reading.current_time()
-    return answers.summary(reading.reader().summary(_known(cluster), now), now)
+    return answers.summary(reading.reader().summary(changing.known(cluster), now), now)
 
 
-def _agents(cluster: str, filters: AgentFilters) -> schemas.AgentsAnswer:
+@per_cluster.get("/agents", auth=_VIEW, response={200: schemas.AgentsAnswer, **_PROBLEMS})
+def agents(request: HttpRequest, cluster: str, filters: Query[AgentFilters]) -> Any:
+    """List agents, filtered, page by page."""
     now = reading.current_time()
     reader = reading.reader()
-    table = reader.table(_known(cluster), now)
+    table = reader.table(changing.known(cluster), now)
     query = agent_query.narrow(
         agent_query.parse(filters.q),
         states=filters.state,
@@ -97,86 +101,25 @@ def _agents(cluster: str, filters: AgentFilters) -> schemas.AgentsAnswer:
     )
 
 
-def _agent(cluster: str, agent_id: str) -> schemas.AgentAnswer:
-    found = reading.reader().explain(_known(cluster), agent_id, reading.current_time())
+@per_cluster.get("/agents/{agent_id}", auth=_VIEW, response={200: schemas.AgentAnswer, **_PROBLEMS})
+def agent(request: HttpRequest, cluster: str, agent_id: str) -> Any:
+    """Explain one agent: its verdict, and the evidence that it rests on."""
+    found = reading.reader().explain(changing.known(cluster), agent_id, reading.current_time())
     if found is None:
         raise HttpError(404, f"There is no agent {agent_id} in the cluster {cluster}.")
     return answers.explanation(cluster, found)
 
 
-def _instances(cluster: str) -> schemas.InstancesAnswer:
+@per_cluster.get("/instances", auth=_VIEW, response={200: schemas.InstancesAnswer, **_PROBLEMS})
+def instances(request: HttpRequest, cluster: str) -> Any:
+    """List auths and proxies."""
     now = reading.current_time()
     reader = reading.reader()
-    header = reader.header(_known(cluster), now)
+    header = reader.header(changing.known(cluster), now)
     return schemas.InstancesAnswer(
         **answers.dated(cluster, header.as_of, now, stale=header.stale),
         instances=[answers.instance(view) for view in reader.instances(cluster, now)],
     )
-
-
-@api.get("/fleet/summary", tags=_SHORT, auth=_VIEW, response={200: schemas.SummaryAnswer, **_PROBLEMS})
-def summary(request: HttpRequest) -> Any:
-    """Count the agents by state."""
-    return _summary(DEFAULT_CLUSTER)
-
-
-@api.get(
-    "/clusters/{cluster}/fleet/summary",
-    tags=_NAMED,
-    auth=_VIEW,
-    response={200: schemas.SummaryAnswer, **_PROBLEMS},
-)
-def cluster_summary(request: HttpRequest, cluster: str) -> Any:
-    """Count the agents by state."""
-    return _summary(cluster)
-
-
-@api.get("/agents", tags=_SHORT, auth=_VIEW, response={200: schemas.AgentsAnswer, **_PROBLEMS})
-def agents(request: HttpRequest, filters: Query[AgentFilters]) -> Any:
-    """List agents, filtered, page by page."""
-    return _agents(DEFAULT_CLUSTER, filters)
-
-
-@api.get(
-    "/clusters/{cluster}/agents", tags=_NAMED, auth=_VIEW, response={200: schemas.AgentsAnswer, **_PROBLEMS}
-)
-def cluster_agents(request: HttpRequest, cluster: str, filters: Query[AgentFilters]) -> Any:
-    """List agents, filtered, page by page."""
-    return _agents(cluster, filters)
-
-
-@api.get("/agents/{agent_id}", tags=_SHORT, auth=_VIEW, response={200: schemas.AgentAnswer, **_PROBLEMS})
-def agent(request: HttpRequest, agent_id: str) -> Any:
-    """Explain one agent: its verdict, and the evidence that it rests on."""
-    return _agent(DEFAULT_CLUSTER, agent_id)
-
-
-@api.get(
-    "/clusters/{cluster}/agents/{agent_id}",
-    tags=_NAMED,
-    auth=_VIEW,
-    response={200: schemas.AgentAnswer, **_PROBLEMS},
-)
-def cluster_agent(request: HttpRequest, cluster: str, agent_id: str) -> Any:
-    """Explain one agent: its verdict, and the evidence that it rests on."""
-    return _agent(cluster, agent_id)
-
-
-@api.get("/instances", tags=_SHORT, auth=_VIEW, response={200: schemas.InstancesAnswer, **_PROBLEMS})
-def instances(request: HttpRequest) -> Any:
-    """List auths and proxies."""
-    return _instances(DEFAULT_CLUSTER)
-
-
-@api.get(
-    "/clusters/{cluster}/instances",
-    tags=_NAMED,
-    auth=_VIEW,
-    response={200: schemas.InstancesAnswer, **_PROBLEMS},
-)
-def cluster_instances(request: HttpRequest, cluster: str) -> Any:
-    """List auths and proxies."""
-    return _instances(cluster)
 
 
 @api.get("/clusters", auth=_VIEW, response={200: schemas.ClustersAnswer, **_PROBLEMS})
@@ -248,9 +191,3 @@ def _prove_again(request: HttpRequest, error: Any) -> HttpResponse:
 
 def _problem(request: HttpRequest, status: int, sentence: str) -> HttpResponse:
     return api.create_response(request, {"detail": sentence}, status=status)
-
-
-def _known(cluster: str) -> str:
-    if not is_known(cluster):
-        raise HttpError(404, f"There is no cluster {cluster}.")
-    return cluster

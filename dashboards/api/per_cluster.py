@@ -1,0 +1,64 @@
+"""Routes of one cluster stand twice: short for the default cluster, and below `/clusters/{cluster}/`. docs/api.md."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ninja import NinjaAPI, Router
+
+from fleet.models.clusters import DEFAULT_CLUSTER
+
+_View = TypeVar("_View", bound=Callable[..., Any])
+
+
+class PerCluster:
+    """Makes both routes out of one view, which takes the `cluster`. What else is said of it goes to ninja as it is."""
+
+    def __init__(self, router: Router | NinjaAPI) -> None:
+        self._router = router if isinstance(router, Router) else router.default_router
+
+    def get(self, path: str, **said: Any) -> Callable[[_View], _View]:
+        """Route GET at both paths."""
+        return self._route("GET", path, said)
+
+    def post(self, path: str, **said: Any) -> Callable[[_View], _View]:
+        """Route POST at both paths."""
+        return self._route("POST", path, said)
+
+    def _route(self, method: str, path: str, said: dict[str, Any]) -> Callable[[_View], _View]:
+        def both(view: _View) -> _View:
+            route = self._router.api_operation
+            route([method], path, tags=["default cluster"], **said)(_of_default(view))
+            route([method], f"/clusters/{{cluster}}{path}", tags=["any cluster"], **said)(_of_any(view))
+            return view
+
+        return both
+
+
+def _of_default(view: Callable[..., Any]) -> Callable[..., Any]:
+    """The view without its parameter `cluster`."""
+
+    @functools.wraps(view)
+    def short(*args: Any, **kwargs: Any) -> Any:
+        return view(*args, cluster=DEFAULT_CLUSTER, **kwargs)
+
+    # Resolved here: ninja would look the names of the annotations up in this module.
+    full = inspect.signature(view, eval_str=True)
+    rest = [one for one in full.parameters.values() if one.name != "cluster"]
+    short.__signature__ = full.replace(parameters=rest)  # type: ignore[attr-defined] # what inspect looks for
+    return short
+
+
+def _of_any(view: Callable[..., Any]) -> Callable[..., Any]:
+    """The view under a name of its own: ninja names operations after functions."""
+
+    @functools.wraps(view)
+    def named(*args: Any, **kwargs: Any) -> Any:
+        return view(*args, **kwargs)
+
+    named.__name__ = f"cluster_{view.__name__}"
+    named.__signature__ = inspect.signature(view, eval_str=True)  # type: ignore[attr-defined] # as above
+    return named
