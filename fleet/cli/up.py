@@ -158,6 +158,13 @@ def _sentences(record: FleetRecord, seconds: float) -> str:
     help="How agents are grouped.",
 )
 @click.option(
+    "--regions",
+    type=click.IntRange(1, 20),
+    default=1,
+    show_default=True,
+    help="Spread auths and proxies over so many, in turn: region-1, region-2, ...",
+)
+@click.option(
     "--gateway-listen",
     default="127.0.0.1:0",
     show_default=True,

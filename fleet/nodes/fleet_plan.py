@@ -53,6 +53,8 @@ class FleetPlan:
     keys: Path | None = None
     #: Where each instance has its data folder; None: instances accept no policies.
     data: Path | None = None
+    #: Auths and proxies run in so many regions, in turn; 1: in none.
+    regions: int = 1
     #: Where the gateway of unary calls to auths listens.
     gateway_listen: str = _ANY_PORT
 
@@ -89,6 +91,8 @@ def instance(plan: FleetPlan, role: str, name: str, backend: str, forwards: Mapp
     """An auth or a proxy; it advertises its forwards, where it has some."""
     argv = node(role, "--name", name, "--cluster", plan.cluster)
     argv += ["--backend", f"redis://{forwards.get(f'{name}/{BACKEND}', backend)}/0"]
+    if plan.regions > 1:
+        argv += ["--region", region(plan, name)]
     if plan.data is not None:
         argv += ["--data", str(plan.data / name)]
     if role == "proxy":
@@ -98,6 +102,11 @@ def instance(plan: FleetPlan, role: str, name: str, backend: str, forwards: Mapp
     if role == "auth" and plan.bootstrap is not None:
         argv += ["--bootstrap", str(plan.bootstrap)]
     return argv + _tls(plan, name)
+
+
+def region(plan: FleetPlan, name: str) -> str:
+    """`region-1` for `proxy-1`, and so on in turn."""
+    return f"region-{(int(name.rpartition('-')[2]) - 1) % plan.regions + 1}"
 
 
 def environment(plan: FleetPlan) -> dict[str, str]:

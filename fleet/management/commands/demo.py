@@ -56,6 +56,7 @@ class Command(BaseCommand):
         )
         parser.add_argument("--announce-ttl", default="10s", help="of instances' resources (default: 10s)")
         parser.add_argument("--agent-announce-ttl", default="20s", help="of agents' resources (default: 20s)")
+        parser.add_argument("--regions", type=int, help="spread auths and proxies over so many (default: 1)")
         parser.add_argument(
             "--tls",
             action="store_true",
@@ -114,6 +115,7 @@ def _start_fleet(run: ConsoleRun, options: dict[str, Any], gateway: str) -> Chil
         argv += [f"--{name.replace('_', '-')}", str(options[name])]
     argv += ["--tls"] if options["tls"] else []
     argv += ["--mesh"] if options["mesh"] else []
+    argv += [] if options["regions"] is None else ["--regions", str(options["regions"])]
     argv += [] if options["connections"] is None else ["--connections", str(options["connections"])]
     argv += ["--service", "metrics={diag}"]
     for pair in _CLOSING:

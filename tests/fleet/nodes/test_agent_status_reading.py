@@ -57,3 +57,9 @@ async def test_agent_that_does_not_take_the_session(
         await read(proxy, "mute")
     assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
     assert refused.value.details()
+
+
+@pytest.mark.parametrize(("left", "within"), [(None, 5.0), (60.0, 5.0), (2.0, 1.8), (0.0, 0.0)])
+def test_answer_is_there_before_the_caller_leaves(left: float | None, within: float) -> None:
+    """One that ends in the same moment would be sent to nobody, with a traceback in the proxy's log."""
+    assert agent_status_reading._patience(left) == pytest.approx(within)

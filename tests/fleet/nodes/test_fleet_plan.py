@@ -53,6 +53,14 @@ def test_instance_without_forwarder_is_itself() -> None:
     assert flag(argv, "--backend") == "redis://127.0.0.1:9/0"
 
 
+def test_instances_are_spread_over_regions() -> None:
+    """In turn, auths as well as proxies; a fleet in one place says nothing of it."""
+    plan = FleetPlan(auths=3, proxies=2, regions=2)
+    argvs = [fleet_plan.instance(plan, role, name, "127.0.0.1:9", {}) for role, name in plan.instances]
+    assert [flag(argv, "--region")[-1] for argv in argvs] == ["1", "2", "1", "1", "2"]
+    assert "--region" not in fleet_plan.instance(FleetPlan(), "auth", "auth-1", "127.0.0.1:9", {})
+
+
 def test_agents_expose_services() -> None:
     """As they are given; the agents put their numbers in."""
     plan = FleetPlan(services=("web=127.0.0.1:{n}", "x=10.0.0.{n}:1"))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,6 +30,8 @@ def _check(event: dict[str, Any]) -> None:
         assert set(payload) <= _PAYLOAD | _PAYLOAD_OPTIONAL
         assert 0 < len(payload["summary"]) <= 1024
         assert payload["severity"] in {"critical", "error", "warning", "info"}
+        assert len(json.dumps(event)) < 512_000
+        assert event.get("client_url", "https://").startswith("https://")
         assert all(set(link) == {"href", "text"} for link in event.get("links", []))
     else:
         assert "payload" not in event
@@ -62,3 +66,39 @@ def test_without_a_routing_key_nothing_is_sent() -> None:
     with pytest.raises(SendError) as caught:
         pagerduty.send(errand())
     assert caught.value.permanent
+
+
+def test_event_leads_to_its_incident() -> None:
+    """The name of the client in PagerDuty is a link, and what rules over there ask for has names."""
+    event = pagerduty.event(errand())
+    assert event["client_url"] == "https://console.example.com/incidents/7/"
+    assert [link["text"] for link in event["links"]] == ["Incident", "Agents", "Runbook"]
+    details = event["payload"]["custom_details"]
+    assert (details["affected"], details["heals_at"]) == (207, None)
+
+
+def test_console_without_an_address_is_no_client_url() -> None:
+    """An empty one would be refused."""
+    errand_ = errand(secrets={"routing_key": "R" * 32})
+    event = pagerduty.event(replace(errand_, payload={**errand_.payload, "links": {}}))
+    _check(event)
+    assert "client_url" not in event
+
+
+def test_what_is_too_long_is_cut() -> None:
+    """It would be refused for ever; of two keys that are cut each stays its own."""
+    sent = errand(secrets={"routing_key": "R" * 32})
+    long = {"subject": "é" * 3000, "text": "é" * 1_000_000}
+    events = [
+        pagerduty.event(
+            replace(
+                sent,
+                payload={**sent.payload, **long, "incident": {**sent.incident, "id": f"{'x' * 300}/{n}"}},
+            )
+        )
+        for n in (1, 2)
+    ]
+    for event in events:
+        _check(event)
+    assert events[0]["payload"]["summary"].endswith("…")
+    assert events[0]["dedup_key"] != events[1]["dedup_key"]
