@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,8 @@ from socketserver import StreamRequestHandler, ThreadingTCPServer
 from typing import cast
 
 from typing_extensions import override
+
+from fleet.processes import valkey
 
 
 @dataclass
@@ -56,10 +57,8 @@ class Mailbox:
 
 @contextmanager
 def mail_server(*, up: bool = True) -> Iterator[Mailbox]:
-    """A mail server on a port of the system's choice."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        box = Mailbox(free.getsockname()[1])
+    """A mail server on a port that stays its own while it is away."""
+    box = Mailbox(valkey.free_port())
     if up:
         box.start()
     try:

@@ -20,7 +20,7 @@ from tests.meta.house import ROOT
 #: Where tests/fakes/peers.sh puts what it builds.
 BUILT = ROOT / "var" / "peers"
 #: For a program to come up on a machine that does other things too, seconds.
-START_TIMEOUT = 30.0
+START_TIMEOUT = 120.0
 
 T = TypeVar("T")
 

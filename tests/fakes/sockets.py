@@ -10,6 +10,8 @@ from typing import Any
 
 from asgiref.testing import ApplicationCommunicator
 
+from tests.fakes.waiting import DEADLINE
+
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -29,9 +31,9 @@ class Socket:
     async def connect(self) -> bool:
         """Ask for the handshake; answers whether it was accepted."""
         await self._link.send_input({"type": "websocket.connect"})
-        accepted: bool = (await self._link.receive_output(5))["type"] == "websocket.accept"
+        accepted: bool = (await self._link.receive_output(DEADLINE))["type"] == "websocket.accept"
         if not accepted:
-            await self._link.wait(5)
+            await self._link.wait(DEADLINE)
         return accepted
 
     async def send(self, **frame: Any) -> None:
@@ -47,4 +49,4 @@ class Socket:
         """Go away, as a closed tab does."""
         await self._link.send_input({"type": "websocket.disconnect", "code": 1001})
         with contextlib.suppress(TimeoutError):
-            await self._link.wait(5)
+            await self._link.wait(DEADLINE)

@@ -261,7 +261,7 @@ async def ground(errors: Callable[[], list[str]]) -> AsyncIterator[Ground]:
     def left() -> list[asyncio.Task[Any]]:
         return [task for task in asyncio.all_tasks() - before if task is not asyncio.current_task()]
 
-    await eventually(lambda: not [task for task in left() if "poll" not in task.get_name()], seconds=5)
+    await eventually(lambda: not [task for task in left() if "poll" not in task.get_name()])
     assert not troubles, troubles
     unexpected = [line for line in errors() if not any(part in line for part in made.expected)]
     assert not unexpected, unexpected

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from fleet.processes import valkey
 from tests.fakes.waiting import eventually_sync
 from tests.flow.running import start_demo
-
-pytestmark = pytest.mark.timeout(400)
 
 
 def test_redis_given_by_url_is_lost_and_comes_back(tmp_path: Path) -> None:

@@ -22,10 +22,9 @@ from fleet.wire import fleet_pb2
 from tests.fakes.instances import FakeAuth, FakeProxy, agent_entry
 from tests.fakes.waiting import eventually_sync
 
-pytestmark = pytest.mark.timeout(300)
-
 AGENTS = 6
-INTERVAL = 0.4
+#: A round is given enough for a machine that does other things: an instance that answers late is taken for sick.
+INTERVAL, DEADLINE = 1.0, 0.9
 
 
 class Console:
@@ -49,7 +48,7 @@ class Console:
             "REDIS_URL": self.redis.url,
             "REFLOAT_AUTHS": self.auth.address,
             "REFLOAT_ROUND_INTERVAL": str(INTERVAL),
-            "REFLOAT_ROUND_DEADLINE": "0.3",
+            "REFLOAT_ROUND_DEADLINE": str(DEADLINE),
         }
         self.env.pop("DATABASE_URL", None)
         subprocess.run(
@@ -91,7 +90,7 @@ class Console:
             return {}
         return {state.slug: count for state, count in counts.items() if count}
 
-    def await_counts(self, wanted: Mapping[str, int], *, within: float = 20.0) -> None:
+    def await_counts(self, wanted: Mapping[str, int], *, within: float = 120.0) -> None:
         """Wait until it reads so."""
         eventually_sync(lambda: self.counts() == wanted, seconds=within)
 
@@ -132,7 +131,7 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
 
 def test_fleet_is_found_and_judged(console: Console) -> None:
     """From the address of one auth to a verdict on every agent, in a few rounds, none of it stranded on the way."""
-    console.await_counts({"healthy": AGENTS}, within=90)
+    console.await_counts({"healthy": AGENTS})
     assert not [row for row in console.transitions() if row[2] in {"stranded", "offline"}]
 
 
@@ -165,7 +164,7 @@ def test_redis_restarts_empty(console: Console) -> None:
     console.redis.process.wait()
     eventually_sync(lambda: not console.counts())
     console.redis = console.start_redis()
-    console.await_counts({"healthy": AGENTS}, within=90)
+    console.await_counts({"healthy": AGENTS})
     after = console.reader.layout("default")
     assert all(process.poll() is None for process in console.running.values())
     assert after.version != before.version
@@ -179,10 +178,10 @@ def test_pollers_killed(console: Console) -> None:
     worker.kill()
     worker.wait()
     reader: Reader = console.reader
-    assert reader.summary("default", time.time()).counts[State.HEALTHY] == AGENTS
-    old = reader.summary("default", time.time() + 10.5)
+    as_of = reader.summary("default", time.time()).as_of or 0.0
+    assert reader.summary("default", as_of + 9.5).counts[State.HEALTHY] == AGENTS
+    old = reader.summary("default", as_of + 10.5)
     assert old.stale
     assert old.counts[State.UNKNOWN] == AGENTS
     console.start(programs.worker("polls", "polls,actions"))
-    as_of = reader.summary("default", time.time()).as_of or 0.0
-    eventually_sync(lambda: (reader.summary("default", 0.0).as_of or 0.0) > as_of, seconds=90)
+    eventually_sync(lambda: (reader.summary("default", 0.0).as_of or 0.0) > as_of, seconds=120)
