@@ -73,7 +73,7 @@ def _seed() -> list[Case]:
         Case(
             timeout,
             "every try hangs: each ends by `backendRequest`, then the call does",
-            _rule(["deadline-exceeded"], 2, backendRequest="2s"),
+            _rule(["deadline-exceeded"], 2, backendRequest="5s"),
             {"hang": True},
             late,
             3,
@@ -81,7 +81,7 @@ def _seed() -> list[Case]:
         Case(
             timeout,
             "two tries hang, the third answers",
-            _rule(None, 2, backendRequest="3s"),
+            _rule(None, 2, backendRequest="5s"),
             {"hang": True, "succeed_after": 2},
             "OK",
             3,
@@ -89,7 +89,7 @@ def _seed() -> list[Case]:
         Case(
             timeout,
             "the timeout of a try is no listed reason",
-            _rule(["unavailable"], 2, backendRequest="2s"),
+            _rule(["unavailable"], 2, backendRequest="5s"),
             {"hang": True},
             late,
             1,
@@ -97,7 +97,7 @@ def _seed() -> list[Case]:
         Case(
             timeout,
             "`request` ends a call that hangs",
-            _rule(ALL, 5, request="3s"),
+            _rule(ALL, 5, request="10s"),
             {"hang": True},
             late,
             1,
@@ -107,13 +107,13 @@ def _seed() -> list[Case]:
             "`backoff` is waited for after a try that `backendRequest` ended",
             {
                 "retry": {"reasons": ["deadline-exceeded"], "attempts": 1, "backoff": "3s"},
-                "timeouts": {"backendRequest": "2s"},
+                "timeouts": {"backendRequest": "5s"},
             },
             {"hang": True},
             late,
             2,
             # Not between the tries: the first may arrive late, and its time runs from when it was sent.
-            last_after=5.0,
+            last_after=8.0,
         ),
         Case(
             timeout,
@@ -122,7 +122,7 @@ def _seed() -> list[Case]:
             {"hang": True},
             late,
             1,
-            within=4.0,
+            within=10.0,
         ),
         Case(
             timeout,
@@ -336,7 +336,7 @@ def _upstream() -> list[Case]:
             )
         )
     none: dict[str, Any] = {"succeed_after": 0}
-    # Its times are 25 times upstream's, which has milliseconds: a busy machine does not keep those.
+    # Its times are 25 and 50 times upstream's, which has milliseconds: a busy machine does not keep those.
     slow: dict[str, Any] = {"code": "INTERNAL"}
     cases += [
         Case(lost, "no codes, attempts 3, connections reset twice", _rule(None, 3), none, "OK", 3, resets=2),
@@ -375,9 +375,9 @@ def _upstream() -> list[Case]:
         ),
         Case(
             late,
-            "500 listed, attempts 5, `backendRequest` 5 s, `request` 10 s; failing tries take 2.5 s, succeeds after 4",
-            _rule(["internal"], 5, backendRequest="5s", request="10s"),
-            {**slow, "delay": 2.5, "succeed_after": 4},
+            "500 listed, attempts 5, `backendRequest` 10 s, `request` 20 s; failing tries take 5 s, succeeds after 4",
+            _rule(["internal"], 5, backendRequest="10s", request="20s"),
+            {**slow, "delay": 5.0, "succeed_after": 4},
             "DEADLINE_EXCEEDED",
             4,
         ),
