@@ -23,8 +23,9 @@ class Receiver:
 
     @property
     def bodies(self) -> list[Any]:
-        """What came, read as JSON."""
-        return [json.loads(body) for _, _, body in self.requests]
+        """What came, read as JSON; a message that came again, because its answer was late, once."""
+        by_key = {headers["Refloat-Key"]: body for _, headers, body in reversed(self.requests)}
+        return [json.loads(by_key[key]) for key in self.taken]
 
     @property
     def taken(self) -> list[str]:

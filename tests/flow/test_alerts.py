@@ -37,7 +37,7 @@ def _env(home: Path) -> dict[str, str]:
 
 
 def _manage(home: Path, *argv: str) -> None:
-    subprocess.run([*MANAGE, *argv, *SETTINGS], env=_env(home), check=True, timeout=100)
+    subprocess.run([*MANAGE, *argv, *SETTINGS], env=_env(home), check=True, timeout=300)
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def _alerting(home: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-def _until(seen: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
+def _until(seen: Callable[[], Any], what: str, seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not seen():
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"

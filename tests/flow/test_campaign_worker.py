@@ -22,19 +22,19 @@ import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
 from fleet.processes import children, valkey
-from tests.browser.conftest import ARGUMENTS, DEADLINE_MS, NAMES
+from tests.browser.conftest import ARGUMENTS, DEADLINE_MS, LAUNCH_MS, NAMES
 from tests.fakes.waiting import gone
 from tests.meta.house import ROOT
 
 AGENTS = 5_000
 LOST = 30
 USERNAME, PASSWORD = "ada", "correct horse battery"
-#: 50 a second: it lasts longer than the restarts. On a busy machine rounds are late, and nobody has failed for that.
+#: 25 a second: it lasts longer than the restarts. On a busy machine rounds are late, and nobody has failed for that.
 PACE = {
-    "rate": 3_000, "per_proxy": 5_000, "canaries": 5, "hold": 1, "jitter": 1, "patience": 20, "max_failed": 5,
+    "rate": 1_500, "per_proxy": 5_000, "canaries": 5, "hold": 1, "jitter": 1, "patience": 40, "max_failed": 5,
     "max_stranded": 1_000,
 }  # fmt: skip
-pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(1800)]
 
 #: By what word in its command line a process is found.
 WEB, WORKER = "dashboards.config.asgi:application", "actions@%h"
@@ -51,7 +51,11 @@ call_command("token", "create", "{USERNAME}", "--name", "test", "--scope", "view
 """
 
 
-def until(met: Callable[[], bool], *, seconds: float = 60.0) -> None:
+#: Seconds for anything, on a machine that does other things too.
+PATIENCE = 300.0
+
+
+def until(met: Callable[[], bool], *, seconds: float = PATIENCE) -> None:
     """Wait for it; looks four times a second, for each look costs the console work."""
     deadline = time.monotonic() + seconds
     while not met():
@@ -69,8 +73,8 @@ class Installation:
         self.env = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         self.env |= {"REFLOAT_HOME": str(home), "DJANGO_SETTINGS_MODULE": "dashboards.config.settings"}
         self.env |= {
-            "REFLOAT_ROUND_INTERVAL": "1.0",
-            "REFLOAT_ROUND_DEADLINE": "0.8",
+            "REFLOAT_ROUND_INTERVAL": "2.0",
+            "REFLOAT_ROUND_DEADLINE": "1.8",
             "PYTHONUNBUFFERED": "1",
         }
         self.token = ""
@@ -98,7 +102,7 @@ class Installation:
     def end(self) -> None:
         """End both, and see that nothing is left."""
         family = [child for one in self._processes if one.poll() is None for child in _family(one)]
-        children.stop(self._processes, grace=30.0)
+        children.stop(self._processes, grace=60.0)
         until(lambda: all(gone(process.pid) for process in family))
 
     def fleet(self, *words: str) -> str:
@@ -109,7 +113,7 @@ class Installation:
 
     def api(self, path: str, body: object = None, if_match: str = "") -> Any:
         """The JSON of what the API answers. Raises AssertionError when it refuses."""
-        asked = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        asked = http.client.HTTPConnection("127.0.0.1", self.port, timeout=180)
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         headers |= {"If-Match": if_match} if if_match else {}
         with closing(asked):
@@ -126,7 +130,7 @@ class Installation:
 
     def ask(self, query: str) -> int:
         """A number out of the database."""
-        with closing(sqlite3.connect(self.home / "refloat.sqlite3", timeout=20)) as database:
+        with closing(sqlite3.connect(self.home / "refloat.sqlite3", timeout=60)) as database:
             return int(database.execute(query).fetchone()[0] or 0)
 
     def count(self, where: str) -> int:
@@ -153,7 +157,7 @@ class Installation:
 
     def await_another(self, word: str, one: psutil.Process) -> None:
         """Wait until it was started again."""
-        until(lambda: (new := self.process(word)) is not None and new.pid != one.pid, seconds=90)
+        until(lambda: (new := self.process(word)) is not None and new.pid != one.pid)
 
     def kill_worker(self) -> None:
         """Wait until there is another that makes steps."""
@@ -164,7 +168,7 @@ class Installation:
         query = "select json_extract(progress, '$.stepped_at') from fleet_change"
         for _ in range(number):
             before = self.ask(query)
-            until(lambda before=before: self.ask(query) > before, seconds=90)
+            until(lambda before=before: self.ask(query) > before)
 
     def _spawn(self, name: str, *argv: str) -> subprocess.Popen[bytes]:
         with (self.home / f"{name}.log").open("wb") as log:
@@ -176,7 +180,7 @@ class Installation:
         return (self.home / f"{name}.log").read_text(errors="replace")
 
     def _await(self, name: str, process: subprocess.Popen[bytes], words: str) -> None:
-        until(lambda: process.poll() is not None or words in self._said(name), seconds=120)
+        until(lambda: process.poll() is not None or words in self._said(name))
         assert process.poll() is None, self._said(name)
 
 
@@ -192,7 +196,7 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
     try:
         made.start()
         made.fleet("fault", "strand", "proxy-2", str(LOST))
-        until(lambda: made.api("/fleet/summary")["counts"]["healthy"] == AGENTS - LOST, seconds=90)
+        until(lambda: made.api("/fleet/summary")["counts"]["healthy"] == AGENTS - LOST)
         yield made
     finally:
         made.end()
@@ -204,8 +208,9 @@ def page(installation: Installation) -> Iterator[Page]:
     found = next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
         pytest.skip("Chromium is missing (as root: apt-get install chromium)")
+    expect.set_options(timeout=DEADLINE_MS)
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found, args=ARGUMENTS)
+        browser = driver.chromium.launch(executable_path=found, args=ARGUMENTS, timeout=LAUNCH_MS)
         opened = browser.new_page()
         opened.set_default_timeout(2 * DEADLINE_MS)
         opened.goto(f"http://127.0.0.1:{installation.port}/accounts/login/")
@@ -232,7 +237,7 @@ def _web_dies(one: Installation, page: Page) -> None:
     killed = one.kill(WEB)
     del answered[:]
     moved = one.count("state = 'ok'")
-    until(lambda: one.count("state = 'ok'") > moved, seconds=90)
+    until(lambda: one.count("state = 'ok'") > moved)
     one.await_another(WEB, killed)
     _shown(page, above=seen)
     assert set(answered) == {200}
@@ -251,12 +256,12 @@ def test_killed_paused_resumed_aborted(installation: Installation, page: Page) -
 
     page.goto(f"http://127.0.0.1:{one.port}{change}/")
 
-    until(lambda: one.count("state = 'ok'") >= 300, seconds=90)
+    until(lambda: one.count("state = 'ok'") >= 300)
     _web_dies(one, page)
     one.kill_worker()
     one.await_steps(2)
     one.tell(change, "do", {"do": "pause"})
-    until(lambda: one.count("state in ('due', 'asked')") == 0, seconds=90)
+    until(lambda: one.count("state in ('due', 'asked')") == 0)
     asked = json.loads(one.fleet("advice", "--json"))["agents"]
     one.kill_worker()
     one.await_steps(3)
@@ -265,7 +270,7 @@ def test_killed_paused_resumed_aborted(installation: Installation, page: Page) -
 
     one.fleet("fault", "deaf", "all", "1500")
     one.tell(change, "do", {"do": "resume"})
-    until(lambda: one.api(f"{change}/progress")["state"] == "failed", seconds=150)
+    until(lambda: one.api(f"{change}/progress")["state"] == "failed", seconds=2 * PATIENCE)
 
     said = one.api(f"{change}/progress")
     assert "did not move" in said["detail"]

@@ -101,7 +101,7 @@ class Fleet:
                 sock.close()
             return False
 
-        eventually_sync(there, seconds=60)
+        eventually_sync(there, seconds=PATIENCE)
         return found[0]
 
 
@@ -239,7 +239,7 @@ def test_mutual_tls(tmp_path: Path) -> None:
         def get(*how: str) -> subprocess.CompletedProcess[bytes]:
             return fleet.run("connect", *how, "web.agent-1", given=b"GET /x HTTP/1.0\r\n\r\n")
 
-        eventually_sync(lambda: get().stdout.endswith(b"page /x\n"), seconds=60)
+        eventually_sync(lambda: get().stdout.endswith(b"page /x\n"), seconds=PATIENCE)
         keys = Path(fleet.keys["REFLOAT_TLS_CA"]).parent
         at = ("--proxy", fleet.connect, "--tls-ca", str(keys / "ca.crt"))
         done = get(*at)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -52,6 +52,6 @@ def test_models_and_api_on_postgresql(database_url: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=540,
+        timeout=1700,
     )
     assert outcome.returncode == 0, outcome.stdout[-4000:] + outcome.stderr[-2000:]

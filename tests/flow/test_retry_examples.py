@@ -51,7 +51,7 @@ async def test_example_asks_again(example: str, more: list[str]) -> None:
         env={**os.environ, "PYTHONPATH": str(EXAMPLES.parents[1])},
     )
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             said, _ = await program.communicate()
     finally:
         if program.returncode is None:

@@ -25,7 +25,7 @@ def test_examples_server_greets_the_clients_target() -> None:
         port = server.stdout.readline().split()[-1]
         with start("tunnel_client.py", f"127.0.0.1:{port}") as client:
             try:
-                out, _ = server.communicate(timeout=30)
+                out, _ = server.communicate(timeout=180)
                 assert client.stdout is not None
                 assert client.stdout.readline() == "registered\n"
             finally:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 _SIZE = struct.Struct("!Q")
 _BLOCK = 1 << 20
-_PATIENCE = 120.0
+_PATIENCE = 300.0
 
 
 def _blocks(size: int, seed: int) -> Iterator[bytes]:
