@@ -25,7 +25,9 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 #: For anything a page must show; a machine shared with other tests is slow.
-DEADLINE_MS = 45_000
+DEADLINE_MS = 90_000
+#: Until Chromium answers.
+LAUNCH_MS = 180_000
 #: Runs in every page before its scripts: a violated policy is an error like any other.
 NOTICE_VIOLATIONS = """
 document.addEventListener("securitypolicyviolation", (event) =>
@@ -50,7 +52,9 @@ async def chromium(chromium_path: str) -> AsyncIterator[Browser]:
     """Debian's Chromium, one for the whole run."""
     expect.set_options(timeout=DEADLINE_MS)
     async with async_playwright() as driver:
-        browser = await driver.chromium.launch(executable_path=chromium_path, args=ARGUMENTS)
+        browser = await driver.chromium.launch(
+            executable_path=chromium_path, args=ARGUMENTS, timeout=LAUNCH_MS
+        )
         yield browser
         await browser.close()
 
