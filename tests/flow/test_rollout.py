@@ -20,9 +20,9 @@ from tests.fakes.waiting import eventually_sync
 from tests.flow.running import Demo, start_demo
 from tests.meta.house import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 AGENTS = 12
-PATIENCE = 180.0
+PATIENCE = 300.0
 POLICY = {
     "grpc_client_lb_policy": {
         "loadBalancingConfig": [{"teleport_pick_healthy": {"mode": "reconnect"}}],
@@ -35,7 +35,7 @@ POLICY = {
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     """Three auths and two proxies with short TTLs; agents do not leave sick auths by themselves."""
     shape = ("--auths", "3", "--proxies", "2", "--agents", str(AGENTS))
-    ttls = ("--announce-ttl", "5s", "--agent-announce-ttl", "6s")
+    ttls = ("--announce-ttl", "10s", "--agent-announce-ttl", "12s")
     running = start_demo(tmp_path_factory.mktemp("demo"), *shape, *ttls)
     try:
         yield running
@@ -57,12 +57,12 @@ def _page(demo: Demo, path: str) -> str:
     """What somebody who signs in by the form reads on a page."""
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
     login = f"{demo.url.rstrip('/')}/accounts/login/"
-    with opener.open(login, timeout=30) as answer:
+    with opener.open(login, timeout=PATIENCE) as answer:
         found = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', answer.read().decode())
     assert found is not None
     sent = {"csrfmiddlewaretoken": found[1], "login": "demo", "password": demo.password, "next": path}
     asked = urllib.request.Request(login, urllib.parse.urlencode(sent).encode(), {"Referer": login})
-    with opener.open(asked, timeout=30) as answer:
+    with opener.open(asked, timeout=PATIENCE) as answer:
         return html.unescape(answer.read().decode())
 
 
