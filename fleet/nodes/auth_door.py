@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import aiohttp
 from prometheus_client import Counter
 
-from fleet.nodes.instance import DIAG_LABEL, Instance
+from fleet.nodes.instance import Instance
 from fleet.protocol import auth_path
+from fleet.protocol.instance_labels import DIAG_LABEL
 from fleet.protocol.tunnel import Target, TunnelError
 from fleet.transport.backend import BackendUnavailable
 from fleet.transport.tunnel.handlers import Serve, Taken, dial

@@ -20,8 +20,9 @@ from prometheus_client import Counter
 
 from fleet.nodes import addresses
 from fleet.nodes.asgi_site import ROLE_KEY
-from fleet.nodes.instance import CONNECT_LABEL, DIAG_LABEL, LONGEST_ID, Instance
+from fleet.nodes.instance import LONGEST_ID, Instance
 from fleet.protocol import announce, durations
+from fleet.protocol.instance_labels import CONNECT_LABEL, DIAG_LABEL
 from fleet.transport.backend import BackendUnavailable, Kind
 from fleet.transport.http_close import Receive, Scope, Send
 from fleet.wire import types_pb2

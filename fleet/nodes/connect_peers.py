@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from fleet.nodes import connect_client, flags
 from fleet.nodes.connect_client import ConnectError, ConnectPlan, NotHereError
-from fleet.nodes.instance import CONNECT_LABEL, Instance
+from fleet.nodes.instance import Instance
 from fleet.nodes.running import StartError
 from fleet.protocol.connect import Asked, Reason, RefusedError
+from fleet.protocol.instance_labels import CONNECT_LABEL
 from fleet.transport.backend import BackendUnavailable
 from fleet.transport.channels import TLSError
 from fleet.transport.tunnel.pump import Wire

@@ -25,6 +25,7 @@ from fleet.nodes import addresses, http_site, lateness, running
 from fleet.nodes.instance_admin import InstanceAdminServicer
 from fleet.nodes.refusals import Refusals
 from fleet.protocol import announce, durations
+from fleet.protocol.instance_labels import DIAG_LABEL, DRAINING_LABEL, REGION_LABEL, TTL_LABEL
 from fleet.transport import channels, diag
 from fleet.transport.backend import Backend, BackendUnavailable, Kind
 from fleet.transport.channels import TLSError, TLSFiles
@@ -34,13 +35,6 @@ from fleet.transport.standing import Standing
 from fleet.wire import types_pb2
 
 log = logging.getLogger(__name__)
-
-DIAG_LABEL = "refloat.dev/diag-addr"
-TTL_LABEL = "refloat.dev/announce-ttl"
-REGION_LABEL = "refloat.dev/region"
-CONNECT_LABEL = "refloat.dev/connect-addr"
-#: It takes nobody new; the reason, if one was given.
-DRAINING_LABEL = "refloat.dev/draining"
 
 #: An agent's id is a UUID; what is much longer is no id.
 LONGEST_ID = 128

@@ -17,6 +17,7 @@ from typing_extensions import override
 
 from fleet.domain.instances import InstanceKind
 from fleet.nodes.invented import Fleet, Instance
+from fleet.protocol.instance_labels import DIAG_LABEL, GENERATION_LABEL, GROUP_ID_LABEL, TTL_LABEL
 from fleet.wire import (
     agent_status_pb2,
     agent_status_pb2_grpc,
@@ -243,13 +244,13 @@ class Presence(presence_pb2_grpc.PresenceServiceServicer):
             name=instance.id,
             namespace="default",
             labels={
-                "refloat.dev/diag-addr": diag_address,
-                "refloat.dev/announce-ttl": f"{self._fleet.shape.instance_ttl:g}s",
+                DIAG_LABEL: diag_address,
+                TTL_LABEL: f"{self._fleet.shape.instance_ttl:g}s",
             },
         )
         if instance.kind is InstanceKind.PROXY:
-            metadata.labels["teleport.internal/proxygroup-id"] = "simulated"
-            metadata.labels["teleport.internal/proxygroup-gen"] = "1"
+            metadata.labels[GROUP_ID_LABEL] = "simulated"
+            metadata.labels[GENERATION_LABEL] = "1"
         metadata.expires.FromMilliseconds(_milliseconds(instance.expires_at))
         return types_pb2.ServerV2(
             kind="proxy" if instance.kind is InstanceKind.PROXY else "auth_server",

@@ -23,7 +23,7 @@ from fleet.nodes.auth_door import AuthDoor
 from fleet.nodes.connect_access import DEFAULT_LIMIT, ConnectFlags, read_tokens
 from fleet.nodes.connect_metrics import ConnectMetrics
 from fleet.nodes.connect_port import ConnectPort
-from fleet.nodes.instance import CONNECT_LABEL, DRAINING_LABEL, TTL_LABEL, Instance, InstanceFlags
+from fleet.nodes.instance import Instance, InstanceFlags
 from fleet.nodes.node_policies import NodePoliciesServicer, Policies
 from fleet.nodes.proxy_metrics import ProxyMetrics
 from fleet.nodes.proxy_networking import ProxyNetworking
@@ -33,6 +33,13 @@ from fleet.nodes.tunnels import SHUTTING_DOWN
 from fleet.protocol import announce, discovery, durations, reconnecting, switches, tunnel_settings
 from fleet.protocol.discovery import ProxyResource, Publisher
 from fleet.protocol.durations import DurationError
+from fleet.protocol.instance_labels import (
+    CONNECT_LABEL,
+    DRAINING_LABEL,
+    GENERATION_LABEL,
+    GROUP_ID_LABEL,
+    TTL_LABEL,
+)
 from fleet.protocol.reconnecting import ReconnectError
 from fleet.protocol.switches import SwitchError
 from fleet.protocol.tunnel_settings import Overrides
@@ -209,8 +216,8 @@ def _resource(server: types_pb2.ServerV2) -> ProxyResource:
     labels = server.metadata.labels
     return ProxyResource(
         name=server.metadata.name,
-        group=labels.get(discovery.GROUP_ID_LABEL, ""),
-        generation=discovery.generation_of(labels.get(discovery.GENERATION_LABEL, "")),
+        group=labels.get(GROUP_ID_LABEL, ""),
+        generation=discovery.generation_of(labels.get(GENERATION_LABEL, "")),
         expires_at=server.metadata.expires.ToNanoseconds() / 1e9,
         draining=DRAINING_LABEL in labels,
         ttl=_announce_ttl(labels.get(TTL_LABEL, "")),
@@ -230,11 +237,11 @@ def group_labels(environment: Mapping[str, str]) -> dict[str, str]:
     labels = {}
     group, generation = environment.get(GROUP_VARIABLE, ""), environment.get(GENERATION_VARIABLE, "")
     if group:
-        labels[discovery.GROUP_ID_LABEL] = group
+        labels[GROUP_ID_LABEL] = group
     if generation:
         if not (generation.isascii() and generation.isdigit() and int(generation) < 1 << 64):
             raise running.StartError(f"{GENERATION_VARIABLE}={generation!r} is not a whole number of 64 bits")
-        labels[discovery.GENERATION_LABEL] = generation
+        labels[GENERATION_LABEL] = generation
     return labels
 
 

@@ -24,9 +24,6 @@ _RESYNC_TTLS = 10.0
 _HIGHEST_GENERATION = (1 << 64) - 1
 _LONGEST_TTL = (1 << 63) - 1
 
-GROUP_ID_LABEL = "teleport.internal/proxygroup-id"
-GENERATION_LABEL = "teleport.internal/proxygroup-gen"
-
 COMPACT_VARIABLE = "TELEPORT_UNSTABLE_PROXY_COMPACT_DISCOVERY"
 
 

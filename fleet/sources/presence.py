@@ -11,7 +11,13 @@ import grpc.aio
 from fleet.domain.evidence import Mode
 from fleet.domain.instances import InstanceKind
 from fleet.protocol import durations
-from fleet.protocol.discovery import GENERATION_LABEL, GROUP_ID_LABEL
+from fleet.protocol.instance_labels import (
+    DIAG_LABEL,
+    GENERATION_LABEL,
+    GROUP_ID_LABEL,
+    REGION_LABEL,
+    TTL_LABEL,
+)
 from fleet.sources import asking
 from fleet.sources.changes import Changes, follow
 from fleet.wire import fleet_pb2, fleet_pb2_grpc, presence_pb2, presence_pb2_grpc, types_pb2
@@ -20,10 +26,6 @@ _MODES = {"pick_first": Mode.PICK_FIRST, "reconnect": Mode.RECONNECT}
 #: Agents in one answer, and instances in one answer (Teleport's own limit).
 PAGE = 2000
 _INSTANCES_PAGE = 1000
-#: Labels by which our nodes say what Teleport has no field for.
-DIAG_LABEL = "refloat.dev/diag-addr"
-TTL_LABEL = "refloat.dev/announce-ttl"
-REGION_LABEL = "refloat.dev/region"
 
 
 class ListedAgent(NamedTuple):

@@ -14,9 +14,10 @@ from fleet.nodes.agent import AgentFlags, AgentGroup
 from fleet.nodes.auth import Auth
 from fleet.nodes.auth_door import AuthDoor
 from fleet.nodes.forwards import Mode
-from fleet.nodes.instance import DIAG_LABEL, Instance
+from fleet.nodes.instance import Instance
 from fleet.nodes.proxy import Proxy
 from fleet.protocol import auth_path
+from fleet.protocol.instance_labels import DIAG_LABEL
 from fleet.protocol.tunnel import Target, TunnelError
 from fleet.transport import authority, channels
 from fleet.transport.channels import TLSFiles

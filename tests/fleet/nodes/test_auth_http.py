@@ -14,7 +14,7 @@ import pytest
 
 from fleet.nodes.auth import Auth
 from fleet.nodes.forwards import Mode
-from fleet.nodes.instance import CONNECT_LABEL, DIAG_LABEL
+from fleet.protocol.instance_labels import CONNECT_LABEL, DIAG_LABEL
 from fleet.transport import authority
 from fleet.transport.channels import TLSFiles
 from tests.fakes.plane import Plane, get

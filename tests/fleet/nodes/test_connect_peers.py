@@ -15,8 +15,8 @@ from fleet.nodes.connect_access import ConnectFlags
 from fleet.nodes.connect_client import ConnectError, ConnectPlan
 from fleet.nodes.connect_peers import Peers
 from fleet.nodes.forwards import Mode
-from fleet.nodes.instance import CONNECT_LABEL
 from fleet.nodes.proxy import Proxy
+from fleet.protocol.instance_labels import CONNECT_LABEL
 from fleet.transport import authority
 from fleet.transport.channels import TLSFiles
 from fleet.transport.tunnel.pump import Wire

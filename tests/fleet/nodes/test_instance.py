@@ -9,7 +9,8 @@ import pytest
 
 from fleet.nodes import running
 from fleet.nodes.forwards import Mode
-from fleet.nodes.instance import DRAINING_LABEL, Instance
+from fleet.nodes.instance import Instance
+from fleet.protocol.instance_labels import DRAINING_LABEL
 from tests.fakes.plane import TTL, Plane, get, serving
 from tests.fakes.waiting import eventually
 

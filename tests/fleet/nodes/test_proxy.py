@@ -12,10 +12,11 @@ import pytest
 
 from fleet.nodes import running
 from fleet.nodes.forwards import Mode
-from fleet.nodes.instance import TTL_LABEL, InstanceFlags
+from fleet.nodes.instance import InstanceFlags
 from fleet.nodes.proxy import Proxy, ProxyFlags, _resource, from_environment, group_labels
 from fleet.protocol import reconnecting
 from fleet.protocol.discovery import COMPACT_VARIABLE
+from fleet.protocol.instance_labels import TTL_LABEL
 from fleet.protocol.keep_alive import KeepAlive
 from fleet.wire import fleet_pb2, fleet_pb2_grpc, types_pb2
 from tests.fakes.agents import Agents, FakeAgent

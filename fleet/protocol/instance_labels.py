@@ -1,0 +1,15 @@
+"""Labels by which auths and proxies say, in their resource, what ServerV2 has no field for. docs/nodes.md."""
+
+from __future__ import annotations
+
+DIAG_LABEL = "refloat.dev/diag-addr"
+#: As a Go duration.
+TTL_LABEL = "refloat.dev/announce-ttl"
+REGION_LABEL = "refloat.dev/region"
+CONNECT_LABEL = "refloat.dev/connect-addr"
+#: It takes nobody new; the reason, if one was given.
+DRAINING_LABEL = "refloat.dev/draining"
+
+#: Teleport's own, of proxies (RFD 226, proxy groups).
+GROUP_ID_LABEL = "teleport.internal/proxygroup-id"
+GENERATION_LABEL = "teleport.internal/proxygroup-gen"
