@@ -9,10 +9,10 @@ from typing import Any
 from dashboards import reading
 from fleet.control import Refused, changes, desired
 from fleet.control.changes import By
-from fleet.control.desired import Line, Wanted
 from fleet.control.sight import policies_of
-from fleet.domain import rollout
+from fleet.domain import policy_matrix, rollout
 from fleet.domain.changes import ChangeKind, ChangeState
+from fleet.domain.policy_matrix import Line, Wanted
 from fleet.domain.policy_outlook import Sight
 from fleet.models.changes import Change
 
@@ -20,7 +20,7 @@ from fleet.models.changes import Change
 def lines_of(cluster: str, wanted: Wanted) -> tuple[Line, ...]:
     """Every instance with its policies. Raises StateError."""
     views = reading.reader().instances(cluster, reading.current_time())
-    return desired.matrix(views, reading.policy_book().read(cluster), wanted)
+    return policy_matrix.matrix(views, reading.policy_book().read(cluster), wanted)
 
 
 def sight(cluster: str) -> Sight:

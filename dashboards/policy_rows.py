@@ -10,9 +10,9 @@ from typing import Any
 from django.db.models import QuerySet
 
 from fleet.control import campaigns, desired
-from fleet.control.desired import Cell, CellState, Line
 from fleet.domain import campaign
 from fleet.domain.changes import ChangeKind, ChangeState
+from fleet.domain.policy_matrix import Cell, CellState, Line
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import Change
 from fleet.protocol import durations, service_config

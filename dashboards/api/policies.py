@@ -26,6 +26,7 @@ from dashboards.api.changing import (
 )  # fmt: skip
 from dashboards.api.per_cluster import PerCluster
 from fleet.control import desired
+from fleet.domain import policy_matrix
 from fleet.models.access import Permission
 
 router = Router()
@@ -123,7 +124,7 @@ def policies(request: HttpRequest, response: HttpResponse, cluster: str) -> Any:
             )
             for line in lines
         ],
-        gone=desired.gone(lines, wanted),
+        gone=policy_matrix.gone(lines, wanted),
     )
 
 

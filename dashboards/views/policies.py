@@ -17,8 +17,8 @@ from dashboards import acting, policy_plans, policy_rows, reading
 from dashboards.permissions import requires
 from dashboards.views.pages import needs_record, prefix_of, signed_in
 from fleet.control import Refused, Stale, changes, desired
-from fleet.control.desired import Line, Wanted
-from fleet.domain import rollout
+from fleet.domain import policy_matrix, rollout
+from fleet.domain.policy_matrix import Line, Wanted
 from fleet.models.access import Permission, may
 from fleet.models.changes import Change
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -51,7 +51,7 @@ def matrix(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
         "busy": changes.busy_sentence(cluster),
         "gone": [
             {"id": one, "name": _name_of(cluster, one), "values": values}
-            for one, values in desired.gone(lines, wanted).items()
+            for one, values in policy_matrix.gone(lines, wanted).items()
         ],
         "revision": desired.revision_of(wanted),
     }

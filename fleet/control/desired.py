@@ -1,16 +1,14 @@
-"""What instances are to run with: desired policies by role and instance, as against what is there, and plans.
+"""What instances are to run with: desired policies by role and instance, and plans of others. docs/policies.md.
 
-docs/policies.md, "Desired and observed". Nothing here dials; rollouts are in `rollouts_run.py`.
+Nothing here dials; rollouts are in `rollouts_run.py`, and how all this compares in `fleet.domain.policy_matrix`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
 from django.db import transaction
@@ -19,78 +17,17 @@ from fleet.control import Blind, Refused, Stale, changes
 from fleet.control.changes import By, Draft
 from fleet.domain import policy_outlook
 from fleet.domain.changes import ChangeKind
-from fleet.domain.instances import InstanceState
-from fleet.domain.node_policies import Observed, PolicyReport
+from fleet.domain.policy_matrix import Line, Wanted, affected, wanted_for
 from fleet.domain.policy_outlook import Changing, Sight
 from fleet.domain.rollout import StepState, Terms
-from fleet.domain.views import InstanceView
 from fleet.models.actions import DesiredPolicy, RolloutStep
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
 from fleet.protocol import policies
-from fleet.protocol.policies import BY_NAME, PLURALS, ROLES, Policy, Source
-
-Wanted = Mapping[str, Mapping[str, str]]
+from fleet.protocol.policies import BY_NAME, PLURALS, ROLES
 
 #: Changes that are searched for what somebody started from.
 _REMEMBERED = 200
-
-
-class CellState(StrEnum):
-    """How one policy of one instance compares with what is wanted."""
-
-    #: Nothing is wanted: whatever it runs with is right.
-    FREE = "free"
-    #: It runs with what is wanted.
-    SAME = "same"
-    #: It has accepted what is wanted, and runs with it after a restart.
-    RESTART = "restart"
-    #: It would not run with it even after a restart.
-    DRIFT = "drift"
-    #: Nothing is wanted any more, but what it accepted once is in its file still.
-    LEFT = "left"
-    #: It does not say.
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One policy of one instance."""
-
-    policy: Policy
-    state: CellState
-    #: What is wanted; empty: nothing.
-    desired: str
-    #: The role or the instance said so.
-    desired_of: str
-    #: What it runs with, and where that comes from; None when it does not say.
-    now: str | None
-    source: Source | None
-    #: What it would run with after a restart.
-    following: str | None
-    #: All that it says of it; None when it does not.
-    report: PolicyReport | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One instance."""
-
-    id: str
-    name: str
-    role: str
-    cells: tuple[Cell, ...]
-    #: Why nothing is known of it, or why it takes nothing; empty when it does.
-    note: str
-    #: It takes policies over the network and restarts itself.
-    ours: bool
-    #: When it was asked; None: never.
-    asked_at: float | None
-
-    @property
-    def drifts(self) -> bool:
-        """Whether anything is not as wanted."""
-        return any(cell.state in (CellState.DRIFT, CellState.RESTART, CellState.LEFT) for cell in self.cells)
 
 
 def wanted_of(cluster: str) -> dict[str, dict[str, str]]:
@@ -143,20 +80,6 @@ def taken_back(change: Change) -> dict[str, dict[str, str]]:
     return {target: values for target, values in now.items() if values}
 
 
-def wanted_for(wanted: Wanted, role: str, instance_id: str) -> dict[str, str]:
-    """What one instance is to run with: its role's, and its own over that."""
-    return {**wanted.get(role, {}), **wanted.get(instance_id, {})}
-
-
-def matrix(
-    views: Iterable[InstanceView], observed: Mapping[str, Observed], wanted: Wanted
-) -> tuple[Line, ...]:
-    """Every instance with its policies, auths first."""
-    here = [view for view in views if view.state is not InstanceState.GONE]
-    here.sort(key=lambda view: (view.facts.kind, view.facts.name))
-    return tuple(_line(view, observed.get(view.facts.id), wanted) for view in here)
-
-
 def check(
     wanted: Wanted, known: Mapping[str, str], before: Wanted
 ) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
@@ -181,12 +104,6 @@ def check(
             _, wrong = policies.check(role, wanted_for(kept, role, identity))
             problems |= {f"{identity}.{error.name}": error.sentence for error in wrong}
     return {target: values for target, values in kept.items() if values}, problems
-
-
-def gone(lines: Iterable[Line], wanted: Wanted) -> dict[str, dict[str, str]]:
-    """What is still wanted of instances that are in the record no more, by id."""
-    here = {*ROLES, *(line.id for line in lines)}
-    return {target: dict(values) for target, values in wanted.items() if values and target not in here}
 
 
 def plan(
@@ -214,12 +131,12 @@ def plan(
     after, problems = check(wanted, {line.id: line.role for line in lines}, before)
     if problems:
         raise Refused("; ".join(f"{where}: {why}" for where, why in problems.items()), problems)
-    affected, restarts = _reached(lines, after, roll_out=roll_out)
+    reached, restarts = _reached(lines, after, roll_out=roll_out)
     if before == after and not restarts:
         raise Refused(
             "nothing would change: every instance runs with what is wanted", {"values": "nothing changed"}
         )
-    unasked = [line.name for line in affected if line.asked_at is None]
+    unasked = [line.name for line in reached if line.asked_at is None]
     if roll_out and unasked:
         raise Refused(f"{', '.join(unasked)} said nothing of policies yet: try again in a few seconds")
     _refuse_all_at_once(lines, restarts, terms)
@@ -240,7 +157,7 @@ def plan(
             "restarts": [
                 {"id": one.id, "name": one.name, "agents": agents.get(one.id, 0)} for one in restarts
             ],
-            "by_hand": [{"name": one.name, "why": one.note} for one in affected if one not in restarts],
+            "by_hand": [{"name": one.name, "why": one.note} for one in reached if one not in restarts],
             "at_connect": _at_connect(before, after),
             **seen,
         },
@@ -280,8 +197,8 @@ def foreseen(lines: Sequence[Line], after: Wanted, sight: Sight, *, roll_out: bo
 
 def _reached(lines: Sequence[Line], after: Wanted, *, roll_out: bool) -> tuple[list[Line], list[Line]]:
     """Who would have to restart or to be told, and who of them a rollout restarts."""
-    affected = [line for line in lines if _affected(line, wanted_for(after, line.role, line.id))]
-    return affected, [line for line in affected if line.ours] if roll_out else []
+    reached = [line for line in lines if affected(line, wanted_for(after, line.role, line.id))]
+    return reached, [line for line in reached if line.ours] if roll_out else []
 
 
 def _changing(line: Line, wanted: Mapping[str, str], *, restarts: bool) -> Changing:
@@ -360,68 +277,6 @@ def progress_of(change: Change) -> dict[str, Any]:
         "failed": sum(state is StepState.FAILED for state in states),
         "percent": 100 * done // len(states) if states else 100,
     }
-
-
-def _line(view: InstanceView, seen: Observed | None, wanted: Wanted) -> Line:
-    role, identity = view.facts.kind.value, view.facts.id
-    report = seen.report if seen is not None else None
-    mine, own = wanted_for(wanted, role, identity), wanted.get(identity, {})
-    cells = []
-    for policy in policies.of_role(role):
-        found = report.policies.get(policy.name) if report else None
-        desired = mine.get(policy.name, "")
-        state = CellState.UNKNOWN
-        if found is not None:
-            state = _state(policy.name, desired, found)
-        cells.append(
-            Cell(
-                policy,
-                state,
-                desired,
-                "instance" if policy.name in own else "role" if desired else "",
-                found.now.text if found else None,
-                found.now.source if found else None,
-                found.following.text if found else None,
-                found,
-            )
-        )
-    note = "not asked yet" if seen is None else seen.error if report is None else report.why_not
-    return Line(
-        identity,
-        view.facts.name,
-        role,
-        tuple(cells),
-        note,
-        ours=report is not None and not report.why_not,
-        asked_at=seen.at if seen else None,
-    )
-
-
-def _state(name: str, desired: str, found: PolicyReport) -> CellState:
-    if not desired:
-        return CellState.LEFT if _is_left(found) else CellState.FREE
-    now, following = found.now.text, found.following.text
-    if policies.same(name, desired, now):
-        return CellState.SAME if policies.same(name, desired, following) else CellState.DRIFT
-    return CellState.RESTART if policies.same(name, desired, following) else CellState.DRIFT
-
-
-def _affected(line: Line, wanted: Mapping[str, str]) -> bool:
-    """Whether an instance would have to restart, or to be told, to run with that."""
-    for cell in line.cells:
-        text = wanted.get(cell.policy.name, "")
-        if cell.now is None:
-            if text or cell.desired:
-                return True
-        elif text and not policies.same(cell.policy.name, text, cell.now):
-            return True
-        elif not text and cell.report is not None and _is_left(cell.report):
-            return True  # accepted once, and wanted no more
-    return False
-
-
-def _is_left(found: PolicyReport) -> bool:
-    return Source.FILE in (found.now.source, found.following.source)
 
 
 def _at_connect(before: Wanted, after: Wanted) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from fleet.control import Busy, LeaseHeld, LeaseLost, Stale, WrongState, changes, desired, lease
 from fleet.control.lease import Lease
-from fleet.domain import rollout
+from fleet.domain import policy_matrix, rollout
 from fleet.domain.changes import ChangeState
 from fleet.domain.instances import InstanceState
 from fleet.domain.node_policies import NodeReport
@@ -231,7 +231,7 @@ class _Step:
     def _fallen_back(self, row: RolloutStep) -> str:
         """What an instance runs with where something was wanted of it before and nothing is now."""
         report = self.reports[row.instance_id]
-        before = desired.wanted_for(self.change.before or {}, report.role, row.instance_id)
+        before = policy_matrix.wanted_for(self.change.before or {}, report.role, row.instance_id)
         names = [name for name in report.policies if name in before and name not in row.wanted]
         values = [report.policies[name].now for name in names]
         return "; ".join(

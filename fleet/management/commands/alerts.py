@@ -20,6 +20,7 @@ from fleet.alerts.deadman import Deadman
 from fleet.alerts.evaluating import Evaluator, News
 from fleet.alerts.running import Alerting
 from fleet.control import desired
+from fleet.domain import policy_matrix
 from fleet.domain.events import IncidentsChanged
 from fleet.domain.views import InstanceView
 from fleet.publish import publish
@@ -73,7 +74,7 @@ def _drift(cluster: str, views: Iterable[InstanceView]) -> list[str]:
         observed = _book().read(cluster)
     except StateUnavailable:
         return []
-    return [line.name for line in desired.matrix(views, observed, wanted) if line.drifts]
+    return [line.name for line in policy_matrix.matrix(views, observed, wanted) if line.drifts]
 
 
 def _tell(runner: asyncio.Runner, news: News) -> None:

@@ -1,4 +1,4 @@
-"""What instances are to run with, and how it compares."""
+"""What instances are to run with, and plans of other policies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from fleet.control import Refused, Stale, desired
-from fleet.control.desired import CellState
+from fleet.domain import policy_matrix
 from fleet.domain.rollout import Terms
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
@@ -15,53 +15,6 @@ from fleet.protocol.policies import BY_NAME, HTTP_CLOSE_VARIABLE
 from fleet.protocol.service_config import RFD_VARIABLE
 from tests.fakes.policy_nodes import PolicyNode, PolicyNodes
 from tests.fleet.control.conftest import NOW, by
-
-
-def _cell(
-    nodes: PolicyNodes, wanted: dict[str, dict[str, str]], name: str = AUTH_TTL_VARIABLE
-) -> desired.Cell:
-    line = desired.matrix(nodes.views(), nodes.observed(), wanted)[0]
-    return next(cell for cell in line.cells if cell.policy.name == name)
-
-
-def test_cells() -> None:
-    """Free, same, restart needed, drift, unknown: by what it runs with and would run with."""
-    node = PolicyNode("auth-1", environment={AUTH_TTL_VARIABLE: "60s"})
-    nodes = PolicyNodes(node)
-    wanted = {"auth": {AUTH_TTL_VARIABLE: "1m"}}
-    assert _cell(nodes, {}).state is CellState.FREE
-    assert _cell(nodes, wanted).state is CellState.SAME
-    own = {**wanted, node.id: {AUTH_TTL_VARIABLE: "30s"}}
-    assert (_cell(nodes, own).state, _cell(nodes, own).desired_of) == (CellState.DRIFT, "instance")
-    node.accepted = {AUTH_TTL_VARIABLE: "30s"}
-    assert _cell(nodes, own).state is CellState.RESTART
-    assert _cell(nodes, wanted).state is CellState.DRIFT
-    node.down = True
-    cell = _cell(nodes, wanted)
-    assert (cell.state, cell.now) == (CellState.UNKNOWN, None)
-
-
-def test_left_over() -> None:
-    """Nothing is wanted any more, but the file still has it: seen before a restart and after."""
-    node = PolicyNode("auth-1", environment={AUTH_TTL_VARIABLE: "60s"})
-    nodes = PolicyNodes(node)
-    node.accepted = {AUTH_TTL_VARIABLE: "30s"}
-    assert _cell(nodes, {}).state is CellState.LEFT
-    node.restart()
-    cell = _cell(nodes, {})
-    assert (cell.state, cell.now) == (CellState.LEFT, "30s")
-    assert cell.report is not None
-    assert cell.report.with_wanted("") == "60s"
-    assert desired.matrix(nodes.views(), nodes.observed(), {})[0].drifts
-
-
-def test_lines() -> None:
-    """Auths first; why an instance takes nothing is said."""
-    nodes = PolicyNodes(PolicyNode("proxy-1", "proxy"), PolicyNode("auth-1", why_not="no folder"))
-    auth, proxy = desired.matrix(nodes.views(), nodes.observed(), {"proxy": {PROXY_TTL_VARIABLE: "1m"}})
-    assert (auth.name, auth.ours, auth.note) == ("auth-1", False, "no folder")
-    assert (proxy.ours, proxy.drifts, auth.drifts) == (True, True, False)
-    assert desired.matrix(nodes.views(), {}, {})[0].note == "not asked yet"
 
 
 def _plan(
@@ -76,7 +29,7 @@ def _plan(
         cluster.pk,
         wanted,
         revision=revision or desired.revision_of(desired.wanted_of(cluster.pk)),
-        lines=desired.matrix(nodes.views(), nodes.observed(), desired.wanted_of(cluster.pk)),
+        lines=policy_matrix.matrix(nodes.views(), nodes.observed(), desired.wanted_of(cluster.pk)),
         agents={"id-auth-1": 150},
         terms=Terms(at_once=at_once),
         roll_out=True,
@@ -170,8 +123,8 @@ def test_instance_that_has_gone_holds_nobody_up(cluster: Cluster, alice: User) -
     desired.store(_plan(cluster, alice, {"id-auth-2": {AUTH_TTL_VARIABLE: "60s"}}, auths))
     left = PolicyNodes(PolicyNode("auth-1"))
     wanted = desired.wanted_of(cluster.pk)
-    lines = desired.matrix(left.views(), left.observed(), wanted)
-    assert desired.gone(lines, wanted) == {"id-auth-2": {AUTH_TTL_VARIABLE: "60s"}}
+    lines = policy_matrix.matrix(left.views(), left.observed(), wanted)
+    assert policy_matrix.gone(lines, wanted) == {"id-auth-2": {AUTH_TTL_VARIABLE: "60s"}}
     change = _plan(cluster, alice, {**wanted, "auth": {HTTP_CLOSE_VARIABLE: "true"}}, left)
     assert change.after["id-auth-2"] == {AUTH_TTL_VARIABLE: "60s"}
     with pytest.raises(Refused, match="neither a role nor an instance"):
@@ -215,7 +168,7 @@ def test_nobody_is_restarted_who_was_never_asked(cluster: Cluster, alice: User) 
             cluster.pk,
             {"auth": {AUTH_TTL_VARIABLE: "60s"}},
             revision=desired.revision_of({}),
-            lines=desired.matrix(nodes.views(), {}, {}),
+            lines=policy_matrix.matrix(nodes.views(), {}, {}),
             agents={},
             terms=Terms(),
             roll_out=True,

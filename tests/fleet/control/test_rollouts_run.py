@@ -6,6 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from fleet.control import changes, desired, lease, rollouts, rollouts_run
+from fleet.domain import policy_matrix
 from fleet.domain.changes import ChangeState
 from fleet.domain.instances import InstanceState
 from fleet.domain.rollout import StepState, Terms
@@ -38,7 +39,7 @@ class Rollout:
             wanted,
             undoes=undoes,
             revision=desired.revision_of(desired.wanted_of(cluster.pk)),
-            lines=desired.matrix(self.nodes.views(), self.nodes.observed(), {}),
+            lines=policy_matrix.matrix(self.nodes.views(), self.nodes.observed(), {}),
             agents={},
             terms=Terms(**{"drain": 2, "settle": 3, "patience": 20, **terms}),
             roll_out=True,
@@ -170,7 +171,7 @@ def test_desired_state_that_changed_meanwhile_fails_it(cluster: Cluster, alice: 
         cluster.pk,
         {"auth": {AUTH_TTL_VARIABLE: "1m"}},
         revision=desired.revision_of({}),
-        lines=desired.matrix(one.nodes.views(), one.nodes.observed(), {}),
+        lines=policy_matrix.matrix(one.nodes.views(), one.nodes.observed(), {}),
         agents={},
         terms=Terms(),
         roll_out=False,
