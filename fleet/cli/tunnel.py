@@ -14,7 +14,7 @@ import uvloop
 from fleet.cli.answers import Failure
 from fleet.nodes import running, tunnel_client, tunnel_server
 from fleet.nodes.addresses import Address
-from fleet.nodes.flags import TTL, tls_files, tls_options
+from fleet.nodes.flags import Positive, tls_files, tls_options
 from fleet.nodes.tunnel_client import ClientPlan
 from fleet.nodes.tunnel_server import ServerPlan
 from fleet.nodes.tunnel_words import CLAIM, FORWARD, SERVICE, TARGET, Claim, Forward, Service
@@ -52,17 +52,23 @@ def _run(work: Coroutine[None, None, None]) -> None:
 def _policy_options(command: F) -> F:
     for option in (
         click.option(
-            "--ping-timeout", type=TTL(), default="10s", show_default=True, help="For the answer to that."
+            "--ping-timeout",
+            type=Positive(),
+            default="10s",
+            show_default=True,
+            help="For the answer to that.",
         ),
         click.option(
             "--ping-every",
-            type=TTL(),
+            type=Positive(),
             default="10s",
             show_default=True,
             help="How often the other end is asked whether it is there.",
         ),
         click.option(
-            "--idle", type=TTL(), help="Close a session that carried nothing for so long; default: never."
+            "--idle",
+            type=Positive(),
+            help="Close a session that carried nothing for so long; default: never.",
         ),
         click.option(
             "--on-end",

@@ -15,23 +15,24 @@ from fleet.cli.home import cluster_option, home_option
 from fleet.nodes import fleet_keys
 from fleet.nodes import up as fleet_up
 from fleet.nodes.agent_services import Services, check_unique_flags, service_option
-from fleet.nodes.fleet_plan import FleetPlan
+from fleet.nodes.flags import TTL, Positive
+from fleet.nodes.fleet_plan import SIZES, FleetPlan
 from fleet.nodes.fleet_record import FleetError, FleetRecord
-from fleet.protocol import announce, durations, networking_config
+from fleet.protocol import networking_config
 from fleet.protocol.networking_config import NetworkingConfig, NetworkingConfigError
 
 
-class _Duration(click.ParamType[str]):
+class _AsText(click.ParamType[str]):
     """A Go duration as text: the nodes read it, we only say early that it is wrong."""
 
     name = "duration"
 
+    def __init__(self, as_nodes_read_it: click.ParamType[float]) -> None:
+        self._read = as_nodes_read_it
+
     @override
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        try:
-            announce.parse_ttl(value, name=param.opts[-1] if param else "duration")
-        except (announce.AnnounceError, durations.DurationError) as error:
-            self.fail(str(error), param, ctx)
+        self._read.convert(value, param, ctx)
         return value
 
 
@@ -114,22 +115,26 @@ def _sentences(record: FleetRecord, seconds: float) -> str:
 
 
 @click.command()
-@click.option("--auths", type=click.IntRange(1, 50), default=3, show_default=True)
-@click.option("--proxies", type=click.IntRange(1, 200), default=4, show_default=True)
-@click.option("--agents", type=click.IntRange(0, 20_000), default=200, show_default=True)
+@click.option("--auths", type=click.IntRange(*SIZES["auths"]), default=3, show_default=True)
+@click.option("--proxies", type=click.IntRange(*SIZES["proxies"]), default=4, show_default=True)
+@click.option("--agents", type=click.IntRange(*SIZES["agents"]), default=200, show_default=True)
 @click.option(
     "--connections", type=click.IntRange(min=1), help="Tunnels each agent wants (proxy peering); default 1."
 )
 @click.option("--mesh", is_flag=True, help="One tunnel of each agent to every proxy (agent mesh).")
 @click.option(
-    "--announce-ttl", type=_Duration(), default="10s", show_default=True, help="Of instances' resources."
+    "--announce-ttl", type=_AsText(TTL()), default="10s", show_default=True, help="Of instances' resources."
 )
 @click.option(
-    "--agent-announce-ttl", type=_Duration(), default="20s", show_default=True, help="Of agents' resources."
+    "--agent-announce-ttl",
+    type=_AsText(TTL()),
+    default="20s",
+    show_default=True,
+    help="Of agents' resources.",
 )
 @click.option(
     "--keep-alive-interval",
-    type=_Duration(),
+    type=_AsText(Positive()),
     default=None,
     help="Between pings on a tunnel; default: the nodes' own.",
 )
@@ -159,7 +164,7 @@ def _sentences(record: FleetRecord, seconds: float) -> str:
 )
 @click.option(
     "--regions",
-    type=click.IntRange(1, 20),
+    type=click.IntRange(*SIZES["regions"]),
     default=1,
     show_default=True,
     help="Spread auths and proxies over so many, in turn: region-1, region-2, ...",

@@ -337,13 +337,13 @@ async def serve(flags: AgentFlags, diag: tuple[str, int] | None = None) -> None:
 )
 @click.option(
     "--auth-reconnect-every",
-    type=node_flags.TTL(),
+    type=node_flags.Positive(),
     default=None,
     help="Move to a new auth connection this often, and up to half as long again; default: never.",
 )
 @click.option(
     "--auth-keep-alive-interval",
-    type=node_flags.TTL(),
+    type=node_flags.Positive(),
     default=None,
     help="Between pings of the auth connection; default: as --keep-alive-interval, or 5m.",
 )

@@ -41,8 +41,19 @@ class Duration(click.ParamType[float]):
         return seconds
 
 
+class Positive(Duration):
+    """A flag that takes a positive Go duration, as seconds."""
+
+    @override
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds = super().convert(value, param, ctx)
+        if seconds <= 0:
+            self.fail(f"{value!r} is not positive", param, ctx)
+        return seconds
+
+
 class TTL(click.ParamType[float]):
-    """A flag that takes an announce TTL: a positive Go duration, as seconds."""
+    """A flag that takes an announce TTL: a Go duration that heartbeats can keep, as seconds."""
 
     name = "duration"
 
@@ -167,7 +178,7 @@ def keep_alive_options(command: F) -> F:
         ),
         click.option(
             "--keep-alive-interval",
-            type=TTL(),
+            type=Positive(),
             default=None,
             help="Between pings on a tunnel; default: as the networking config says.",
         ),

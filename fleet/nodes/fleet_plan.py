@@ -22,6 +22,8 @@ PORTS = {"auth": ("grpc", "diag"), "proxy": ("grpc", "diag", "connect")}
 BACKEND = "backend"
 #: The flag that tells an instance where others reach a port of its.
 _ADVERTISE = {"grpc": "--advertise", "diag": "--advertise-diag", "connect": "--connect-advertise"}
+#: How few and how many of each a fleet may have.
+SIZES = {"auths": (1, 50), "proxies": (1, 200), "agents": (0, 20_000), "regions": (1, 20)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Heartbeats of auths and proxies: how often, and what their outcome makes of the process.
 
 RFD 226, "Proposed Improvements" (announce TTLs) and Teleport's process state, docs/nodes.md. Times are
-seconds of any one clock; chance is a number in [0, 1). A value that does not parse, or is not positive,
-is an error here, where Teleport silently takes its default.
+seconds of any one clock; chance is a number in [0, 1). A value that does not parse, or is too short to be
+kept, is an error here, where Teleport silently takes its default.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ PROXY_TTL_VARIABLE = "TELEPORT_UNSTABLE_PROXY_ANNOUNCE_TTL"
 
 #: Teleport's ServerAnnounceTTL.
 DEFAULT_TTL = 600.0
+#: Heartbeats come every half of it: below this, one that is a little late is a resource that expired.
+SHORTEST_TTL = 0.1
 #: Teleport's HeartbeatCheckPeriod: how often it looks whether a heartbeat is due.
 CHECK_PERIOD = 5.0
 #: Teleport's ServerKeepAliveTTL: when a failed heartbeat is tried again.
@@ -29,13 +31,14 @@ class AnnounceError(ValueError):
 
 
 def parse_ttl(text: str, *, name: str) -> float:
-    """Read a positive Go duration as seconds. Raises AnnounceError, which says `name`."""
+    """Read a Go duration of at least SHORTEST_TTL as seconds. Raises AnnounceError, which says `name`."""
     try:
         ttl = durations.parse(text)
     except durations.DurationError as error:
         raise AnnounceError(f"{name}: {error}") from None
-    if ttl <= 0:
-        raise AnnounceError(f"{name}: {text!r} is not positive: write it like 30s or 10m")
+    if ttl < SHORTEST_TTL:
+        least = durations.format_seconds(SHORTEST_TTL)
+        raise AnnounceError(f"{name}: {text!r} is shorter than {least}: write it like 30s or 10m")
     return ttl
 
 

@@ -45,7 +45,6 @@ EXEMPT = {
     "fleet/domain/events.py": "types only; tests/fleet/pollers/test_conclude.py holds their law",
     "fleet/domain/views.py": "types only; tests/fleet/state/test_reader.py makes them all",
     "fleet/management/commands/alerts.py": "tests/flow/test_alerts.py runs it",
-    "fleet/management/commands/demo.py": "tests/flow/test_demo.py runs it",
     "fleet/models/networking.py": "tests/fleet/control/test_networking_run.py writes and reads them",
     "fleet/models/alerting.py": "tests/fleet/alerts/test_store.py, tests/fleet/alerts/test_outbox.py use them",
     "fleet/models/incidents.py": "tests/fleet/alerts/test_store.py writes and reads them",

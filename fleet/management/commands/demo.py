@@ -19,12 +19,14 @@ from django.db import connection
 from typing_extensions import override
 
 from fleet.management import demo_account, incidents, preparing
+from fleet.management.arguments import announce_ttl, whole
 from fleet.management.commands.console import add_console_arguments
 from fleet.management.demo_account import DemoAccount
 from fleet.management.incidents import Incident, Player
 from fleet.management.running import STAGE_FLEET, ConsoleRun, one_line, stamped
 from fleet.models.clusters import DEFAULT_CLUSTER, ensure_default_cluster
 from fleet.nodes import fleet_keys
+from fleet.nodes.fleet_plan import SIZES
 from fleet.nodes.fleet_record import FleetError
 from fleet.processes import children, valkey
 from fleet.processes.supervisor import Child, json_line
@@ -47,16 +49,22 @@ class Command(BaseCommand):
     @override
     def add_arguments(self, parser: CommandParser) -> None:
         add_console_arguments(parser)
-        parser.add_argument("--auths", type=int, default=3)
-        parser.add_argument("--proxies", type=int, default=4)
-        parser.add_argument("--agents", type=int, default=200)
-        parser.add_argument("--connections", type=int, help="tunnels each agent wants (default: 1)")
-        parser.add_argument(
+        # Read as the fleet's own program reads them, but before anything is started.
+        for name, usual in (("auths", 3), ("proxies", 4), ("agents", 200)):
+            parser.add_argument(f"--{name}", type=whole(*SIZES[name]), default=usual)
+        tunnels = parser.add_mutually_exclusive_group()
+        tunnels.add_argument("--connections", type=whole(1), help="tunnels each agent wants (default: 1)")
+        tunnels.add_argument(
             "--mesh", action="store_true", help="a tunnel of each agent to every proxy instead"
         )
-        parser.add_argument("--announce-ttl", default="10s", help="of instances' resources (default: 10s)")
-        parser.add_argument("--agent-announce-ttl", default="20s", help="of agents' resources (default: 20s)")
-        parser.add_argument("--regions", type=int, help="spread auths and proxies over so many (default: 1)")
+        for flag, ttl, whose in (("", "10s", "instances"), ("agent-", "20s", "agents")):
+            said = f"of {whose}' resources (default: {ttl})"
+            parser.add_argument(f"--{flag}announce-ttl", type=announce_ttl, default=ttl, help=said)
+        parser.add_argument(
+            "--regions",
+            type=whole(*SIZES["regions"]),
+            help="spread auths and proxies over so many (default: 1)",
+        )
         parser.add_argument(
             "--tls",
             action="store_true",

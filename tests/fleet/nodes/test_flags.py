@@ -36,7 +36,8 @@ def test_values() -> None:
 @pytest.mark.parametrize(
     ("args", "env", "says"),
     [
-        (("--ttl", "0s"), {}, "--ttl: '0s' is not positive"),
+        (("--ttl", "0s"), {}, "--ttl: '0s' is shorter than 100ms"),
+        ((), {"SOME_TTL": "1ns"}, "SOME_TTL: '1ns' is shorter than 100ms"),
         ((), {"SOME_TTL": "5"}, "SOME_TTL: '5' is not a duration"),
         (("--wait", "-1s"), {}, "'-1s' is negative"),
         (("--wait", "x"), {}, "'x' is not a duration"),

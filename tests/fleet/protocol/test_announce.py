@@ -8,7 +8,7 @@ from fleet.protocol import announce
 from fleet.protocol.announce import Component, State
 
 
-@pytest.mark.parametrize(("text", "ttl"), [("", 600.0), ("30s", 30.0), ("1m", 60.0)])
+@pytest.mark.parametrize(("text", "ttl"), [("", 600.0), ("30s", 30.0), ("1m", 60.0), ("100ms", 0.1)])
 def test_ttl_from_environment(text: str, ttl: float) -> None:
     """The RFD's variables are Go durations; unset or empty is the default of ten minutes."""
     variable = announce.PROXY_TTL_VARIABLE
@@ -16,9 +16,9 @@ def test_ttl_from_environment(text: str, ttl: float) -> None:
     assert announce.ttl_from({}, variable) == 600.0
 
 
-@pytest.mark.parametrize("text", ["not-a-duration", "30", "0s", "-1m"])
+@pytest.mark.parametrize("text", ["not-a-duration", "30", "0s", "-1m", "1ns", "99ms"])
 def test_ttl_that_stops_the_start(text: str) -> None:
-    """A value that does not parse, or is not positive, is an error that names the variable."""
+    """A value that does not parse, or that no heartbeat could keep, is an error that names the variable."""
     with pytest.raises(announce.AnnounceError, match=announce.AUTH_TTL_VARIABLE):
         announce.ttl_from({announce.AUTH_TTL_VARIABLE: text}, announce.AUTH_TTL_VARIABLE)
 
