@@ -48,6 +48,7 @@ class IncidentRow:
     severity: str
     state: str
     headline: str
+    #: What the cause needs before its name; empty when that says it.
     kind: str
     cause: str
     affected: int
@@ -79,7 +80,7 @@ def incident_row(
         severity=value.severity.slug,
         state=value.state.value,
         headline=headline(value),
-        kind=value.cause.kind.value,
+        kind=value.cause.lead,
         cause=value.cause.name,
         affected=value.affected,
         peak=value.peak,
@@ -120,7 +121,7 @@ def trend_points(trend: Sequence[tuple[float, int]], until: float) -> str:
 
 def names_of(rows: Iterable[Incident]) -> dict[str, str]:
     """What causes are called, by key."""
-    return {row.key: f"{row.cause_kind} {row.cause_name}" for row in rows}
+    return {row.key: store.value_of(row).cause.words for row in rows}
 
 
 def next_message(

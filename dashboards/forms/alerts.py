@@ -67,6 +67,10 @@ class RuleForm(forms.ModelForm):  # type: ignore[type-arg] # django-stubs makes 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["share_percent"].initial = round(self.instance.min_share * 100, 4)
+        # 300 seconds, not 300.0.
+        for name, value in self.initial.items():
+            if isinstance(value, float) and value.is_integer():
+                self.initial[name] = int(value)
         if self.instance.builtin:
             # What it is called and looks at is how it is found again.
             self.fields["name"].disabled = self.fields["kind"].disabled = True
@@ -90,7 +94,9 @@ class LabelForm(forms.ModelForm):  # type: ignore[type-arg] # as above
 
 
 class SilenceForm(forms.Form):
-    """A silence: for how long, of what, and why."""
+    """A silence: of what, why, for how long."""
+
+    field_order = ("matchers", "reason", "hours", "starts", "typed")
 
     hours = forms.FloatField(min_value=0.05, max_value=720, initial=1, label="For hours")
     starts = forms.DateTimeField(

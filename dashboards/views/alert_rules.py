@@ -87,7 +87,7 @@ def runbook(request: HttpRequest, kind: str, cluster: str = DEFAULT_CLUSTER) -> 
 def rule(request: HttpRequest, rule_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show one rule (0: a new one) with its back-test; change it, try numbers out (`do=try`) or delete it.
 
-    Template `dashboards/rule.html`: `form`, `rule`, `verdict` (a sentence), `spells`, `may_change`.
+    Template `dashboards/rule.html`: `form`, `rule`, `verdict` (a sentence), `played`, `spells`, `may_change`.
     """
     row = get_object_or_404(AlertRule, pk=rule_id) if rule_id else AlertRule()
     may_change = may(request.user, Permission.CHANGE_CONFIG, cluster)
@@ -115,6 +115,7 @@ def rule(request: HttpRequest, rule_id: int, cluster: str = DEFAULT_CLUSTER) -> 
         "form": form,
         "rule": row,
         "verdict": verdict,
+        "played": tried is not None and tried.kind not in backtest.UNPLAYABLE,
         "spells": spells,
         "may_change": may_change,
     }

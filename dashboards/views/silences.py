@@ -40,7 +40,8 @@ _WINDOW_IDS = "window_%s"
 def silences(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """List silences and windows; POST with `do`: silence, extend, end, window, remove.
 
-    Template `dashboards/silences.html`: `active`, `pending`, `expired`, `windows`, `form`, `window_form`, `preview`.
+    Template `dashboards/silences.html`: `active`, `pending`, `expired`, `windows`, `form`, `window_form`, `preview`,
+    `blank`: the form says of nothing yet.
     """
     form = SilenceForm(initial={"matchers": request.GET.get("matchers", "")})
     window_form = WindowForm(auto_id=_WINDOW_IDS, initial={"zone": "UTC", "rule": "FREQ=WEEKLY;BYDAY=SU"})
@@ -57,6 +58,7 @@ def silences(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
         if _do(request, do or "", cluster, form, window_form):
             return redirect(f"{prefix_of(cluster)}/silences/")
     now = reading.current_time()
+    text = str(form["matchers"].value() or "")
     mine = Silence.objects.filter(cluster__in=("", cluster))
     context = {
         "page": "incidents",
@@ -67,7 +69,8 @@ def silences(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
         "windows": [_window(row, now) for row in MaintenanceWindow.objects.filter(cluster__in=("", cluster))],
         "form": form,
         "window_form": window_form,
-        "preview": preview_of(str(form["matchers"].value() or ""), cluster, now),
+        "preview": preview_of(text, cluster, now),
+        "blank": not text.strip(),
         "may_act": may(request.user, Permission.ACT_ON_FLEET, cluster),
     }
     return render(request, "dashboards/silences.html", context)
@@ -77,9 +80,10 @@ def silences(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
 @require_safe
 @never_cache
 def preview(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Say what `?matchers=` would keep quiet now. Template `dashboards/_silence_preview.html`: `preview`."""
-    found = preview_of(request.GET.get("matchers", "")[:500], cluster, reading.current_time())
-    return render(request, "dashboards/_silence_preview.html", {"preview": found})
+    """Say what `?matchers=` would keep quiet now. Template `dashboards/_silence_preview.html`: `preview`, `blank`."""
+    text = request.GET.get("matchers", "")[:500]
+    found = preview_of(text, cluster, reading.current_time())
+    return render(request, "dashboards/_silence_preview.html", {"preview": found, "blank": not text.strip()})
 
 
 def preview_of(text: str, cluster: str, now: float) -> dict[str, Any]:

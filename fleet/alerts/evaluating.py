@@ -31,6 +31,8 @@ from fleet.state.reader import Reader
 
 #: Names of instances that do not run as is wanted. That is for others to know; alerting is told.
 Drift = Callable[[str, Iterable[InstanceView]], Sequence[str]]
+#: What a timeline says before a message that no channel takes.
+_NOBODY = "To nobody, for no channel is on its route: "
 #: Seconds between two looks whether a digest is due.
 _DIGEST_LOOK = 60.0
 #: Who looks keeps the right to for so long, seconds.
@@ -85,6 +87,7 @@ class Evaluator:
         outcome = look(incidents, facts, rules, quiet, lambda key: store.past(cluster, key))
         tree = store.routes() if outcome.notices or _may_escalate(outcome) else ()
         _escalate(outcome, tree, now)
+        _say_nobody(outcome, kept, tree, now)
         with transaction.atomic():
             self._keep(cluster, now, (perf_counter() - began) * 1000)
             store.save(kept, outcome.changed, outcome.dropped, outcome.happened)
@@ -172,6 +175,30 @@ class Evaluator:
         row = kept[worst.incident.key]
         severity = "resolved" if worst.kind is NoticeKind.RESOLVED else worst.incident.severity.slug
         return News(cluster, counted, messages.subject(worst), severity, row.pk)
+
+
+def _say_nobody(
+    outcome: Outcome, kept: Mapping[str, rows.Incident], tree: Sequence[Route], now: float
+) -> None:
+    """Have timelines say that a message went to nobody, where no channel is on its route."""
+    untold = set()
+    for notice in outcome.notices:
+        key = notice.incident.key
+        if notice.kind is NoticeKind.RESOLVED:
+            heard = key in kept and any(store.told(kept[key]).values())
+        else:
+            heard = bool(receivers(leaves(tree, notice.incident), notice.incident, notice.kind, now))
+        if not heard:
+            untold.add(key)
+    outcome.happened[:] = [
+        (
+            one,
+            replace(line, text=_NOBODY + line.text[:1].lower() + line.text[1:])
+            if one.key in untold and line.kind == "notice"
+            else line,
+        )
+        for one, line in outcome.happened
+    ]
 
 
 def count_open(incidents: Iterable[Incident]) -> dict[str, int]:

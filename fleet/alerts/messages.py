@@ -63,7 +63,7 @@ def lines(notice: Notice, links: Links) -> list[str]:
     incident = notice.incident
     found = [
         f"What: {headline(incident)}.",
-        f"Cause: {incident.cause.kind.value} {incident.cause.name}.",
+        f"Cause: {incident.cause.words}.",
         f"Agents: {incident.affected} now, {incident.peak} at most.",
         f"Since: {clock(incident.opened_at)}, for {duration_words(incident.duration(notice.at))}.",
     ]

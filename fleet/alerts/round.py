@@ -13,7 +13,7 @@ from fleet.alerts.inhibition import JOINT, inhibitor, representatives
 from fleet.alerts.lifecycle import FLAP_SECONDS, Look, advance, due, hold, noticed
 from fleet.alerts.rules import Rule, find
 from fleet.alerts.silences import Silence, silencing
-from fleet.alerts.values import CauseKind, Finding, Happening, Incident, IncidentState, Notice, NoticeKind
+from fleet.alerts.values import CauseKind, Finding, Happening, Incident, IncidentState, Notice
 
 
 @dataclass(slots=True)
@@ -118,7 +118,7 @@ def _one(
     if kind is not None:
         after = noticed(after, this.now)
         outcome.notices.append(Notice(kind, after, this.now, after.notices))
-        said = "Resolve is sent." if kind is NoticeKind.RESOLVED else f"A message goes out: {kind.value}."
+        said = f"A message goes out: {kind.value}."
         outcome.happened.append((after, Happening(this.now, "notice", said)))
     outcome.happened += [(after, one) for one in step.happened]
     if new or after != incident:

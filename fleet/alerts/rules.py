@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from fleet.alerts.facts import Affected, Facts, Sick
@@ -111,13 +111,14 @@ def find(facts: Facts, rules: Iterable[Rule]) -> dict[str, Finding]:
     """Everything the rules find, by the key of its cause. Without fresh facts only our own blindness is found."""
     held: dict[str, list[Signal]] = {}
     causes: dict[str, Cause] = {}
+    rules = tuple(rules)
     for rule in rules:
         if not rule.enabled or rule.cluster not in ("", facts.cluster):
             continue
         for cause, signal in _held(rule, facts):
             causes.setdefault(cause.key, cause)
             held.setdefault(cause.key, []).append(signal)
-    _fold(facts, held, causes)
+    _fold(facts, held, causes, {rule.name: rule for rule in rules})
     groups = {group.cause.key: group for group in facts.groups}
     sick = {one.cause.key: one for one in facts.sick}
     return {
@@ -152,12 +153,16 @@ def _held(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, Signal]]:
 
 
 def _agents(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, Signal]]:
-    word = "stranded" if rule.kind is RuleKind.STRANDED else "at risk"
     for group in facts.groups:
         count = group.count(stranded=rule.kind is RuleKind.STRANDED, label=rule.label)
         if count >= rule.threshold(facts.agents):
-            what = f"{rule.label} agent" if rule.label else "agent"
-            yield group.cause, _signal(rule, count, f"{count} {what}{'s' if count != 1 else ''} {word}.")
+            yield group.cause, _signal(rule, count, _counted(rule, count))
+
+
+def _counted(rule: Rule, count: int) -> str:
+    what = f"{rule.label} agent" if rule.label else "agent"
+    word = "stranded" if rule.kind is RuleKind.STRANDED else "at risk"
+    return f"{count} {what}{'s' if count != 1 else ''} {word}."
 
 
 def _fleet(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, Signal]]:
@@ -176,23 +181,33 @@ def _fleet(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, Signal]]:
         yield Cause(CauseKind.FLEET, rule.kind.value, words), _signal(rule, count, f"{count} {words}.")
 
 
-def _fold(facts: Facts, held: dict[str, list[Signal]], causes: dict[str, Cause]) -> None:
+def _fold(
+    facts: Facts, held: dict[str, list[Signal]], causes: dict[str, Cause], rules: Mapping[str, Rule]
+) -> None:
     """Make one cause of a group's proxies, or a region's instances, that are sick together: two, and half of them."""
+    folded: dict[str, list[Signal]] = {}
     for cause, keys in facts.together.items():
         sick = [key for key in keys if key in held]
         if len(sick) < 2 or 2 * len(sick) < len(keys):
             continue
         causes[cause.key] = cause
-        held[cause.key] = _added(held[key] for key in sick)
+        found: dict[str, dict[str, Signal]] = {}
+        for key in sick:
+            for signal in held[key]:
+                found.setdefault(signal.rule, {})[causes[key].name] = signal
+        folded[cause.key] = [_joint(rules[rule], by_name, len(keys)) for rule, by_name in found.items()]
+    held.update(folded)
 
 
-def _added(signals: Iterable[Sequence[Signal]]) -> list[Signal]:
-    total: dict[str, Signal] = {}
-    for signal in (one for some in signals for one in some):
-        before = total.get(signal.rule)
-        count = signal.count + (before.count if before else 0)
-        total[signal.rule] = replace(signal, count=count)
-    return list(total.values())
+def _joint(rule: Rule, by_name: Mapping[str, Signal], members: int) -> Signal:
+    """What a rule found at several instances, by their names, as one; its words count them all."""
+    count = sum(signal.count for signal in by_name.values())
+    if rule.kind is RuleKind.INSTANCE:
+        more = " and others" if len(by_name) > _NAMES else ""
+        said = f"{len(by_name)} of {members} instances are sick: {', '.join([*by_name][:_NAMES])}{more}."
+    else:
+        said = _counted(rule, count)
+    return _signal(rule, count, said)
 
 
 def _finding(

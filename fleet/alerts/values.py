@@ -67,6 +67,16 @@ class Cause:
         """`proxy/<id>`: one open incident per cluster and key."""
         return f"{self.kind.value}/{self.id}"
 
+    @property
+    def lead(self) -> str:
+        """What its name needs before it; empty when the name says by itself what it is: `region eu-west`."""
+        return self.kind.value if self.kind in (CauseKind.AUTH, CauseKind.PROXY) else ""
+
+    @property
+    def words(self) -> str:
+        """`proxy proxy-1`, `region eu-west`."""
+        return f"{self.lead} {self.name}".lstrip()
+
 
 @dataclass(frozen=True, slots=True)
 class Signal:

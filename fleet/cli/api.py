@@ -18,6 +18,8 @@ _TIMEOUT = 15.0
 _PAGE = 500
 #: Answers that mean: understood, and not done.
 _REFUSED = {409, 412, 428}
+#: What fields of a confirmation are called here.
+_FLAGS = {"typed": "--typed", "reason": "--reason"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +83,10 @@ class Console:
     def _refusal(self, error: urllib.error.HTTPError) -> str:
         detail, problems = _detail(error)
         if error.code in _REFUSED or problems:
-            return "\n  ".join(
-                [f"nothing was changed: {detail}", *(f"{key}: {said}" for key, said in problems.items())]
-            )
+            said = [f"{_FLAGS.get(key, key)}: {problem}" for key, problem in problems.items()]
+            if len(said) == 1 and detail.rstrip(".").lower() == next(iter(problems.values())).lower():
+                return f"nothing was changed: {said[0]}"
+            return "\n  ".join([f"nothing was changed: {detail}", *said])
         if error.code == 401:
             return f"the console at {self.url} does not know this token: make one on its page *Tokens*"
         if error.code == 403:

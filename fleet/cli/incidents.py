@@ -147,6 +147,5 @@ def _next(coming: dict[str, Any]) -> str:
 def _note(one: dict[str, Any]) -> str:
     if one["acknowledged_by"]:
         return f"{one['acknowledged_by']} looks after it"
-    if one["silenced_by"]:
-        return f"silenced: {one['silenced_by']}"
-    return f"explained by {one['inhibited_by']}" if one["inhibited_by"] else ""
+    # Who explains it, why the next message says.
+    return f"silenced: {one['silenced_by']}" if one["silenced_by"] else ""

@@ -95,7 +95,7 @@ def set_command(
         name, equals, value = text.partition("=")
         if not equals:
             raise Failure(f"{text!r} is not NAME=VALUE")
-        wanted[_name(name)] = value
+        wanted[_name(name, _role(found, whose))] = value
     kept = {name: value for name, value in wanted.items() if value}
     body = {"desired": {whose: kept}, "roll_out": not no_rollout, "terms": terms}
     _plan(console, cluster, found, body, **how)
@@ -149,7 +149,7 @@ def snippet_command(console: api.Console, cluster: str, target: str, kind: str) 
     """Print what to write where policies are set by hand."""
     found = console.get("/policies", cluster=cluster)
     whose = _target(found, target)
-    role = next((one["role"] for one in found["instances"] if one["id"] == whose), whose)
+    role = _role(found, whose)
     wanted = {**found["desired"].get(role, {}), **found["desired"].get(whose, {})}
     click.echo(dict(policy_snippets.all_of(role, wanted)).get(kind, f"# nothing is wanted of {target}"))
 
@@ -163,12 +163,17 @@ def _target(found: dict[str, Any], text: str) -> str:
     raise Failure(f"there is no role and no instance {text!r}")
 
 
-def _name(text: str) -> str:
-    """A policy's whole name."""
+def _role(found: dict[str, Any], whose: str) -> str:
+    return str(next((one["role"] for one in found["instances"] if one["id"] == whose), whose))
+
+
+def _name(text: str, role: str) -> str:
+    """The whole name of a policy that this role reads."""
     wanted = text.strip().upper().replace("-", "_")
-    met = [name for name in rules.BY_NAME if name == wanted or name.endswith(f"_{wanted}")]
+    names = [policy.name for policy in rules.POLICIES if policy.role == role]
+    met = [name for name in names if name == wanted or name.endswith(f"_{wanted}")]
     if len(met) != 1:
-        raise Failure(f"{text!r} is none of: {', '.join(rules.BY_NAME)}")
+        raise Failure(f"{text!r} is none of what {rules.PLURALS[role]} read: {', '.join(map(_short, names))}")
     return met[0]
 
 

@@ -50,7 +50,10 @@ def test_rule_is_played_over_the_history(keeper: Client) -> None:
     _long_ago(cluster, now)
     rule = AlertRule.objects.get(name="Agents stranded")
     url = f"/alerts/rules/{rule.pk}/"
-    assert "Would have fired 2 times in 7 days, longest 12 min." in keeper.get(url).content.decode()
+    page = keeper.get(url).content.decode()
+    assert "Would have fired 2 times in 7 days, longest 12 min." in page
+    assert "proxy group or region that failed together are not folded into one" in page
+    assert 'value="300"' in page, "seconds without a fraction that nobody wrote"
     tried = keeper.post(url, _form(rule, min_count=6, do="try")).content.decode()
     assert "Would have fired once in 7 days" in tried
     rule.refresh_from_db()
@@ -99,6 +102,7 @@ def test_rule_that_cannot_be_played_says_why(keeper: Client) -> None:
         page = keeper.get(f"/alerts/rules/{rule.pk}/").content.decode()
         assert says in page
         assert "ould not have fired" not in page
+        assert name == "Cluster unreachable" or "It is played by itself" not in page
 
 
 def test_rule_is_changed_and_logged_and_built_in_names_stay(keeper: Client) -> None:

@@ -144,11 +144,13 @@ def test_routes_are_a_tree_that_bites_no_tail(keeper: Client) -> None:
         "escalate_minutes": "15", "escalate_to": channel.pk, "quiet_from": "22:00", "quiet_until": "07:00",
         "quiet_zone": "Europe/Berlin",
     }  # fmt: skip
+    assert "nobody: it has no channel" in keeper.get("/alerts/channels/").content.decode()
     for wrong in ({"quiet_zone": "Mars"}, {"quiet_until": ""}, {"matchers": "nonsense"}):
         keeper.post("/alerts/routes/0/", form | wrong)
     assert Route.objects.count() == 1
     keeper.post("/alerts/routes/0/", form)
     page = keeper.get("/alerts/channels/").content.decode()
+    assert "as above it" in page
     assert "after 15 min without acknowledgement also chief" in page
     assert "quiet 22:00 to 07:00 Europe/Berlin" in page
     below = Route.objects.get(name="proxies")

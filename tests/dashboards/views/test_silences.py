@@ -27,7 +27,7 @@ def test_preview_says_what_it_matches(operator: Client) -> None:
         for text in ("agent=agent-*", "", "colour=red")
     ]
     assert "<b>4</b> agents" in said[0]
-    assert "everything" in said[1]
+    assert "Empty is everything: matches" in said[1]
     assert "no field colour" in said[2].lower()
 
 

@@ -82,6 +82,20 @@ def test_frozen_proxy_is_one_delivery_and_one_resolve() -> None:
     json.dumps(page.payload)
 
 
+def test_timeline_says_that_nobody_was_told() -> None:
+    """A route without a channel: the incident is shown, and its timeline claims no message."""
+    told = Told()
+    Route.objects.get(name="Everything").channels.clear()
+    told.run(60, stranded=20)
+    told.run(400)
+    said = IncidentEvent.objects.filter(kind="notice").order_by("pk").values_list("text", flat=True)
+    assert list(said) == [
+        "To nobody, for no channel is on its route: a message goes out: firing.",
+        "To nobody, for no channel is on its route: a message goes out: resolved.",
+    ]
+    assert told.kinds == []
+
+
 def test_pollers_stopped_is_one_alert_about_the_console() -> None:
     """Ten minutes, nothing stranded, then all is well."""
     told = Told()

@@ -200,6 +200,7 @@ def test_proxies_of_a_group_that_fail_together_are_one_cause() -> None:
     assert [(notice.incident.key, notice.incident.affected) for _, notice in watch.notices] == [
         ("proxy-group/eu", 200)
     ]
+    assert watch.incidents["proxy-group/eu"].sentence == "200 agents stranded.", "of all its proxies"
 
 
 def test_region_whose_auth_and_proxies_fail_together_is_one_cause() -> None:
@@ -221,6 +222,20 @@ def test_region_whose_auth_and_proxies_fail_together_is_one_cause() -> None:
     told = {notice.incident.key: notice.incident.affected for _, notice in watch.notices}
     assert told == {"region/eu-west": 200, "proxy/p9": 100}
     assert watch.incidents["proxy-group/blue"].inhibited_by == "region/eu-west"
+
+
+def test_region_that_harms_nobody_names_who_is_sick_in_it() -> None:
+    """The words of one instance would stand for all of them."""
+    inside = [AUTH, *(Cause(CauseKind.PROXY, f"p{n}", f"proxy-{n}") for n in range(3))]
+    facts: Facts = replace(
+        sound(),
+        sick=tuple(Sick(cause, f"{cause.name} is silent.", 0) for cause in inside[:3]),
+        together={Cause(CauseKind.REGION, "eu", "region eu"): tuple(cause.key for cause in inside)},
+    )
+    watch = Watch()
+    watch.run(300, facts)
+    (said,) = {notice.incident.sentence for _, notice in watch.notices}
+    assert said == "3 of 4 instances are sick: auth-1, proxy-0, proxy-1."
 
 
 def test_rate_of_loss_pages_once_when_nothing_explains_it() -> None:

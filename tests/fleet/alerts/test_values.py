@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from fleet.alerts.values import CauseKind, Incident, IncidentState, Severity
+from fleet.alerts.values import Cause, CauseKind, Incident, IncidentState, Severity
 from tests.fakes.alerting import PROXY
 
 
@@ -8,6 +8,13 @@ def test_incident_is_named_by_cluster_cause_and_generation() -> None:
     """For ever, and for every receiver."""
     incident = Incident("default", PROXY, 3, IncidentState.FIRING, 100.0)
     assert incident.id == "default/proxy/proxy-id-1/3"
+
+
+def test_cause_is_named_once() -> None:
+    """A region says that it is one; a proxy's name need not."""
+    assert PROXY.words == "proxy proxy-1"
+    assert Cause(CauseKind.REGION, "eu", "region eu").words == "region eu"
+    assert Cause(CauseKind.GROUP, "blue", "proxy group blue").words == "proxy group blue"
 
 
 def test_duration_ends_when_it_became_quiet() -> None:

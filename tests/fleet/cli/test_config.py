@@ -104,6 +104,9 @@ def test_refusals_are_sentences_with_their_fields(console: FakeConsole) -> None:
     result = _run(console, "set", "keep_alive_interval=9h", "--yes")
     assert result.exit_code == 2
     assert "keep_alive_interval: 9h is not within" in result.output
+    typed = {"detail": "Type it.", "problems": {"typed": "type it"}}
+    console.answers["/api/v1/networking-config/plan"] = (400, typed)
+    assert "nothing was changed: --typed: type it\n" in _run(console, "set", "a=b", "--yes").output
     console.answers["/api/v1/networking-config/plan"] = (412, {"detail": "Somebody wrote r2."})
     assert "nothing was changed: Somebody wrote r2." in _run(console, "set", "a=b", "--yes").output
     assert "is not KEY=VALUE" in _run(console, "set", "a").output

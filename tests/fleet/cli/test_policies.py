@@ -45,6 +45,7 @@ def console() -> Iterator[FakeConsole]:
             "/api/v1/changes/3": (200, {**CHANGE, "id": 3, "revision": "3-4"}),
             "/api/v1/changes/3/undo": (201, CHANGE),
             "/api/v1/changes/7/confirm": (202, CHANGE),
+            "/api/v1/changes/7/cancel": (202, CHANGE),
             "/api/v1/changes/7/progress": (200, PROGRESS),
         }
         yield running
@@ -59,6 +60,14 @@ def test_list_and_snippet(console: FakeConsole) -> None:
     assert "drift" in _run(console, "list", "--drift").output
     assert _run(console, "snippet", "auth-1").output == f"export {AUTH_TTL_VARIABLE}=1m\n"
     assert "nothing is wanted" in _run(console, "snippet", "proxy").output
+
+
+def test_set_takes_the_end_of_a_name_that_the_role_has_once(console: FakeConsole) -> None:
+    """Auths read one announce TTL, and that of proxies is none of theirs."""
+    assert _run(console, "set", "auth", "announce_ttl=1m", "--plan").exit_code == 0
+    assert console.sent[0][1]["desired"] == {"auth": {AUTH_TTL_VARIABLE: "1m"}}
+    refused = _run(console, "set", "auth", "proxy_announce_ttl=1m").output
+    assert "is none of what auths read: grpc_client_lb_policy, " in refused
 
 
 def test_set_goes_on_from_what_was_read(console: FakeConsole) -> None:
