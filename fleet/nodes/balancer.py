@@ -60,13 +60,16 @@ class Balancer:
         interval: float,
         preferring: picking.Settings = picking.DEFAULTS,
         destination_health: destination.Settings = destination.RECOMMENDED,
+        probe_within: float | None = None,
     ) -> None:
-        """Make it; `interval` is that of probes while all is well, seconds."""
+        """Make it; `interval` is that of probes while all is well, seconds. A probe may take as long, and 1 s at most,
+        unless `probe_within` says otherwise.
+        """
         self.name = name
         self.rotation = Rotation(targets, preferring)
         self._seats = {seat.target.name: seat for seat in self.rotation.seats}
         self._looked: tuple[object, float] | None = None
-        self._timeout = min(interval, _PROBE_TIMEOUT)
+        self._timeout = min(interval, _PROBE_TIMEOUT) if probe_within is None else probe_within
         self._destinations = Destinations(
             self._probe,
             settings=_for_dials(destination_health, interval),

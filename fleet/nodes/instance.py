@@ -27,7 +27,7 @@ from fleet.nodes.refusals import Refusals
 from fleet.protocol import announce, durations
 from fleet.protocol.instance_labels import DIAG_LABEL, DRAINING_LABEL, REGION_LABEL, TTL_LABEL
 from fleet.transport import channels, diag
-from fleet.transport.backend import Backend, BackendUnavailable, Kind
+from fleet.transport.backend import Backend, BackendUnavailable, Kind, SilentError
 from fleet.transport.channels import TLSError, TLSFiles
 from fleet.transport.health import HealthServicer
 from fleet.transport.process import ProcessState
@@ -41,6 +41,8 @@ LONGEST_ID = 128
 
 #: How long calls under way may take at the end, seconds.
 _GRACE = 0.5
+#: So often a node that starts asks a backend again that did not answer.
+_MORE_TRIES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ class Instance:
         """Listen on both ports and heartbeat once. Raises StartError, and leaves nothing running then."""
         try:
             await self._listen()
-            await self._announce_once()
+            await self._announce_first()
         except BackendUnavailable as error:
             await self.stop()
             raise running.StartError(f"{error} (is --backend right, and does it run?)") from error
@@ -227,6 +229,13 @@ class Instance:
                 log.exception("heartbeat.failed: by a fault of ours")
                 self.process.failed(self.kind)
                 wait = self.schedule.retry
+
+    async def _announce_first(self) -> None:
+        # A host on which a whole fleet starts holds its backend up for a moment: that is no wrong address.
+        for _ in range(_MORE_TRIES):
+            with contextlib.suppress(SilentError):
+                return await self._announce_once()
+        return await self._announce_once()
 
     async def _announce_once(self) -> None:
         with self.writing("heartbeat"):

@@ -41,6 +41,10 @@ class BackendUnavailable(Exception):
     """The backend cannot be reached, or does not answer in time; the sentence says which of them."""
 
 
+class SilentError(BackendUnavailable):
+    """It did not answer in time: it may be there, and held up."""
+
+
 class ForeignError(BackendUnavailable):
     """What is stored cannot be read: another program wrote it, or it is damaged."""
 
@@ -275,7 +279,7 @@ class Backend:
         try:
             yield
         except (TimeoutError, redis.TimeoutError) as error:
-            raise BackendUnavailable(f"the backend at {self.address} does not answer") from error
+            raise SilentError(f"the backend at {self.address} does not answer") from error
         # RuntimeError: what uvloop raises for a write to a connection that was reset while it waited in the pool.
         except (RedisError, OSError, RuntimeError) as error:
             raise BackendUnavailable(

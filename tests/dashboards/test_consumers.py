@@ -185,7 +185,7 @@ async def test_law_snapshot_and_events_equal_a_fresh_snapshot(record: Writer, co
             await _round(record, states, tell=chance.random() > 0.3)
             if chance.random() < 0.2:
                 await browser.link.send(text='{"type":"resync"}')
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while bytes(browser.states or b"") != bytes(states):
                 await browser.step()
         fresh = reading.reader().snapshot("default", time.time())
@@ -199,7 +199,7 @@ async def test_event_between_join_and_snapshot_is_not_sent_twice(record: Writer,
         await _round(record, [State.OFFLINE, *STATES[1:]])
         await browser.step()
         await _round(record, [State.OFFLINE, State.OFFLINE, *STATES[2:]])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while browser.states != bytearray([State.OFFLINE, State.OFFLINE, *STATES[2:]]):
                 await browser.step()
 

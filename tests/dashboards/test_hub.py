@@ -21,7 +21,7 @@ NOW = 1_700_000_000.0
 
 
 async def _next(subscription: Subscription, kind: type[Item]) -> Item:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             item = await subscription.next()
             if isinstance(item, kind):

@@ -17,6 +17,7 @@ from fleet.protocol import agent_services
 from fleet.transport.tunnel.client import RegisterEnded, TunnelClient
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 from tests.fakes.plane import channel_to
+from tests.fakes.waiting import DEADLINE
 
 
 class FakeAgent:
@@ -51,7 +52,7 @@ class FakeAgent:
     async def register_ended(self) -> str:
         """Why the Register stream was ended."""
         assert self._running is not None
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE):
             with pytest.raises(RegisterEnded) as ended:
                 await self._running
         return str(ended.value)
@@ -62,7 +63,7 @@ class FakeAgent:
 
     async def read(self) -> Any:
         """The next frame."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE):
             return await self._call.read()
 
     async def read_discovery(self) -> list[dict[str, Any]]:
@@ -75,7 +76,7 @@ class FakeAgent:
 
     async def code(self) -> grpc.StatusCode:
         """How the call ended; grpc tells only whoever has read everything."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE):
             with contextlib.suppress(grpc.aio.AioRpcError):
                 while await self._call.read() is not grpc.aio.EOF:
                     pass

@@ -74,7 +74,7 @@ class StrictClient:
         waiter: asyncio.Future[StrictStream] = asyncio.get_running_loop().create_future()
         self._waiters[said.tag] = (said, waiter)
         await self._say(said)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await waiter
 
     async def finished(self) -> None:

@@ -225,7 +225,7 @@ class StrictServer:
             return
         waiter = self._wait_for(said.tag, address)
         await self._say(client, answer)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             stream = await waiter
         work = self._handler(stream) if serves and self._handler else self._bridge(stream, said.pair)
         task = asyncio.create_task(self._run(work, stream), name="strict handler")

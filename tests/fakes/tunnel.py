@@ -205,7 +205,7 @@ async def answer_at_the_end(reader: asyncio.StreamReader, writer: asyncio.Stream
 async def ended_badly(reader: asyncio.StreamReader) -> bool:
     """Read a TCP connection to its end: whether that was a reset."""
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await reader.read()
     except ConnectionResetError:
         return True
@@ -214,14 +214,14 @@ async def ended_badly(reader: asyncio.StreamReader) -> bool:
 
 async def still_works(stream: TunnelStream) -> None:
     """A session to an echo goes on."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await stream.write(b"still here?")
         assert await stream.read() == b"still here?"
 
 
 async def failure_of(call: Any) -> tuple[grpc.StatusCode, str]:
     """How a raw call ended."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return await call.code(), str(await call.details())
 
 

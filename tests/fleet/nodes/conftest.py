@@ -6,8 +6,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from fleet.protocol import announce
 from tests.fakes.agents import Agents
 from tests.fakes.plane import Plane
+
+
+@pytest.fixture(autouse=True)
+def _proxies_look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With long TTLs too, under which nothing expires because the machine is busy."""
+    monkeypatch.setattr(announce, "CHECK_PERIOD", 0.2)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import grpc.aio
 import pytest
 from click.testing import CliRunner
 
-from fleet.nodes import addresses, flags, running
+from fleet.nodes import addresses, agent_connection, flags, running
 from fleet.nodes import agent as agent_module
 from fleet.nodes.agent import Agent, AgentFlags, AgentGroup
 from fleet.nodes.auth import Auth
@@ -89,13 +89,16 @@ async def test_agents_tunnel_and_heartbeat(plane: Plane) -> None:
     """Each has an id of its own, one tunnel, and a resource that says what it runs with."""
     auth, proxy, other = (
         await plane.auth(ttl=600.0),
-        await plane.proxy(ttl=5.0),
-        await plane.proxy("p2", ttl=5.0),
+        await plane.proxy(ttl=60.0),
+        await plane.proxy("p2", ttl=60.0),
     )
     group = await plane.agents(grpc_of(auth)[0], grpc_of(proxy, other), count=5, announce_ttl=4.0)
     await eventually(lambda: all(len(proxies_of(agent)) == 1 for agent in group.agents))
 
+    found: dict[str, fleet_pb2.AgentEntry] = {}
+
     async def told() -> bool:
+        nonlocal found
         found = await resources(auth)
         return len(found) == 5 and all(
             set(found[agent.identity.name].agent.tracker.claimed) == proxies_of(agent)
@@ -104,27 +107,27 @@ async def test_agents_tunnel_and_heartbeat(plane: Plane) -> None:
         )
 
     await eventually(told)
-    entry = (await resources(auth))["agent-1"]
+    entry = found["agent-1"]
     assert entry.agent.agent_id == flags.host_id("default", "agent", "agent-1")
     assert entry.auth_id == auth.instance.flags.id
     assert entry.agent.ttl_ms == 4_000
     assert (entry.agent.policy.mode, entry.agent.policy.health_check) == ("pick_first", False)
     assert entry.agent.policy.auth_id == auth.instance.flags.id
     tracker = entry.agent.tracker
-    assert (tracker.desired_count, tracker.tracked, tracker.ttl_seen_ms) == (1, 2, 5000)
+    assert (tracker.desired_count, tracker.tracked, tracker.ttl_seen_ms) == (1, 2, 60_000)
     assert len(proxy.table) + len(other.table) == 5
 
 
 async def test_mesh_and_count(plane: Plane) -> None:
     """A mesh agent holds a tunnel to every proxy, also to one that comes later; a counted one as many as it wants."""
     auth = await plane.auth(ttl=600.0)
-    first = [await plane.proxy(f"proxy-{number}", ttl=5.0) for number in range(2)]
+    first = [await plane.proxy(f"proxy-{number}", ttl=60.0) for number in range(2)]
     late_address = addresses.join("127.0.0.1", free_port())
     where = [*grpc_of(*first), late_address]
     mesh = await plane.agents(grpc_of(auth)[0], where, connections=0)
     counted = await plane.agents(grpc_of(auth)[0], where, connections=2, name_prefix="counted")
     await eventually(lambda: proxies_of(mesh.agents[0]) == proxies_of(counted.agents[0]) == ids(*first))
-    late = await plane.proxy("late", ttl=5.0, listen=addresses.parse(late_address))
+    late = await plane.proxy("late", ttl=60.0, listen=addresses.parse(late_address))
     await eventually(lambda: proxies_of(mesh.agents[0]) == ids(*first, late))
     assert proxies_of(counted.agents[0]) == ids(*first)
 
@@ -132,7 +135,7 @@ async def test_mesh_and_count(plane: Plane) -> None:
 async def test_mesh_and_a_proxy_that_drains(plane: Plane) -> None:
     """The mesh that stands keeps its tunnel there; a new one is complete without it, and dials when it is over."""
     auth = await plane.auth(ttl=600.0)
-    stays, drained = await plane.proxy("stays", ttl=2.0), await plane.proxy("drained", ttl=2.0)
+    stays, drained = await plane.proxy("stays", ttl=10.0), await plane.proxy("drained", ttl=10.0)
     where = grpc_of(stays, drained)
     (old,) = (await plane.agents(grpc_of(auth)[0], where, connections=0)).agents
     await eventually(lambda: proxies_of(old) == ids(stays, drained))
@@ -167,12 +170,12 @@ async def test_frozen_proxy(plane: Plane) -> None:
 
 async def test_proxy_that_ends(plane: Plane) -> None:
     """Make before break: the advised agent is elsewhere before the old proxy is gone."""
-    auth, old = await plane.auth(ttl=600.0), await plane.proxy("old", ttl=5.0)
+    auth, old = await plane.auth(ttl=600.0), await plane.proxy("old", ttl=60.0)
     other_address = addresses.join("127.0.0.1", free_port())
     group = await plane.agents(grpc_of(auth)[0], [old.instance.grpc_address, other_address])
     (agent,) = group.agents
     await eventually(lambda: proxies_of(agent) == ids(old))
-    other = await plane.proxy("other", ttl=5.0, listen=addresses.parse(other_address))
+    other = await plane.proxy("other", ttl=60.0, listen=addresses.parse(other_address))
     seen: list[set[str]] = []
     ending = asyncio.create_task(plane.stop(old))
 
@@ -284,7 +287,11 @@ async def test_auth_cut_from_its_backend(plane: Plane, mode: PolicyMode, via_pro
             assert made.registry.get_sample_value("refloat_agent_auths", place) == 5.0
             moved = {"outcome": "moved"}
             assert made.registry.get_sample_value("refloat_agent_auth_failovers_total", moved) == 5.0
-            assert len(await resources(healthy)) == 5
+
+            async def listed() -> bool:
+                return len(await resources(healthy)) == 5
+
+            await eventually(listed)
             return
 
         async def expired() -> bool:
@@ -296,8 +303,9 @@ async def test_auth_cut_from_its_backend(plane: Plane, mode: PolicyMode, via_pro
         await made.stop()
 
 
-async def test_orderly_end_deregisters(plane: Plane) -> None:
+async def test_orderly_end_deregisters(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
     """Agents that are told to end leave nothing behind."""
+    monkeypatch.setattr(agent_connection, "_DEREGISTER_WITHIN", 60.0)
     auth, proxy = await plane.auth(ttl=600.0), await plane.proxy(ttl=600.0)
     group = await plane.agents(grpc_of(auth)[0], grpc_of(proxy), count=3)
 

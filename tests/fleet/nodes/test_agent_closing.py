@@ -12,7 +12,7 @@ from tests.fakes.plane import Plane
 from tests.fakes.waiting import eventually
 from tests.fleet.nodes.test_agent_tunnel import echoing
 
-FAST = KeepAlive(interval=0.5, count_max=10)
+FAST = KeepAlive(interval=0.5, count_max=100)
 
 
 def follow(agent: Agent, connections: int) -> None:
@@ -35,7 +35,7 @@ async def echoes(stream: TunnelStream) -> bool:
 async def test_users_finish_on_a_tunnel_in_excess(plane: Plane) -> None:
     """Two tunnels where one is wanted: one takes nobody new, is offered to nobody, and ends with its user."""
     auth = await plane.auth(ttl=600.0)
-    proxies = [await plane.proxy(f"proxy-{number}", ttl=10.0) for number in range(2)]
+    proxies = [await plane.proxy(f"proxy-{number}", ttl=60.0) for number in range(2)]
     where = [proxy.instance.grpc_address for proxy in proxies]
     async with echoing() as port:
         group = await plane.agents(
@@ -62,7 +62,7 @@ async def test_users_finish_on_a_tunnel_in_excess(plane: Plane) -> None:
 async def test_reconnect_leaves_users_where_they_are(plane: Plane) -> None:
     """Advised, the agent has a tunnel elsewhere, and the old one stays for its user."""
     auth = await plane.auth(ttl=600.0)
-    proxies = [await plane.proxy(f"proxy-{number}", ttl=10.0) for number in range(2)]
+    proxies = [await plane.proxy(f"proxy-{number}", ttl=60.0) for number in range(2)]
     where = [proxy.instance.grpc_address for proxy in proxies]
     async with echoing() as port:
         group = await plane.agents(

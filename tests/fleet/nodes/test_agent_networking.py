@@ -95,7 +95,7 @@ async def write(auth: Auth, **spec: Any) -> str:
 async def test_changes_reach_running_agents(plane: Plane) -> None:
     """Long before the next heartbeat is due: the proxy hints, the agent asks, and does as told. Flags win."""
     auth = await plane.auth(ttl=600.0)
-    proxies: list[Proxy] = [await plane.proxy(f"proxy-{number}", ttl=10.0) for number in range(3)]
+    proxies: list[Proxy] = [await plane.proxy(f"proxy-{number}", ttl=60.0) for number in range(3)]
     where = [proxy.instance.grpc_address for proxy in proxies]
     dial = auth.instance.grpc_address
     (told,) = (await plane.agents(dial, where, connections=None, announce_ttl=600.0)).agents

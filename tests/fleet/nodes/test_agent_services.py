@@ -103,5 +103,5 @@ async def test_service_that_is_up() -> None:
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         taken = await services_of(("web", f"127.0.0.1:{port}")).take(Target("web.id-7"))
-        await asyncio.wait_for(came.wait(), 10)
+        await asyncio.wait_for(came.wait(), 60)
         taken.discard()

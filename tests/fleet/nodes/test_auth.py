@@ -11,7 +11,7 @@ import pytest
 from fleet.nodes.forwards import Mode
 from fleet.protocol.service_config import Mode as PolicyMode
 from fleet.protocol.service_config import ServiceConfig
-from fleet.transport import service_config
+from fleet.transport import backend, service_config
 from fleet.wire import (
     fleet_pb2,
     fleet_pb2_grpc,
@@ -21,6 +21,7 @@ from fleet.wire import (
     presence_pb2_grpc,
 )
 from tests.fakes.plane import Plane, channel_to, get
+from tests.fleet.conftest import HASTY
 
 
 def heartbeat(name: str, ttl_ms: int = 60_000) -> fleet_pb2.HeartbeatRequest:
@@ -35,6 +36,7 @@ async def test_heartbeat_is_in_every_auths_feed(plane: Plane) -> None:
         channel_to(first.instance.grpc_address) as one,
         channel_to(second.instance.grpc_address) as two,
     ):
+        began = time.monotonic()
         answer = await fleet_pb2_grpc.HeartbeatServiceStub(one).Heartbeat(heartbeat("a"))
         assert answer.auth_id == first.instance.flags.id
         feed = await fleet_pb2_grpc.AgentFeedStub(two).ListAgents(fleet_pb2.ListAgentsRequest())
@@ -42,7 +44,8 @@ async def test_heartbeat_is_in_every_auths_feed(plane: Plane) -> None:
         (entry,) = feed.agents
         assert (entry.agent.agent_id, entry.auth_id) == ("a", first.instance.flags.id)
         assert dict(entry.agent.labels) == {"a": "b"}
-        assert 50_000 < entry.expires_in_ms <= 60_000
+        passed = (time.monotonic() - began) * 1000
+        assert 60_000 - passed - 100 < entry.expires_in_ms <= 60_000
         await fleet_pb2_grpc.HeartbeatServiceStub(two).Deregister(fleet_pb2.DeregisterRequest(agent_id="a"))
         since = fleet_pb2.ListAgentsRequest(epoch=feed.epoch, since_revision=feed.revision)
         delta = await fleet_pb2_grpc.AgentFeedStub(one).ListAgents(since)
@@ -95,11 +98,13 @@ async def test_heartbeat_malformed(
 
 
 @pytest.mark.parametrize("fault", [Mode.CUT, Mode.HOLD])
-async def test_backend_lost(plane: Plane, fault: Mode) -> None:
-    """Heartbeats and feeds are answered UNAVAILABLE with a sentence, within a second; the config still is."""
+async def test_backend_lost(plane: Plane, fault: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heartbeats and feeds are answered UNAVAILABLE with a sentence, in the backend's time; the config still is."""
     link, url = await plane.backend_forward()
     auth = await plane.auth(backend=url, ttl=600.0)
     await link.change(mode=fault)
+    assert HASTY < 1.0
+    monkeypatch.setattr(backend, "TIMEOUT", HASTY)
     async with channel_to(auth.instance.grpc_address) as channel:
         await channel.channel_ready()
         calls = (
@@ -110,10 +115,8 @@ async def test_backend_lost(plane: Plane, fault: Mode) -> None:
             ),
         )
         for call in calls:
-            started = time.monotonic()
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await call()
-            assert time.monotonic() - started < 1.0
             assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
             assert "the backend at 127.0.0.1" in (caught.value.details() or "")
         assert await service_config.discover(channel) is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.nodes import addresses
+from fleet.nodes import addresses, auth_door
 from fleet.nodes.agent import AgentFlags, AgentGroup
 from fleet.nodes.auth import Auth
 from fleet.nodes.auth_door import AuthDoor
@@ -91,8 +91,9 @@ async def test_proxy_that_dies_takes_the_connection_with_it(plane: Plane) -> Non
     await eventually(told)
 
 
-async def test_ready_auths_come_first(plane: Plane) -> None:
+async def test_ready_auths_come_first(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that says 503 is only taken when there is no other; one that does not even listen is passed over."""
+    monkeypatch.setattr(auth_door, "_READY_WITHIN", 30.0)
     sick, well = await plane.auth("sick", ttl=600.0), await plane.auth("well", ttl=600.0)
     door = door_of(plane)
     sick.instance.process.failed("auth")
@@ -184,7 +185,7 @@ async def test_mutual_tls_is_with_the_auth(plane: Plane, tmp_path: Path) -> None
     async def told() -> bool:
         return await entry(right) is not None
 
-    await eventually(told, seconds=40)
+    await eventually(told)
 
 
 def _connected(proxy: Proxy) -> float:

@@ -57,7 +57,7 @@ async def behind(plane: Plane, *, close: bool) -> AsyncIterator[Behind]:
     link, url = await plane.backend_forward()
     flags = HTTPFlags(close_unhealthy=close)
     auths = [
-        await plane.auth("auth-1", backend=url, http=flags),
+        await plane.auth("auth-1", backend=url, http=flags, ttl=1.0),
         await plane.auth("auth-2", http=flags),
     ]
     targets = [
@@ -68,7 +68,7 @@ async def behind(plane: Plane, *, close: bool) -> AsyncIterator[Behind]:
         )
         for auth in auths
     ]
-    balancer = Balancer("auths", targets, 0.05)
+    balancer = Balancer("auths", targets, 0.05, probe_within=30.0)
     async with aiohttp.ClientSession() as client:
         address = await balancer.start(("127.0.0.1", 0))
         made = Behind(auths, link, balancer, f"http://{address}{PATH}", client)

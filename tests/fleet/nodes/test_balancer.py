@@ -23,10 +23,9 @@ from fleet.processes.supervisor import Supervisor, json_line
 from fleet.protocol.destination import LITERAL, RECOMMENDED, Health, Settings
 from fleet.protocol.standing import DEGRADED_HEADER, DRAINING_HEADER
 from tests.fakes.targets import FakeInstance, serving
-from tests.fakes.waiting import eventually
+from tests.fakes.waiting import DEADLINE, eventually
 
 ARGV = [sys.executable, "-m", "fleet.nodes", "balancer"]
-DEADLINE = 15.0
 
 
 @dataclass
@@ -69,9 +68,9 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         one = await stack.enter_async_context(serving("one"))
         two = await stack.enter_async_context(serving("two"))
         supervisor = stack.enter_context(Supervisor(tmp_path))
-        flags = ["--target", one.target, "--target", two.target, "--interval", "0.1"]
+        flags = ["--target", one.target, "--target", two.target, "--interval", "1"]
         child = supervisor.start("balancer", [*ARGV, *flags], ready=json_line)
-        await asyncio.to_thread(supervisor.await_ready, timeout=30)
+        await asyncio.to_thread(supervisor.await_ready, timeout=60)
         http = await stack.enter_async_context(aiohttp.ClientSession(f"http://{child.announced['diag']}"))
         made = Scene(one, two, addresses.parse(child.announced["listen"]), http)
         await made.until(lambda targets: all(target["ready"] for target in targets.values()))

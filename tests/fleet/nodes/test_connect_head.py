@@ -27,7 +27,7 @@ async def serving(serve: Serve) -> AsyncIterator[tuple[asyncio.StreamReader, asy
     async with await loop.create_server(lambda: Head(made), "127.0.0.1", 0) as server:
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 yield reader, writer
         finally:
             writer.close()

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import ssl
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -36,7 +37,7 @@ async def user(proxy: Proxy, tls: ssl.SSLContext | None = None) -> AsyncIterator
     host, port = addresses.parse(proxy.connect.address)
     reader, writer = await asyncio.open_connection(host, port, ssl=tls)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             yield reader, writer
     finally:
         writer.close()
@@ -221,14 +222,23 @@ async def test_strangers_take_no_places(plane: Plane, monkeypatch: pytest.Monkey
 async def test_proxy_that_leaves(plane: Plane) -> None:
     """It listens no more and lets the connections it has go on, to the end of its drain."""
     proxy = await plane.proxy(ttl=600.0, connect=HERE)
+    proxy.flags = replace(proxy.flags, drain=60.0)
+    drained = asyncio.Event()
+
+    async def over() -> None:
+        await drained.wait()
+        raise TimeoutError
+
     async with echoing() as port, user(proxy) as one, user(proxy) as late:
         await agent_of(plane, proxy, ("echo", f"127.0.0.1:{port}"))
         assert " 200 " in await connect(one, "echo.agent-1:80")
+        proxy.table.empty = over  # type: ignore[method-assign]
         stopping = asyncio.create_task(plane.stop(proxy))
         await eventually(lambda: proxy.tunnels.draining)
         assert " 503 this proxy is shutting down" in await connect(late, "echo.agent-1:80")
         one[1].write(b"still here")
         assert await one[0].readexactly(10) == b"still here"
+        drained.set()
         with pytest.raises(ConnectionResetError):
             await one[0].read()
         await stopping

@@ -37,7 +37,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FleetRecord]:
             "forwarder", argv, env={**os.environ, "REFLOAT_FORWARDER_TOKEN": TOKEN}, ready=json_line
         )
         sleeper = supervisor.start("sleeper", [sys.executable, "-S", "-c", "import time; time.sleep(600)"])
-        supervisor.await_ready(timeout=30)
+        supervisor.await_ready(timeout=60)
         yield FleetRecord(
             cluster="default",
             pid=os.getpid(),

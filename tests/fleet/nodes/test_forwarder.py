@@ -30,7 +30,7 @@ async def control(tmp_path: Path) -> AsyncIterator[tuple[aiohttp.ClientSession, 
             env={**os.environ, "REFLOAT_FORWARDER_TOKEN": TOKEN},
             ready=json_line,
         )
-        supervisor.await_ready(timeout=30)
+        supervisor.await_ready(timeout=60)
         base = f"http://{child.announced['control']}"
         headers = {"Authorization": f"Bearer {TOKEN}"}
         async with aiohttp.ClientSession(base, headers=headers) as session:

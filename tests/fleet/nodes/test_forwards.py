@@ -10,9 +10,8 @@ import pytest
 import uvloop
 
 from fleet.nodes.forwards import Forward, Mode
-from tests.fakes.waiting import eventually
+from tests.fakes.waiting import DEADLINE, eventually
 
-DEADLINE = 10.0
 #: Long enough that a byte over loopback would have come.
 QUIET = 0.15
 

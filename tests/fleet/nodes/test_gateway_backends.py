@@ -33,7 +33,7 @@ async def opened() -> AsyncIterator[Callable[..., Backends]]:
     def make(**fixed: Any) -> Backends:
         backends = Backends(
             fixed={("svc", 1): tuple(fixed.get("svc", ()))},
-            probes=probing.Settings(interval=0.05, fast_interval=0.01, timeout=5.0),
+            probes=probing.Settings(interval=0.05, fast_interval=0.01, timeout=30),
             options=Options(),
             dial_within=5.0,
             tls=None,

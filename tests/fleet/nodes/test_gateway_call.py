@@ -250,14 +250,15 @@ async def test_backend_that_hangs_is_left(tmp_path: Path) -> None:
     def hang(stream: Stream) -> None:
         answers["hang"] += 1
 
-    rule = {"retry": {"attempts": 3, "backoff": "1ms"}, "timeouts": {"backendRequest": "50ms"}}
+    rule = {"retry": {"attempts": 3, "backoff": "1ms"}, "timeouts": {"backendRequest": "1s"}}
     async with (
         scripted(hang) as bad,
         scripted(well) as good,
         before(tmp_path, bad, good, rule=rule) as (gateway, call),
     ):
-        for _ in range(60):
-            assert await call() in {b"hi", ("DEADLINE_EXCEEDED", f"{bad} did not answer within 0.05 s")}
+        for _ in range(6):
+            for answer in await asyncio.gather(*(call() for _ in range(20))):
+                assert answer in {b"hi", ("DEADLINE_EXCEEDED", f"{bad} did not answer within 1 s")}
             if _reason(gateway, bad) is Reason.FAILURE_RATE:
                 break
         tried = answers["hang"]
@@ -271,7 +272,7 @@ async def test_backend_that_hangs_is_left(tmp_path: Path) -> None:
 async def test_answer_that_is_late_is_not_taken(tmp_path: Path) -> None:
     """A try that was given up answers after all: nobody hears it, and the connection stays."""
     late: list[Stream] = []
-    rule = {"retry": {"attempts": 1, "backoff": "1ms"}, "timeouts": {"backendRequest": "50ms"}}
+    rule = {"retry": {"attempts": 20, "backoff": "1ms"}, "timeouts": {"backendRequest": "100ms"}}
     async with scripted(late.append, well) as address, before(tmp_path, address, rule=rule) as (_, call):
         assert await call() == b"hi"
         well(late[0])

@@ -47,13 +47,13 @@ def replace(files: TLSFiles, by: TLSFiles) -> None:
 
 async def ask(address: str, tls: TLSFiles) -> bytes:
     async with open_channel(address, tls) as channel:
-        answer: bytes = await channel.unary_unary(f"{ECHO}Unary")(b"a", timeout=20)
+        answer: bytes = await channel.unary_unary(f"{ECHO}Unary")(b"a", timeout=30)
         return answer
 
 
 async def refused(address: str, tls: TLSFiles) -> grpc.StatusCode:
     async with open_channel(address, tls) as channel:
-        code, _ = await failure_of(channel.unary_unary(f"{ECHO}Unary")(b"a", timeout=20))
+        code, _ = await failure_of(channel.unary_unary(f"{ECHO}Unary")(b"a", timeout=30))
         return code
 
 

@@ -10,9 +10,12 @@ import pytest
 from fleet.nodes import running
 from fleet.nodes.forwards import Mode
 from fleet.nodes.instance import Instance
+from fleet.protocol.announce import readyz
 from fleet.protocol.instance_labels import DRAINING_LABEL
-from tests.fakes.plane import TTL, Plane, get, serving
+from fleet.transport import backend
+from tests.fakes.plane import Plane, get, serving
 from tests.fakes.waiting import eventually
+from tests.fleet.conftest import HASTY
 
 
 async def test_healthy_instance(plane: Plane) -> None:
@@ -30,7 +33,7 @@ async def test_healthy_instance(plane: Plane) -> None:
     assert resource.metadata.name == auth.flags.id
     assert dict(resource.metadata.labels) == {
         "refloat.dev/diag-addr": auth.diag_address,
-        "refloat.dev/announce-ttl": "1s",
+        "refloat.dev/announce-ttl": "10m0s",
     }
     assert (resource.spec.hostname, resource.spec.addr) == ("auth-1", auth.grpc_address)
 
@@ -46,39 +49,40 @@ async def test_advertised_addresses(plane: Plane) -> None:
 
 async def test_resource_stays_alive(plane: Plane) -> None:
     """It heartbeats before its TTL ends, again and again."""
-    auth = (await plane.auth()).instance
+    auth = (await plane.auth(ttl=1.0)).instance
     seen = set()
 
     async def renewed() -> bool:
-        (resource,) = await auth.backend.instances("auth")
-        seen.add(resource.metadata.expires.ToNanoseconds())
+        found = await auth.backend.instances("auth")
+        seen.update(resource.metadata.expires.ToNanoseconds() for resource in found)
         return len(seen) > 3
 
     await eventually(renewed)
 
 
 @pytest.mark.parametrize("fault", [Mode.CUT, Mode.HOLD])
-async def test_backend_lost_and_back(plane: Plane, fault: Mode) -> None:
-    """Within a heartbeat: NOT_SERVING and 503. Back: recovering with 400, then ok by a second heartbeat."""
+async def test_backend_lost_and_back(plane: Plane, fault: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its next heartbeat: NOT_SERVING and 503. Back: recovering with 400, then ok by a second heartbeat."""
     link, url = await plane.backend_forward()
-    auth = (await plane.auth(backend=url)).instance
+    auth = (await plane.auth(backend=url, ttl=1.0)).instance
     await link.change(mode=fault)
+    monkeypatch.setattr(backend, "TIMEOUT", HASTY)
 
     async def degraded() -> bool:
         return (await get(auth, "/readyz"))[0] == 503 and not await serving(auth)
 
-    await eventually(degraded, seconds=TTL + 2)
+    await eventually(degraded)
     assert "process_state 2.0" in (await get(auth, "/metrics"))[1].splitlines()
+    codes: list[int] = []
+    auth.process.listen(lambda state: codes.append(readyz(state)[0]))
+    monkeypatch.setattr(backend, "TIMEOUT", 40.0)
     await link.change(mode=Mode.PASS)
-    states = []
 
     async def ok() -> bool:
-        code, _ = await get(auth, "/readyz")
-        states.append(code)
-        return code == 200
+        return (await get(auth, "/readyz"))[0] == 200
 
     await eventually(ok)
-    assert 400 in states
+    assert codes[-3:] == [503, 400, 200]
     assert await serving(auth)
 
 

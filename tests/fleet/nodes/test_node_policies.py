@@ -76,10 +76,10 @@ async def test_accept_report_restart(plane: Plane, tmp_path: Path) -> None:
     auth = await _auth(plane, tmp_path, asked.append)
     async with channel_to(auth.instance.grpc_address) as channel:
         admin = NodePoliciesAdmin(channel)
-        before = await ask_policies(channel, timeout=5)
+        before = await ask_policies(channel, timeout=30)
         assert before.revision == revision({})
         after = await admin.set(before.revision, {RFD_VARIABLE: _RECONNECT, AUTH_TTL_VARIABLE: "30s"})
-        report = await ask_policies(channel, timeout=5)
+        report = await ask_policies(channel, timeout=30)
         assert report.revision == after
         assert report.accepted[AUTH_TTL_VARIABLE] == "30s"
         ttl = report.policies[AUTH_TTL_VARIABLE]
@@ -121,7 +121,7 @@ async def test_node_without_a_folder(plane: Plane) -> None:
     """It says why it accepts nothing, and accepts nothing."""
     auth = await _auth(plane, None, lambda _drain: None)
     async with channel_to(auth.instance.grpc_address) as channel:
-        report = await ask_policies(channel, timeout=5)
+        report = await ask_policies(channel, timeout=30)
         assert "--data" in report.why_not
         with pytest.raises(AdminError, match="--data"):
             await NodePoliciesAdmin(channel).set(report.revision, {})
@@ -141,7 +141,7 @@ async def test_program_restarts_itself(valkey_url: str, prefix: str, tmp_path: P
         assert process.stdout is not None
         first = json.loads(process.stdout.readline())
         async with channel_to(first["grpc"]) as channel:
-            before = await ask_policies(channel, timeout=10)
+            before = await ask_policies(channel, timeout=30)
             admin = NodePoliciesAdmin(channel)
             await admin.set(before.revision, {AUTH_TTL_VARIABLE: "40s", RFD_VARIABLE: _RECONNECT})
             await admin.restart(before.run_id, "to run with it")
@@ -149,16 +149,16 @@ async def test_program_restarts_itself(valkey_url: str, prefix: str, tmp_path: P
         async def again() -> bool:
             async with channel_to(first["grpc"]) as channel:
                 try:
-                    report = await ask_policies(channel, timeout=2)
+                    report = await ask_policies(channel, timeout=10)
                 except SourceFailed:
                     return False
                 ttl = report.policies[AUTH_TTL_VARIABLE].now
                 return report.run_id != before.run_id and (ttl.text, ttl.source) == ("40s", Source.FILE)
 
-        await eventually(again, seconds=30)
+        await eventually(again)
         assert json.loads(process.stdout.readline()) == first
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.wait()

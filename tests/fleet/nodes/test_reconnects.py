@@ -101,7 +101,7 @@ def ids(*proxies: Proxy) -> set[str]:
 
 async def test_agents_move_make_before_break(plane: Plane) -> None:
     """Advised, an agent has another tunnel before it lets the old one go; with one proxy it stays, and says so."""
-    auth, old = await plane.auth(ttl=600.0), await plane.proxy("old", ttl=10.0)
+    auth, old = await plane.auth(ttl=600.0), await plane.proxy("old", ttl=60.0)
     link = await plane.forward("127.0.0.1:1")
     where = [old.instance.grpc_address, f"127.0.0.1:{link.listen[1]}"]
     (agent,) = (await plane.agents(auth.instance.grpc_address, where)).agents
@@ -110,7 +110,7 @@ async def test_agents_move_make_before_break(plane: Plane) -> None:
     await eventually(lambda: old.tunnels.reconnects.ask("first", "try", (), 0).staying == 1)
     assert set(agent.tunnels.proxies) == ids(old)
 
-    other = await plane.proxy("other", ttl=10.0)
+    other = await plane.proxy("other", ttl=60.0)
     host, _, port = other.instance.grpc_address.rpartition(":")
     await link.change(to=(host, int(port)))
     await eventually(lambda: len(agent.snapshot().tracked) == 2)
@@ -128,12 +128,12 @@ async def test_agents_move_make_before_break(plane: Plane) -> None:
 async def test_periodic_advice_moves_agents(plane: Plane) -> None:
     """A proxy with an interval sends its agents away now and then, and none is ever without a tunnel."""
     auth = await plane.auth(ttl=600.0)
-    restless = await plane.proxy("restless", ttl=10.0, reconnect_interval=1.0)
+    restless = await plane.proxy("restless", ttl=60.0, reconnect_interval=1.0)
     link = await plane.forward("127.0.0.1:1")
     where = [restless.instance.grpc_address, f"127.0.0.1:{link.listen[1]}"]
     group = await plane.agents(auth.instance.grpc_address, where, count=3)
     await eventually(lambda: all(set(one.tunnels.proxies) == ids(restless) for one in group.agents))
-    calm = await plane.proxy("calm", ttl=10.0)
+    calm = await plane.proxy("calm", ttl=60.0)
     host, _, port = calm.instance.grpc_address.rpartition(":")
     await link.change(to=(host, int(port)))
     held: list[int] = []

@@ -75,7 +75,7 @@ async def test_simulation_part_that_dies_is_an_error() -> None:
     async with simulation.Simulation(_SHAPE, seed=1, processes=2).running() as running:
         os.kill(running.pids[1], signal.SIGKILL)
         with pytest.raises(simulation.SimulationError, match="part 1 of the simulation ended"):
-            await asyncio.wait_for(running.failed(), 20)
+            await asyncio.wait_for(running.failed(), 60)
 
 
 def test_find_of_a_dead_simulation_is_none(tmp_path: Path) -> None:

@@ -81,4 +81,4 @@ async def test_output_that_nobody_reads_ends_the_connection(pipes: Pipes) -> Non
             await asyncio.sleep(0)
 
     with pytest.raises(OSError, match=r"."):
-        await asyncio.wait_for(write(), 10)
+        await asyncio.wait_for(write(), 60)

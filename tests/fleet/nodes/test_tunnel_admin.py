@@ -28,11 +28,11 @@ async def test_counts(plane: Plane, agents: Agents) -> None:
     await agents.connect(proxy, "b")
     async with channel_to(proxy.instance.grpc_address) as channel:
         stub = fleet_pb2_grpc.TunnelAdminStub(channel)
-        answer = await stub.AdviseReconnect(request(reason="make room", limit=1), timeout=5)
+        answer = await stub.AdviseReconnect(request(reason="make room", limit=1), timeout=30)
         assert (answer.proxy_id, answer.advised, answer.left) == (proxy.instance.flags.id, 1, 1)
-        answer = await stub.AdviseReconnect(request(), timeout=5)
+        answer = await stub.AdviseReconnect(request(), timeout=30)
         assert (answer.advised, answer.already, answer.left) == (1, 1, 0)
-        answer = await stub.AdviseReconnect(request(agent_ids=["a", "gone"]), timeout=5)
+        answer = await stub.AdviseReconnect(request(agent_ids=["a", "gone"]), timeout=30)
         assert (answer.advised, answer.already, answer.absent) == (0, 1, 1)
     while not (frame := await first.read()).HasField("reconnect_advisory"):
         pass
@@ -55,7 +55,7 @@ async def test_refusals_name_the_field(
     proxy = await plane.proxy(ttl=600.0)
     async with channel_to(proxy.instance.grpc_address) as channel:
         with pytest.raises(grpc.aio.AioRpcError, match=says) as caught:
-            await fleet_pb2_grpc.TunnelAdminStub(channel).AdviseReconnect(wrong, timeout=5)
+            await fleet_pb2_grpc.TunnelAdminStub(channel).AdviseReconnect(wrong, timeout=30)
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
@@ -72,7 +72,7 @@ async def test_who_may_with_mutual_tls(plane: Plane, tmp_path: Path) -> None:
     for role, allowed in (("agent", False), ("proxy", False), ("auth", False), ("console", True)):
         host, _, port = proxy.instance.grpc_address.rpartition(":")
         async with channels.open_channel(channels.target_of([(host, int(port))]), files[role]) as channel:
-            call = fleet_pb2_grpc.TunnelAdminStub(channel).AdviseReconnect(request(), timeout=5)
+            call = fleet_pb2_grpc.TunnelAdminStub(channel).AdviseReconnect(request(), timeout=30)
             if allowed:
                 assert (await call).advised == 0
                 continue

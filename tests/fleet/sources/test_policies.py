@@ -49,7 +49,7 @@ async def test_report(server: tuple[grpc.aio.Server, str]) -> None:
     fleet_pb2_grpc.add_NodePoliciesServicer_to_server(answering, server[0])
     await server[0].start()
     async with channel_to(server[1]) as channel:
-        report = await ask_policies(channel, timeout=5)
+        report = await ask_policies(channel, timeout=30)
     assert (report.instance_id, report.role, report.run_id, report.up_for) == ("a", "auth", "r", 1.5)
     assert set(report.policies) == {AUTH_TTL_VARIABLE}
     found = report.policies[AUTH_TTL_VARIABLE]
@@ -62,7 +62,7 @@ async def test_instance_without_the_service(server: tuple[grpc.aio.Server, str])
     await server[0].start()
     async with channel_to(server[1]) as channel:
         with pytest.raises(SourceFailed) as caught:
-            await ask_policies(channel, timeout=5)
+            await ask_policies(channel, timeout=30)
     assert caught.value.answered
 
 
@@ -73,4 +73,4 @@ async def test_unknown_source_is_refused(server: tuple[grpc.aio.Server, str]) ->
     await server[0].start()
     async with channel_to(server[1]) as channel:
         with pytest.raises(SourceFailed, match="cannot be read"):
-            await ask_policies(channel, timeout=5)
+            await ask_policies(channel, timeout=30)

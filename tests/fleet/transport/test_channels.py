@@ -62,7 +62,7 @@ async def check(server_tls: TLSFiles, client_tls: TLSFiles) -> int:
     try:
         async with channels.open_channel(f"127.0.0.1:{port}", client_tls) as channel:
             answer = await health_pb2_grpc.HealthStub(channel).Check(
-                health_pb2.HealthCheckRequest(), timeout=5
+                health_pb2.HealthCheckRequest(), timeout=30
             )
             return int(answer.status)
     finally:

@@ -20,7 +20,7 @@ async def ask(servicer: Any) -> service_config.Discovered | None:
     await server.start()
     try:
         async with channels.open_channel(f"127.0.0.1:{port}") as channel:
-            return await asyncio.wait_for(service_config.discover(channel), 5.0)
+            return await asyncio.wait_for(service_config.discover(channel), 60.0)
     finally:
         await server.stop(0)
 

@@ -9,8 +9,9 @@ from tests.fakes.waiting import eventually
 class Peer:
     """Writes down what it is sent."""
 
-    def __init__(self, *, wanted: bool = True) -> None:
+    def __init__(self, *, wanted: bool = True, answers: bool = False) -> None:
         self.wanted = wanted
+        self.answers = answers
         self.pings = 0
         self.died: list[str] = []
         self.liveness = Liveness(
@@ -19,6 +20,9 @@ class Peer:
 
     def _send(self, data: bytes) -> None:
         self.pings += 1
+        if self.answers:
+            self.liveness.heard()
+            self.liveness.answered()
 
 
 async def test_silence_is_asked_and_then_the_end() -> None:
@@ -33,15 +37,9 @@ async def test_silence_is_asked_and_then_the_end() -> None:
 
 async def test_peer_that_answers() -> None:
     """It is asked again and again, and stays."""
-    peer = Peer()
+    peer = Peer(answers=True)
     peer.liveness.watch()
-
-    def answered() -> bool:
-        peer.liveness.heard()
-        peer.liveness.answered()
-        return peer.pings >= 3
-
-    await eventually(answered)
+    await eventually(lambda: peer.pings >= 3)
     assert not peer.died
     peer.liveness.stop()
 

@@ -42,7 +42,7 @@ async def channels() -> AsyncIterator[Callable[..., BlockingPickHealthyChannel]]
 
 async def ready(channel: grpc.Channel) -> None:
     """Wait for a healthy connection, as users of grpc do."""
-    await asyncio.to_thread(grpc.channel_ready_future(channel).result, 10)
+    await asyncio.to_thread(grpc.channel_ready_future(channel).result, 60)
 
 
 async def test_all_ways_to_call(auths: Auths, channels: Any) -> None:
@@ -54,10 +54,10 @@ async def test_all_ways_to_call(auths: Auths, channels: Any) -> None:
 
     def use() -> None:
         unary = channel.unary_unary("/fake.Who/Unary", None, None)
-        assert unary(b"", timeout=5, wait_for_ready=True) == b"a"
-        answer, call = unary.with_call(b"", timeout=5)
+        assert unary(b"", timeout=30, wait_for_ready=True) == b"a"
+        answer, call = unary.with_call(b"", timeout=30)
         assert (answer, call.code()) == (b"a", grpc.StatusCode.OK)
-        assert unary.future(b"", timeout=5).result() == b"a"
+        assert unary.future(b"", timeout=30).result() == b"a"
         assert channel.stream_unary("/fake.Who/Up")(words()) == b"a:12"
         assert channel.stream_unary("/fake.Who/Up").future(words()).result() == b"a:12"
         assert list(channel.stream_stream("/fake.Who/Both")(words())) == [b"a:1", b"a:2"]
@@ -89,7 +89,7 @@ async def test_close_ends_rpcs(auths: Auths, channels: Any) -> None:
     waiting.start()
     await asyncio.to_thread(channel.close)
     await asyncio.to_thread(channel.close)
-    assert await asyncio.to_thread(ended.get, True, 5) is grpc.StatusCode.CANCELLED
+    assert await asyncio.to_thread(ended.get, True, 60) is grpc.StatusCode.CANCELLED
     await asyncio.to_thread(waiting.join)
 
 

@@ -23,7 +23,7 @@ FAST = Settings(first_wait=0.0, base=0.02, ceiling=0.02)
 
 
 async def ready(channel: grpc.Channel) -> None:
-    await asyncio.to_thread(grpc.channel_ready_future(channel).result, 10)
+    await asyncio.to_thread(grpc.channel_ready_future(channel).result, 60)
 
 
 async def _nothing(auth: FakeAuth, channel: BlockingPickHealthyChannel) -> None:

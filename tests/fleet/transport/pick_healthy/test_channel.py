@@ -41,7 +41,7 @@ async def channels() -> AsyncIterator[Callable[..., PickHealthyChannel]]:
 
 async def who(channel: grpc.aio.Channel, **kwargs: Any) -> str:
     """Which server answers an RPC that begins now."""
-    answer: bytes = await channel.unary_unary("/fake.Who/Unary")(b"", timeout=5, **kwargs)
+    answer: bytes = await channel.unary_unary("/fake.Who/Unary")(b"", timeout=30, **kwargs)
     return answer.decode()
 
 
@@ -154,7 +154,7 @@ async def test_all_four_kinds_of_rpcs(auths: Auths, channels: Any) -> None:
 
     assert await channel.stream_unary("/fake.Who/Up")(words()) == b"a:12"
     assert [word async for word in channel.stream_stream("/fake.Who/Both")(words())] == [b"a:1", b"a:2"]
-    assert await channel.unary_unary("/fake.Who/Unary", None, None)(b"", timeout=5) == b"a"
+    assert await channel.unary_unary("/fake.Who/Unary", None, None)(b"", timeout=30) == b"a"
     async with channel as same:
         assert same is channel
     with pytest.raises(grpc.aio.UsageError):

@@ -172,7 +172,8 @@ async def test_frozen_server_is_left_once_pings_fail(auths: Auths, forwards: For
     await channel.channel_ready()
     await wire.change(mode=Mode.HOLD)
     await eventually(lambda: channel.policy is not None and channel.policy.auth_id == "b")
-    assert await who(channel) == "b"
+    # On a busy machine a ping may be missed by whoever is well, too.
+    await answered_by(channel, "b")
     await wire.change(mode=Mode.PASS)
 
 
@@ -185,9 +186,10 @@ async def test_policy_turns_back_to_pick_first(auths: Auths, channels: Any) -> N
     auth.config = ServiceConfig()
     await auth.start()
     await eventually(lambda: channel.policy is not None and channel.policy.mode == "pick_first")
-    watches = auth.watches
+    # The connection that was left may have begun another watch before it was told: it is taken back.
+    await eventually(lambda: auth.watched == 0)
     auth.turn(healthy=False)
     for _ in range(20):
         assert await who(channel) == "a"
-    assert auth.watches == watches
-    assert channel.get_state() is grpc.ChannelConnectivity.READY
+    await eventually(lambda: auth.watched == 0)
+    await eventually(lambda: channel.get_state() is grpc.ChannelConnectivity.READY)

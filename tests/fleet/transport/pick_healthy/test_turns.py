@@ -62,11 +62,12 @@ async def test_what_takes_long_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) 
 async def test_connected_one_may_take_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its turn does not end as that of one that is not connected does, but it does not last for ever."""
     monkeypatch.setattr(turns, "_AT_ONCE", 1)
+    monkeypatch.setattr(turns, "_HOLD", 600.0)
     some = Turns()
     first = await some.take()
+    (_, (waiting,)) = await taken(some, 1)
     monkeypatch.setattr(turns, "_HOLD_CONNECTED", 0.05)
     first.connected()
-    (_, (waiting,)) = await taken(some, 1)
     first.connected()
     await waiting
     first.connected()  # it is over: nothing more comes of it

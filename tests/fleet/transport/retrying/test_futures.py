@@ -48,7 +48,7 @@ async def test_future_of_a_retried_call(backend: FailingBackend, channel: grpc.C
     done: list[Any] = []
     future.add_done_callback(done.append)
 
-    assert await asyncio.to_thread(future.result, 20) == b"x"
+    assert await asyncio.to_thread(future.result, 60) == b"x"
     assert future.code() is grpc.StatusCode.OK
     assert future.done()
     assert not future.running()
@@ -63,7 +63,7 @@ async def test_future_of_a_call_that_fails(channel: grpc.Channel) -> None:
     """It has the last error."""
     future = begin(channel, told(code="INTERNAL"), Policy(ALL, attempts=2))
 
-    error = await asyncio.to_thread(future.exception, 20)
+    error = await asyncio.to_thread(future.exception, 60)
     assert error.code() is future.code() is grpc.StatusCode.INTERNAL
     assert future.details() == "as I was told"
     with pytest.raises(grpc.RpcError):
@@ -74,7 +74,7 @@ async def test_future_out_of_time(channel: grpc.Channel) -> None:
     """It has the timeout."""
     future = begin(channel, told(code="INTERNAL"), Policy(ALL, attempts=2, backoff=60.0), timeout=30.0)
 
-    error = await asyncio.to_thread(future.exception, 20)
+    error = await asyncio.to_thread(future.exception, 60)
     assert isinstance(error, TimedOutCall)
     assert str(error).startswith("DEADLINE_EXCEEDED: the time of the request is over (tries: 1)")
 
@@ -117,7 +117,7 @@ async def test_channel_closes_during_a_try(backend: FailingBackend, channel: grp
     await eventually(lambda: backend.count(how) == 1)
     channel.close()
 
-    error = await asyncio.to_thread(future.exception, 20)
+    error = await asyncio.to_thread(future.exception, 60)
     assert error.code() is grpc.StatusCode.CANCELLED
 
 
@@ -134,5 +134,5 @@ async def test_channel_closes_during_a_wait(channel: grpc.Channel) -> None:
     channel.close()
     closed.set()
 
-    error = await asyncio.to_thread(future.exception, 20)
+    error = await asyncio.to_thread(future.exception, 60)
     assert error.code() is grpc.StatusCode.INTERNAL

@@ -61,7 +61,7 @@ async def test_bridge_whose_caller_vanishes_tells_the_target(ground: Ground) -> 
     stream = await caller.client.open_session(SSH)
     assert await stream.read() == b""
     await caller.client.close()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         far = await given
         await asyncio.wait((far.over,))
         assert "caller" in await far.verdict()
@@ -82,7 +82,7 @@ async def test_bridge_whose_target_dies_when_it_was_finished_ends_its_caller(gro
     stream = await caller.client.open_session(SSH)
     assert await stream.read() == b""
     await owner.client.close()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await asyncio.wait((stream.over,))
         assert "at the target's end of the bridge" in await stream.verdict()
 

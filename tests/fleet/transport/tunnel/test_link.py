@@ -137,9 +137,9 @@ async def test_link_with_a_frozen_server_is_ended_by_its_probe() -> None:
         await forward.start()
         try:
             async with linked(forward.listen[1], keeping) as (_, seen):
-                await eventually(lambda: seen.ups == [True])
+                await eventually(lambda: seen.ups[-1:] == [True])
                 await forward.change(mode=Mode.HOLD)
-                await eventually(lambda: False in seen.ups)
+                await eventually(lambda: seen.ups[-1] is False)
                 await forward.change(mode=Mode.PASS)
                 await eventually(lambda: seen.ups[-1] is True)
         finally:
@@ -149,7 +149,7 @@ async def test_link_with_a_frozen_server_is_ended_by_its_probe() -> None:
 
 async def test_link_with_a_frozen_server_aborts_its_sessions() -> None:
     """They would hang until TCP gives up: whoever has one is told when the probe gives up."""
-    keeping = Keeping(backoff=SOON.backoff, probe_every=0.05, probe_within=0.3)
+    keeping = Keeping(backoff=SOON.backoff, probe_every=0.05, probe_within=1.0)
     began: asyncio.Future[TunnelStream] = asyncio.get_running_loop().create_future()
 
     async def hold(stream: TunnelStream) -> None:
@@ -195,7 +195,7 @@ async def test_link_stopped_while_it_dials_leaves_nothing() -> None:
     async with deaf:
         async with linked(deaf.sockets[0].getsockname()[1]):
             await accepted.wait()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await left.wait()
     await eventually(
         lambda: not [task for task in asyncio.all_tasks() - before if "tunnel" in task.get_name()]

@@ -25,7 +25,7 @@ async def test_fifty_connections_at_once_each_get_their_own_bytes(ground: Ground
         writer.write_eof()
         assert await reader.read() == said
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await asyncio.gather(*(one(number) for number in range(50)))
     await eventually(lambda: no_sessions(tunnel))
 

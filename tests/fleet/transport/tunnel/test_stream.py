@@ -100,7 +100,7 @@ async def test_close_with_unread_data_does_not_wait_for_a_reader(ground: Ground)
     pair = await ground.pair()
     await pair.server.write(bytes(3 * 1024 * 1024))
     closing = asyncio.create_task(pair.server.close())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await pair.client.close()
         await closing
 

@@ -73,7 +73,7 @@ class Strict:
         registered = pairs if wire is Wire.V0_2 else ()
         task = asyncio.create_task(client.run(registered, subscribe), name="strict client")
         self.stack.push_async_callback(_end, task)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await client.up.wait()
         return client, task
 
@@ -96,7 +96,7 @@ async def strict(ground: Ground) -> AsyncIterator[Strict]:
 
 async def read_all(stream: TunnelStream) -> bytes:
     got = bytearray()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while part := await stream.read():
             got += part
     return bytes(got)
@@ -104,7 +104,7 @@ async def read_all(stream: TunnelStream) -> bytes:
 
 async def asked(our: TunnelServer, wire: Wire) -> TunnelStream:
     """A session of our server to a strict client, once that is ready for one."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             try:
                 return await our.open_session(target(wire))
@@ -128,7 +128,7 @@ async def test_our_server_asks_their_client(strict: Strict, wire: Wire) -> None:
         assert not stream.half_close
         sending = asyncio.create_task(stream.write(MUCH))
         got = bytearray()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(got) < len(MUCH):
                 got += await stream.read()
             await sending
@@ -152,7 +152,7 @@ async def test_their_client_closes_a_session_of_our_server(strict: Strict, wire:
     stream = await asked(our, wire)
     assert await read_all(stream) == MUCH
     await stream.close()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await client.finished()
     assert client.codes == [grpc.StatusCode.OK]
 
@@ -174,7 +174,7 @@ async def test_their_client_asks_our_server(strict: Strict, wire: Wire) -> None:
     await stream.write(b"hello")
     assert await stream.read() == b"hello"
     await stream.close()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await client.finished()
     assert not task.done()
 
@@ -213,7 +213,7 @@ async def test_our_server_aborts_and_their_client_hears_it(strict: Strict, wire:
     await strict.client(await strict.ground.server(our), wire, PAIR, handler=hear)
     stream = await asked(our, wire)
     stream.abort("out of patience")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await heard == "rpc error: code = ABORTED desc = out of patience"
 
 
@@ -249,7 +249,7 @@ async def test_tcp_through_our_server_to_their_client(strict: Strict, wire: Wire
     client, _ = await strict.client(await strict.ground.server(our), wire, PAIR, handler=answer)
     port = await strict.ground.listen(lambda: asked(our, wire), Policy(closing))
     reader, writer = await strict.ground.connect(port)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         writer.write(MUCH)
         if closing is Closing.DEFER:
             writer.write_eof()
@@ -275,7 +275,7 @@ async def test_their_clients_are_bridged_by_our_server(strict: Strict) -> None:
     await stream.write(b"across")
     assert await stream.read() == b"across"
     await stream.close()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await caller.finished()
         await owner.finished()
     assert not task.done()
@@ -324,7 +324,7 @@ async def test_their_server_asks_our_client(strict: Strict, wire: Wire, close_lo
         stream = await server.new_session(*PAIR)
         sending = asyncio.create_task(stream.write(MUCH))
         got = b""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(got) < len(MUCH):
                 got += await stream.read()
             await sending
@@ -343,7 +343,7 @@ async def test_our_client_closes_a_session_of_their_server(strict: Strict, wire:
     server, address = await strict.server(wire)
     client = await registered(strict, address, wire, taking(say_much))
     stream = await server.new_session(*PAIR)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert await stream.read_all() == MUCH
     await stream.close()
     await eventually(lambda: not client.streams)
@@ -365,7 +365,7 @@ async def test_our_client_asks_their_server(strict: Strict, wire: Wire) -> None:
         assert got == said
         await stream.close()
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await asyncio.gather(*(one(number) for number in range(8)))
     await eventually(lambda: not client.streams)
 
@@ -433,7 +433,7 @@ async def test_tcp_through_their_server_to_our_client(strict: Strict, wire: Wire
     server, address = await strict.server(wire)
     client = await registered(strict, address, wire, dialling(await strict.ground.service(serve)))
     stream = await server.new_session(*PAIR)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await stream.write(b"through")
         assert await stream.read() == b"through"
         await stream.close()
@@ -492,7 +492,7 @@ async def test_strict_server_complains_of_what_go_would_not_take(ground: Ground,
     channel = ground.channel(await server.start())
     call = ground.raw(channel, "/grpctunnel.Tunnel/Tunnel")
     await call.write(said)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await call.code() is grpc.StatusCode.UNKNOWN
     assert len(server.complaints.heard) == 1
     await channel.close()
