@@ -28,12 +28,12 @@ SHAPE = [
     "--agents",
     "6",
     "--announce-ttl",
-    "2s",
+    "6s",
     "--agent-announce-ttl",
-    "4s",
+    "8s",
 ]
 #: Agents find a frozen auth dead after three of these.
-KEEP_ALIVE = ["--keep-alive-interval", "1s"]
+KEEP_ALIVE = ["--keep-alive-interval", "2s"]
 
 
 @pytest.fixture(scope="module", params=["direct", "proxy"])

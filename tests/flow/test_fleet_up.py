@@ -41,9 +41,9 @@ SHAPE = [
     "--agents",
     "6",
     "--announce-ttl",
-    "2s",
-    "--agent-announce-ttl",
     "4s",
+    "--agent-announce-ttl",
+    "6s",
 ]
 
 
