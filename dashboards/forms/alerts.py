@@ -280,6 +280,10 @@ class RouteForm(forms.ModelForm):  # type: ignore[type-arg] # as above
     escalate_minutes = forms.FloatField(
         required=False, min_value=1, label="Call in others after minutes without acknowledgement"
     )
+    field_order = (
+        "name", "parent", "position", "cluster", "matchers", "least", "channels", "goes_on",
+        "escalate_minutes", "escalate_to",
+    )  # fmt: skip
 
     class Meta:
         model = Route
@@ -290,7 +294,7 @@ class RouteForm(forms.ModelForm):  # type: ignore[type-arg] # as above
         labels = {
             "matchers": "Only incidents with",
             "goes_on": "Those after it hear, too",
-            "escalate_to": "And call in",
+            "escalate_to": "Whom it calls in then",
             "cluster": "Only of the cluster",
         }
         help_texts = {

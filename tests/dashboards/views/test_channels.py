@@ -139,6 +139,8 @@ def test_routes_are_a_tree_that_bites_no_tail(keeper: Client) -> None:
     """A route below another, with escalation and quiet hours, in words; not below itself."""
     channel = Channel.objects.create(name="chief", kind="webhook", config={"url": "https://example.com"})
     root = Route.objects.get()
+    asked = keeper.get(f"/alerts/routes/{root.pk}/").content.decode()
+    assert asked.index("Call in others after minutes") < asked.index("Whom it calls in then")
     form = {
         "name": "proxies", "parent": root.pk, "position": 0, "matchers": "kind=proxy", "least": 2,
         "escalate_minutes": "15", "escalate_to": channel.pk, "quiet_from": "22:00", "quiet_until": "07:00",
