@@ -52,6 +52,7 @@ def run(work: Callable[[], None]) -> None:
 
 def on_loop(work: Coroutine[Any, Any, T]) -> T:
     """Run a node's coroutine to its end on a loop of its own, on which a caller that leaves is no fault."""
+    logging.getLogger("grpc._cython.cygrpc").addFilter(_is_a_fault)
     with asyncio.Runner(loop_factory=_new_loop) as runner:
         return runner.run(work)
 
@@ -74,6 +75,17 @@ def _unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None
         _log.debug("answer.unsent: %s", context["exception"])
         return
     loop.default_exception_handler(context)
+
+
+def _is_a_fault(record: logging.LogRecord) -> bool:
+    """Drop what grpc.aio says of a refusal that could not be sent, for its caller's deadline had just passed."""
+    import grpc.aio  # as above
+
+    error = record.exc_info[1] if record.exc_info else None
+    if not isinstance(error, grpc.aio.InternalError):
+        return True
+    _log.debug("answer.unsent: %s", error)
+    return False
 
 
 async def listening(address: tuple[str, int], start: Awaitable[T]) -> T:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import resource
 from collections.abc import Iterator
 
@@ -56,6 +57,22 @@ def test_unsent_answer_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
     """What grpc.aio could not send, for its caller had just gone, is not logged as an error."""
     running.on_loop(_nobody_awaits(grpc.aio.InternalError('Failed "execute_batch"')))
     assert not [record for record in caplog.records if record.levelname != "DEBUG"]
+
+
+async def _say_of(error: Exception) -> None:
+    """Log an error as grpc.aio logs what came of a method."""
+    try:
+        raise error
+    except type(error):
+        logging.getLogger("grpc._cython.cygrpc").exception("raised by servicer method")
+
+
+def test_unsent_refusal_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
+    """Nor is a refusal that came a moment after its caller's deadline; whatever else a method raises is told."""
+    running.on_loop(_say_of(grpc.aio.InternalError('Failed "execute_batch"')))
+    assert not [record for record in caplog.records if record.levelname != "DEBUG"]
+    running.on_loop(_say_of(ValueError("a bug")))
+    assert [record.levelname for record in caplog.records if record.levelname != "DEBUG"] == ["ERROR"]
 
 
 def test_other_fault_is_told(caplog: pytest.LogCaptureFixture) -> None:
