@@ -27,7 +27,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.browser,
     pytest.mark.asyncio(loop_scope="session"),
-    pytest.mark.timeout(300),
 ]
 
 AGENTS = 150
@@ -62,11 +61,11 @@ def console(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
         def answers() -> bool:
             try:
-                return bool(urllib.request.urlopen(f"{running.url}/readyz", timeout=5).status == 200)
+                return bool(urllib.request.urlopen(f"{running.url}/readyz", timeout=30).status == 200)
             except (OSError, urllib.error.URLError):
                 return False
 
-        eventually_sync(answers, seconds=90)
+        eventually_sync(answers, seconds=180)
         yield running
 
 

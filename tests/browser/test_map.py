@@ -7,8 +7,9 @@ from playwright.async_api import Page, expect
 
 from dashboards import figures
 from fleet.domain.verdicts import State
-from tests.browser.conftest import Visiting
+from tests.browser.conftest import DEADLINE_MS, Visiting
 from tests.browser.harness import block_of, even_fleet
+from tests.fakes.waiting import eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
@@ -18,7 +19,9 @@ CELLS = """() => (document.getElementById("plot")?.data?.[0].z ?? [])
 #: How many pixels of the drawn heatmap, one per cell, have this colour.
 PIXELS = """async (colour) => {
   const image = new Image();
-  image.src = document.querySelector("#plot image").href.baseVal;
+  const drawn = document.querySelector("#plot image");
+  if (drawn === null) return -1;
+  image.src = drawn.href.baseVal;
   await image.decode();
   const canvas = new OffscreenCanvas(image.width, image.height);
   const context = canvas.getContext("2d");
@@ -43,12 +46,20 @@ async def wait_cells(page: Page, z: int, count: int) -> None:
     )
 
 
+async def wait_pixels(page: Page, colour: str, count: int) -> None:
+    """Wait until exactly `count` cells are drawn in this colour: the picture follows what plotly holds."""
+
+    async def drawn() -> bool:
+        return bool(await page.evaluate(PIXELS, colour) == count)
+
+    await eventually(drawn, seconds=DEADLINE_MS / 1000)
+
+
 async def test_cells_change_on_a_delta(visiting: Visiting) -> None:
     """A proxy's block turns red and back, and its title counts the stranded."""
     visit = await visiting()
     page = await visit.open("/map/")
-    await wait_drawn(page)
-    assert await page.evaluate(CELLS) == [State.HEALTHY] * 200
+    await wait_cells(page, State.HEALTHY, 200)
     await visit.fleet.change(dict.fromkeys(block_of(visit.fleet, 0), State.STRANDED))
     await wait_cells(page, State.STRANDED, 50)
     await expect(page.locator(".block-title").first).to_contain_text("proxy-1")
@@ -77,11 +88,11 @@ async def test_pixels_have_the_colours_of_the_theme(visiting: Visiting, scheme: 
     page = await visit.open("/map/")
     await wait_drawn(page)
     red = figures.cell_colour(State.STRANDED, theme)
-    assert await page.evaluate(PIXELS, red) == 0
+    await wait_pixels(page, red, 0)
     await visit.fleet.change({3: State.STRANDED})
     await wait_cells(page, State.STRANDED, 1)
-    assert await page.evaluate(PIXELS, red) == 1
-    assert await page.evaluate(PIXELS, figures.cell_colour(State.HEALTHY, theme)) == 199
+    await wait_pixels(page, red, 1)
+    await wait_pixels(page, figures.cell_colour(State.HEALTHY, theme), 199)
 
 
 async def test_theme_button_redraws_in_its_colours(visiting: Visiting) -> None:
@@ -95,7 +106,7 @@ async def test_theme_button_redraws_in_its_colours(visiting: Visiting) -> None:
     await page.reload()
     await wait_drawn(page)
     await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
-    assert await page.evaluate(PIXELS, figures.cell_colour(State.HEALTHY, 1)) == 200
+    await wait_pixels(page, figures.cell_colour(State.HEALTHY, 1), 200)
 
 
 async def test_legend_filters(visiting: Visiting) -> None:
@@ -159,7 +170,7 @@ async def test_pause_stops_the_picture_only(visiting: Visiting) -> None:
     """While paused cells stand still; going on shows everything that came meanwhile."""
     visit = await visiting()
     page = await visit.open("/map/")
-    await wait_drawn(page)
+    await wait_cells(page, State.HEALTHY, 200)
     await page.click("#pause")
     await visit.fleet.change({0: State.STRANDED})
     await expect(page.locator("#age-text")).to_contain_text("paused")
