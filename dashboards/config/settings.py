@@ -13,6 +13,7 @@ from celery.schedules import crontab
 from csp.constants import NONCE, NONE, SELF
 
 from dashboards.config import env
+from fleet.processes import folders
 from fleet.processes.valkey import running_url
 from fleet.protocol.destination import READINGS
 
@@ -59,7 +60,7 @@ def _secret_key() -> str:
         return given
     kept = REFLOAT_HOME / "secret_key"
     try:
-        REFLOAT_HOME.mkdir(parents=True, exist_ok=True)
+        folders.make_private(REFLOAT_HOME)
         with contextlib.suppress(FileExistsError), kept.open("x") as new:
             kept.chmod(0o600)
             new.write(secrets.token_urlsafe(64))

@@ -18,7 +18,7 @@ from fleet.nodes import fleet_record
 from fleet.nodes.fleet_plan import BACKEND, PORTS
 from fleet.nodes.fleet_record import FleetError, FleetRecord, Member
 from fleet.nodes.forwards import Mode
-from fleet.processes import pids
+from fleet.processes import folders, pids
 from fleet.processes.pids import ProcessState
 
 #: The forwarder is on this machine and does nothing long.
@@ -106,7 +106,7 @@ def restart(fleet: FleetRecord, name: str, home: Path) -> Member:
     """Have the process of a fleet that was killed started again, and wait until it is ready."""
     member = must_be_restartable(fleet, name)
     asked = restart_request(fleet_record.folder(home, fleet.cluster), name)
-    asked.parent.mkdir(exist_ok=True)
+    folders.make_private(asked.parent)
     asked.touch()
     deadline = time.monotonic() + _RESTART_TIMEOUT
     while (now := fleet_record.load(home, fleet.cluster).member(name)).pid == member.pid:

@@ -10,6 +10,7 @@ from pathlib import Path
 from fleet.nodes import fleet_record
 from fleet.nodes.fleet_plan import AGENT_PREFIX, FleetPlan
 from fleet.nodes.fleet_record import FleetError
+from fleet.processes import folders
 from fleet.protocol import agent_services
 from fleet.transport import authority
 
@@ -58,6 +59,7 @@ def of_console(keys: Path) -> dict[str, str]:
 @contextlib.contextmanager
 def _sentence(keys: Path) -> Iterator[None]:
     try:
+        folders.make_private(keys)
         yield
     except (OSError, ValueError) as error:
         raise FleetError(f"the fleet's keys cannot be made in {keys}: {error}") from error

@@ -20,6 +20,7 @@ import grpc.aio
 
 from fleet.nodes import operators, running
 from fleet.nodes.instance import Instance
+from fleet.processes import folders
 from fleet.protocol import announce, durations, policies
 from fleet.protocol.announce import AnnounceError
 from fleet.protocol.policies import PolicyError, Value
@@ -79,7 +80,7 @@ def load(
     path = data / policies.FILE_NAME if data else None
     try:
         if data:
-            data.mkdir(parents=True, exist_ok=True)
+            folders.make_private(data)
         accepted = _read(path) if path else {}
     except OSError as error:
         raise running.StartError(f"--data {data}: {error.strerror}") from None

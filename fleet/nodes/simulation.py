@@ -25,7 +25,7 @@ from fleet.nodes.invented import Shape
 from fleet.nodes.invented_faults import Fault, FaultError, Step, parse_fault
 from fleet.nodes.running import raise_file_limit
 from fleet.nodes.simulator import arguments
-from fleet.processes import children
+from fleet.processes import children, folders
 
 #: A part of 100,000 agents is ready in about 5 s where measured, two of them at once on a busy machine later.
 _START_TIMEOUT = 120.0
@@ -256,7 +256,7 @@ async def _serve(
 
 def note(home: Path, simulation: Simulation) -> Path:
     """Write down where the simulation is, for `find`."""
-    home.mkdir(parents=True, exist_ok=True)
+    folders.make_private(home)
     path = home / "simulate.json"
     path.write_text(
         json.dumps({"pid": os.getpid(), "control": simulation.control, "auths": simulation.auths}), "utf-8"

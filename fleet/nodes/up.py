@@ -26,7 +26,7 @@ import fleet
 from fleet.nodes import faults, fleet_gateway, fleet_keys, fleet_networking, fleet_plan, fleet_record
 from fleet.nodes.fleet_plan import FleetPlan
 from fleet.nodes.fleet_record import FleetError, FleetRecord, Member
-from fleet.processes import pids, valkey
+from fleet.processes import folders, pids, valkey
 from fleet.processes.supervisor import Child, Supervisor, SupervisorError, json_line
 from fleet.protocol.networking_config import NetworkingConfigError
 
@@ -279,7 +279,7 @@ def _python_path() -> str:
 def _only_one(folder: Path) -> Iterator[IO[bytes]]:
     """Be the only fleet in a folder. Raises FleetError."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folders.make_private(folder)
         lock = (folder / "lock").open("ab")
     except OSError as error:
         raise FleetError(f"cannot write {folder}: {error.strerror}") from error

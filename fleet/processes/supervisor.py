@@ -30,7 +30,7 @@ from typing import Any, Self
 
 from typing_extensions import override
 
-from fleet.processes import children
+from fleet.processes import children, folders
 
 #: How often an unready child is looked at, seconds.
 _READY_POLL = 0.05
@@ -134,7 +134,7 @@ class Supervisor:
         assert threading.current_thread() is threading.main_thread(), (
             "children die with the thread that made them"
         )
-        self.logs.mkdir(parents=True, exist_ok=True)
+        folders.make_private(self.logs)
         for end in (self._awake, self._wake):
             os.set_blocking(end, False)
         for number in (*_ENDING, signal.SIGCHLD):

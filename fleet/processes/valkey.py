@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet.processes import children
+from fleet.processes import children, folders
 
 #: How long a start may take, seconds; it takes 0.2 s where measured, and longer with much data to load.
 _START_TIMEOUT = 60.0
@@ -96,7 +96,7 @@ def start(data: Path, *, port: int | None = None, persist: bool = True) -> Valke
     """
     binary = find_binary()
     try:
-        data.mkdir(parents=True, exist_ok=True)
+        folders.make_private(data)
     except OSError as error:
         raise ValkeyError(f"cannot keep Valkey's data in {data}: {error.strerror}") from error
     for tries_left in reversed(range(1 if port else _PORT_TRIES)):

@@ -82,6 +82,13 @@ RULES = (
         where=r"^(fleet|dashboards)/",
         but=r"^fleet/state/keys\.py",
     ),
+    Rule(
+        "open-folder",
+        "make folders by fleet.processes.folders: what is in them is not for others on the machine",
+        r"\.mkdir\(|\bmakedirs\(",
+        where=r"^(fleet|dashboards)/",
+        but=r"^fleet/processes/folders\.py|^fleet/transport/authority\.py",
+    ),
     Rule("unsafe", "`|safe` opens the page to whoever names an agent", r"\|\s*safe\b", ends=(".html",)),
     Rule(
         "cdn",

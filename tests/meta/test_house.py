@@ -15,6 +15,7 @@ _OFFENCES = {
     "fork": ("fleet/x.py", "env['GRPC_ENABLE_FORK_SUPPORT'] = '0'\n"),
     "httpx": ("fleet/sources/x.py", "import httpx\n"),
     "redis-keys": ("fleet/x.py", "key = f'{prefix}:{cluster}:x'\n"),
+    "open-folder": ("fleet/x.py", "home.mkdir(parents=True)\n"),
     "unsafe": ("templates/x.html", "{{ name|safe }}\n"),
     "cdn": ("templates/x.html", '<script src="https://cdn.example/x.js"></script>\n'),
     "inline-script": ("templates/x.html", '<a onclick="f()">x</a>\n'),
