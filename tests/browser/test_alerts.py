@@ -224,6 +224,31 @@ async def test_incident_has_pictures_with_words_and_lists_its_keys(page: Page, c
     assert await page.evaluate("document.activeElement.matches('#agents tbody tr:first-child')")
 
 
+async def test_incident_on_a_phone_shows_ten_of_its_agents(page: Page, console: Console) -> None:
+    """Who and how they are, within the page's width; a link leads to the list. A wide page shows every one."""
+    # In the future, so that it does not grow stale while a slow machine looks.
+    filled = partial(fill, console.writer(), [State.STRANDED] * 14, as_of=time.time() + 300, cause=2)
+    await asyncio.to_thread(connect(console.server.url).flushdb)
+    await asyncio.to_thread(filled)
+    await page.goto(f"{console.url}/incidents/")
+    await page.click("text=207 agents stranded, proxy-1")
+    rows, link = (
+        page.locator("#agents tbody tr:visible"),
+        page.locator("#agents a", has_text="More in the list"),
+    )
+    await expect(rows).to_have_count(14)
+    await expect(link).to_be_hidden()
+    usual = page.viewport_size
+    assert usual is not None
+    await page.set_viewport_size({"width": 360, "height": 780})
+    await expect(rows).to_have_count(10)
+    await expect(rows.first.locator("th, td").locator("visible=true")).to_have_count(4)
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    await link.click()
+    await expect(page.locator("#matches")).to_contain_text("match")
+    await page.set_viewport_size(usual)
+
+
 async def test_silence_shows_what_it_matches_and_wants_a_word_for_everything(
     page: Page, console: Console
 ) -> None:

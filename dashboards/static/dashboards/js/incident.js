@@ -9,7 +9,8 @@ function typing(target) {
 }
 
 function walk(step) {
-  const rows = [...document.querySelectorAll("#agents tbody tr")];
+  // On a narrow page the first ten: the others are not shown.
+  const rows = [...document.querySelectorAll("#agents tbody tr")].filter((row) => row.offsetParent !== null);
   if (rows.length === 0) return;
   const at = rows.indexOf(document.activeElement.closest("tr"));
   const row = rows[Math.min(rows.length - 1, Math.max(0, at + step))];
