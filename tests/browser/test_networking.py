@@ -22,7 +22,7 @@ from tests.fakes.waiting import eventually_sync
 from tests.flow.web import PASSWORD, USERNAME, Console, web_console
 from tests.meta.house import ROOT
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 #: What a worker does when it has read a config.
 _READ = """
@@ -45,11 +45,11 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
 
         def answers() -> bool:
             try:
-                return bool(urllib.request.urlopen(f"{running.url}/readyz", timeout=5).status == 200)
+                return bool(urllib.request.urlopen(f"{running.url}/readyz", timeout=30).status == 200)
             except (OSError, urllib.error.URLError):
                 return False
 
-        eventually_sync(answers, seconds=90)
+        eventually_sync(answers, seconds=180)
         _stored(running, "r1", 0)
         yield running
 
@@ -112,7 +112,7 @@ async def test_second_of_two_rebases_and_plans(console: Console, chromium: Brows
     await _accessible(page)
     await page.click("button[value=form]")
     await page.check("#id_graceful_tunnel_closing")
-    await asyncio.to_thread(fill, console.writer(), [State.HEALTHY] * 4, as_of=time.time())
+    await asyncio.to_thread(fill, console.writer(), [State.HEALTHY] * 4, as_of=time.time() + 600)
     await page.click("text=Plan this change")
     await expect(page.locator("h1")).to_have_text("Change the networking config? It closes no tunnel.")
     await _accessible(page)
