@@ -49,7 +49,7 @@ async def test_no_page_breaks_the_policy(chromium: Browser, console: Console) ->
         except aiohttp.ClientError:
             return False
 
-    await eventually(answers, seconds=90)
+    await eventually(answers, seconds=180)
     await asyncio.to_thread(fill, console.writer(), [State.HEALTHY, State.STRANDED], as_of=time.time())
     context = await chromium.new_context()
     context.set_default_timeout(DEADLINE_MS)

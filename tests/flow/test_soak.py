@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from tests.fakes.waiting import eventually_sync
 from tests.flow.running import Demo, start_demo
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 AGENTS = 12
 #: Faults are played so long, seconds; from the end of the first part on nothing may grow any more.
@@ -27,7 +28,18 @@ MAX_FILES = 8
 #: A balancer has two for each link, and every agent may open one more in need, which it keeps.
 MAX_LINK_FILES = MAX_FILES + 2 * AGENTS
 #: A frozen or parted instance is seen by its polls; its agents need a tunnel or a heartbeat again, seconds.
-SEEN, HEALED = 30.0, 90.0
+SEEN, HEALED = 180.0, 300.0
+
+#: The last line of a traceback that tells of a wait that was too long. A machine that stands still has those, and the
+#: log says what was tried again.
+_STALLED = re.compile(
+    r"[\w.]*(TimeoutError|TimeLimitExceeded|StateUnavailable)\b|[\w.]*OperationalError: database is locked"
+)
+_ONE_TRACEBACK = r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n(?=[ \t]))*\S.*"
+#: With what led to it.
+_TRACEBACK = re.compile(
+    rf"{_ONE_TRACEBACK}(?:\n\n(?:During handling|The above exception).*\n\n{_ONE_TRACEBACK})*"
+)
 
 #: What is done to an instance, and how it is undone.
 FAULTS = (
@@ -136,10 +148,10 @@ def _grown(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]]
 
 
 def _tracebacks(demo: Demo) -> dict[str, str]:
-    """By file, the end of the last traceback that any process wrote."""
+    """By file, the last traceback that any process wrote and that is not of a wait."""
     found = {}
     for log in demo.home.rglob("*.log"):
-        _, mark, told = log.read_text(errors="replace").rpartition("Traceback (most recent call last)")
-        if mark:
-            found[str(log.relative_to(demo.home))] = told[:4000]
+        for told in _TRACEBACK.findall(log.read_text(errors="replace")):
+            if not _STALLED.match(told.rpartition("\n")[2]):
+                found[str(log.relative_to(demo.home))] = told[-4000:]
     return found
