@@ -27,7 +27,7 @@ pytestmark = pytest.mark.django_db
 def auth(settings: Settings, valkey_url: str, prefix: str) -> Iterator[FakeAuth]:
     """The auth of the only cluster, with an agent that it lists; tasks run where they are enqueued."""
     settings.REDIS_URL, settings.REFLOAT_PREFIX = valkey_url, prefix
-    settings.REFLOAT_ROUND_INTERVAL, settings.REFLOAT_ROUND_DEADLINE = 0.001, 2.0
+    settings.REFLOAT_ROUND_INTERVAL, settings.REFLOAT_ROUND_DEADLINE = 0.001, 60.0
     settings.CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
     made = FakeAuth("auth-1-id", "auth-1")
     made.auths = [made.resource(time.time() + 600)]

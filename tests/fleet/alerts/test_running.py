@@ -64,11 +64,11 @@ def test_run_looks_until_it_is_stopped() -> None:
     alerting = _alerting(looker, [])
     thread = threading.Thread(target=alerting.run)
     thread.start()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while looker.looks < 3 and time.monotonic() < deadline:
         time.sleep(0.02)
     alerting.stopped.set()
-    thread.join(timeout=30)
+    thread.join(timeout=60)
     assert not thread.is_alive()
     assert looker.looks >= 3
 

@@ -56,7 +56,7 @@ def test_standard_input_and_output() -> None:
     heard: list[bytes] = []
     port, thread = proxy_once(b"HTTP/1.1 200 OK\r\n\r\nbanner ", heard)
     done = run(port)
-    thread.join(timeout=10)
+    thread.join(timeout=60)
     assert (done.returncode, done.stdout) == (0, b"banner hello")
     assert heard[0].startswith(b"CONNECT web.agent-1:80 HTTP/1.1\r\n")
     assert b"authorization" not in heard[0].lower()

@@ -48,7 +48,7 @@ def refloat(home: Path, command: str, *args: str) -> Result:
 
 def said(home: Path) -> Said:
     diag = fleet_record.load(home, "default").member("proxy-1").diag
-    with urllib.request.urlopen(f"http://{diag}/readyz", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{diag}/readyz", timeout=60) as answer:
         return read(answer.headers.items())
 
 

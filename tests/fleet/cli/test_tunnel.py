@@ -160,7 +160,7 @@ def test_programs_end_when_told(checked: Service, tmp_path: Path) -> None:
         transfer(sock, 1000)
         for program in (client, server):
             program.peer.process.send_signal(signal.SIGTERM)
-            assert program.peer.process.wait(20) == 0, program.peer.said()
+            assert program.peer.process.wait(60) == 0, program.peer.said()
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import grpc.aio
+import pytest
 
 from fleet.domain.instances import InstanceFacts, InstanceKind
+from fleet.pollers import policies
 from fleet.pollers.policies import NOT_OURS, ask_all
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
@@ -20,8 +22,9 @@ def _facts(identity: str, address: str, **more: float) -> InstanceFacts:
     return InstanceFacts(identity, 0, InstanceKind.AUTH, identity, address, **more)  # type: ignore[arg-type] # by name
 
 
-async def test_answers_and_failures() -> None:
+async def test_answers_and_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours report; Teleport's do not know the question; the dead do not answer; the gone are not asked."""
+    monkeypatch.setattr(policies, "_WITHIN", 60.0)
     ours, theirs = grpc.aio.server(), grpc.aio.server()
     fleet_pb2_grpc.add_NodePoliciesServicer_to_server(Answering(), ours)
     ports = [server.add_insecure_port("127.0.0.1:0") for server in (ours, theirs)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import grpc
 import pytest
@@ -25,6 +26,7 @@ from fleet.state.reader import Reader
 from fleet.state.writer import Remembered, Writer
 from fleet.wire import fleet_pb2
 from tests.fakes.instances import FakeAuth, FakeProxy, agent_entry
+from tests.fakes.waiting import eventually_sync
 
 CLUSTER = "default"
 TIMING = Timing(round_interval=0.6)
@@ -37,7 +39,7 @@ class Fleet:
         self.auths = [FakeAuth("auth-1-id", "auth-1"), FakeAuth("auth-2-id", "auth-2")]
         self.proxies = [FakeProxy("proxy-1-id", "proxy-1"), FakeProxy("proxy-2-id", "proxy-2")]
         self.writer = writer
-        self.worker = Worker(writer, Polling(TIMING, deadline=0.5, fresh_rounds=4))
+        self.worker = Worker(writer, Polling(TIMING, deadline=60.0, fresh_rounds=4))
         self.round = 0
         self.list_all()
         self.epoch = writer.create(CLUSTER, Remembered())
@@ -137,21 +139,26 @@ def test_polls_make_destination_health(fleet: Fleet) -> None:
 
 
 def test_frozen_proxy_fails_its_attempts_and_comes_back(fleet: Fleet) -> None:
-    """Two failures with a line of error each, within the deadline; then an answer again."""
+    """Two failures with a line of error each, by the deadline; then an answer again. The other one is not held up."""
     fleet.poll()
     fleet.proxies[1].held.set()
-    started = time.monotonic()
-    fleet.poll()
-    fleet.poll()
-    assert time.monotonic() - started < 2.0
+    patient = fleet.worker.polling
+    fleet.worker.polling = replace(patient, deadline=0.5)
+
+    def failed_twice() -> bool:
+        fleet.poll()
+        attempts = {name: [one.ok for one in fleet.facts(name).attempts] for name in ("proxy-1", "proxy-2")}
+        return attempts["proxy-1"][:1] == [True] and attempts["proxy-2"] == [False, False]
+
+    # More than twice only where the machine is too busy for the deadline: then nothing counts as evidence.
+    eventually_sync(failed_twice)
     frozen = fleet.facts("proxy-2")
-    assert [attempt.ok for attempt in frozen.attempts] == [False, False]
     assert "deadline exceeded" in frozen.attempts[0].error
-    assert fleet.facts("proxy-1").attempts[0].ok
     feeds = fleet.writer.load(CLUSTER).tunnel_feeds[frozen.index].feed
     assert feeds.answered_at is None
     assert feeds.attempted_at is not None
     fleet.proxies[1].held.clear()
+    fleet.worker.polling = patient
     fleet.poll()
     assert fleet.facts("proxy-2").attempts[0].ok
 
@@ -242,17 +249,21 @@ def test_agents_listed_and_left_out(fleet: Fleet) -> None:
         11: fleet_pb2.ListAgentsResponse(epoch="e2", revision=11),
     }
     fleet.auths[0].agents = lambda request: answers[request.since_revision]
-    now = time.time()
+    began = time.time()
     fleet.poll()
+    now = time.time()
     record = fleet.writer.load(CLUSTER)
     assert record.ids == ("agent-1-id", "agent-2-id", "agent-3-id")
     assert record.names[0] == "agent-1"
-    assert record.heartbeats["expires_at"] == pytest.approx([now + 20] * 3, abs=1)
+    expires = record.heartbeats["expires_at"].tolist()
+    assert all(began + 20 <= at <= now + 20 for at in expires)
     assert set(record.heartbeats["mode"].tolist()) == {Mode.RECONNECT}
     assert record.memory["tracked"].tolist() == [2, 2, 2]
     fleet.poll()
     record = fleet.writer.load(CLUSTER)
-    assert record.heartbeats["expires_at"] == pytest.approx([now + 20, now + 99, now + 20], abs=2)
+    first, second, third = record.heartbeats["expires_at"].tolist()
+    assert [first, third] == [expires[0], expires[2]]
+    assert now + 99 <= second <= time.time() + 99
     assert record.heartbeats["auth"][1] == fleet.facts("auth-2").index
     fleet.poll()
     record = fleet.writer.load(CLUSTER)

@@ -21,7 +21,7 @@ from fleet.processes.supervisor import (
 )
 from tests.fakes.waiting import eventually_sync
 
-SLEEP = "import time; time.sleep(60)"
+SLEEP = "import time; time.sleep(600)"
 READY = 'print(\'noise\'); print(\'{"event":"ready","grpc":"127.0.0.1:1"}\', flush=True);' + SLEEP
 
 
@@ -34,7 +34,7 @@ def test_await_ready_reads_the_ready_line(tmp_path: Path) -> None:
     with Supervisor(tmp_path) as supervisor:
         child = supervisor.start("a", python(READY), ready=json_line)
         seen: list[str] = []
-        supervisor.await_ready(timeout=20, on_ready=lambda one: seen.append(one.name))
+        supervisor.await_ready(timeout=60, on_ready=lambda one: seen.append(one.name))
         assert child.announced["grpc"] == "127.0.0.1:1"
         assert seen == ["a"]
     assert pids.state(child.pid) is pids.ProcessState.DEAD
@@ -46,7 +46,7 @@ def test_await_ready_child_fails_names_it_its_words_and_its_log(tmp_path: Path) 
         other = supervisor.start("good", python(SLEEP))
         supervisor.start("bad", python("import sys; sys.exit('no such port')"), ready=json_line)
         with pytest.raises(StartError) as caught:
-            supervisor.await_ready(timeout=20)
+            supervisor.await_ready(timeout=60)
     assert str(caught.value) == (
         f"bad ended with code 1 before it was ready: no such port (log: {tmp_path / 'bad.log'})"
     )
@@ -71,7 +71,7 @@ def test_await_ready_interrupted_gives_up(tmp_path: Path) -> None:
     with Supervisor(tmp_path) as supervisor:
         supervisor.start("slow", python(SLEEP), ready=never)
         with pytest.raises(InterruptedStartError):
-            supervisor.await_ready(timeout=20)
+            supervisor.await_ready(timeout=60)
 
 
 def test_start_no_such_program_says_so(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_watch_reports_a_death_once_and_others_go_on(tmp_path: Path) -> None:
     with Supervisor(tmp_path) as supervisor:
         supervisor.start("dies", python("pass"))
         other = supervisor.start("lives", python(SLEEP))
-        supervisor.await_ready(timeout=20)
+        supervisor.await_ready(timeout=60)
         ticks = iter(range(100))
 
         def on_tick() -> None:
@@ -102,13 +102,13 @@ def test_restart_waits_for_the_new_ready_line(tmp_path: Path) -> None:
     """A restarted child is ready when the new process says so, not because the old one had."""
     with Supervisor(tmp_path) as supervisor:
         child = supervisor.start("a", python(READY), ready=json_line)
-        supervisor.await_ready(timeout=20)
+        supervisor.await_ready(timeout=60)
         first = child.pid
         child.process.kill()
         eventually_sync(lambda: not child.alive())
         supervisor.restart(child)
         assert not child.announced
-        supervisor.await_ready([child], timeout=20)
+        supervisor.await_ready([child], timeout=60)
         assert child.pid != first
         assert child.announced
 
@@ -122,12 +122,12 @@ def test_stop_ends_higher_stages_first(tmp_path: Path) -> None:
         f"    open({str(order)!r}, 'a').write(sys.argv[1]); sys.exit()\n"
         "signal.signal(signal.SIGTERM, end)\n"
         'print(\'{"event":"ready"}\', flush=True)\n'
-        "time.sleep(60)"
+        "time.sleep(600)"
     )
     with Supervisor(tmp_path) as supervisor:
         for name, stage in (("c", 0), ("a", 2), ("b", 1)):
             supervisor.start(name, [*python(code), name], stage=stage, ready=json_line)
-        supervisor.await_ready(timeout=20)
+        supervisor.await_ready(timeout=60)
     assert order.read_text() == "abc"
 
 
