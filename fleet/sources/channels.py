@@ -48,7 +48,7 @@ class Connections:
         return found
 
     def _open(self, address: str, *interceptors: Retrying) -> grpc.aio.Channel:
-        options = [*still_options(), _MADE_ONCE]
+        options = [*still_options(), _MADE_ONCE, ("grpc.max_receive_message_length", LARGEST_ANSWER)]
         return open_channel(_target(address), self._tls, more=options, interceptors=interceptors)
 
     @property

@@ -37,6 +37,18 @@ async def test_agents_in_pages(auth: FakeAuth, connections: Connections) -> None
     assert (told.expires_at, told.ttl, told.mode, told.tracked) == (120.0, 20.0, Mode.RECONNECT, 2)
 
 
+async def test_agents_of_a_wide_mesh(auth: FakeAuth, connections: Connections) -> None:
+    """A page in which each agent names hundreds of proxies is longer than what gRPC takes unless it is told to."""
+    entry = agent_entry("a", "x")
+    entry.agent.tracker.claimed.extend(f"{number:036}" for number in range(150_000))
+    auth.agents = lambda _: fleet_pb2.ListAgentsResponse(epoch="e", revision=7, full=True, agents=[entry])
+    channel = connections.channel(auth.address)
+    changes = await ask_agents(channel, "", 0, left=plenty, clock=lambda: 100.0)
+    told = changes.agents["a"]
+    assert told is not None
+    assert told.claimed >= 150_000
+
+
 async def test_agents_when_time_runs_out_between_pages(auth: FakeAuth, connections: Connections) -> None:
     """What came is kept, with the place to go on from."""
     page = fleet_pb2.ListAgentsResponse(
