@@ -30,7 +30,6 @@ class AgentState(StrEnum):
 
 #: Under way: they count against limits.
 IN_FLIGHT = (AgentState.DUE, AgentState.ASKED)
-FINAL = (AgentState.OK, AgentState.FAILED, AgentState.SKIPPED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,6 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
 
-#: What is shown instead of a secret.
-MASK = "********"
-
 
 class SealError(Exception):
     """A secret cannot be opened: SECRET_KEY is another one than when it was sealed."""
