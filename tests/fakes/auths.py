@@ -35,8 +35,6 @@ class FakeAuth:
         self.answering.set()
         self.configs_asked = 0
         self.watches = 0
-        #: Watches that run.
-        self.watched = 0
         self.calls = 0
         self._healthy = True
         self._changed = asyncio.Event()
@@ -101,15 +99,11 @@ class FakeAuth:
 
     async def Watch(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
         self.watches += 1
-        self.watched += 1
-        try:
-            while True:
-                changed = self._changed
-                answer = health_pb2.HealthCheckResponse
-                yield answer(status=answer.SERVING if self._healthy else answer.NOT_SERVING)
-                await changed.wait()
-        finally:
-            self.watched -= 1
+        while True:
+            changed = self._changed
+            answer = health_pb2.HealthCheckResponse
+            yield answer(status=answer.SERVING if self._healthy else answer.NOT_SERVING)
+            await changed.wait()
 
     async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802
         answer = health_pb2.HealthCheckResponse
