@@ -29,6 +29,7 @@ from fleet.control import (
     networking,
     networking_run,
     rollouts_run,
+    working,
 )
 from fleet.control.dialing import Dialer
 from fleet.control.networking_run import Auths
@@ -181,6 +182,8 @@ def step_actions() -> None:
         except Exception:
             # One change's trouble must not keep the others from going on.
             logger.exception("change %d", change.pk)
+    for change in working.left_over():
+        working.clear(change, process().writer, _now(), _holder())
 
 
 @shared_task(name="fleet.tasks.read_policies", ignore_result=True)
@@ -204,6 +207,7 @@ def _step(change: Change) -> None:
             change,
             lambda: _reader().table(cluster, time.time()),
             dialer,
+            here.writer,
             time.time,
             random.random,
             _holder(),

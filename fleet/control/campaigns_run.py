@@ -12,9 +12,10 @@ from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from typing import Protocol
 
-from fleet.control import Busy, LeaseHeld, LeaseLost, WrongState, campaigns, changes, lease
+from fleet.control import Busy, LeaseHeld, LeaseLost, WrongState, campaigns, changes, lease, working
 from fleet.control.campaigns import Sight
 from fleet.control.lease import Lease
+from fleet.control.working import Marks
 from fleet.domain import campaign
 from fleet.domain.campaign import AgentState, Pace
 from fleet.domain.changes import ChangeState
@@ -46,6 +47,7 @@ def step(
     change: Change,
     table: Callable[[], FleetTable],
     advisor: Advisor,
+    marks: Marks,
     clock: Callable[[], float],
     chance: Callable[[], float],
     holder: str,
@@ -58,7 +60,7 @@ def step(
             if change.state == ChangeState.CONFIRMED:
                 changes.start(change, _moment(now))
             if change.state in (ChangeState.RUNNING, ChangeState.PAUSED):
-                _Step(change, table(), advisor, clock, chance, held).make()
+                _Step(change, table(), advisor, marks, clock, chance, held).make()
     except Busy as error:
         if change.detail != str(error):
             changes.note(change, detail=str(error))
@@ -77,11 +79,12 @@ class _Step:
         change: Change,
         table: FleetTable,
         advisor: Advisor,
+        marks: Marks,
         clock: Callable[[], float],
         chance: Callable[[], float],
         held: Lease,
     ) -> None:
-        self.change, self.table, self.advisor = change, table, advisor
+        self.change, self.table, self.advisor, self.marks = change, table, advisor, marks
         self.now, self.clock, self.chance, self.held = clock(), clock, chance, held
         self.pace: Pace = campaigns.pace_of(change)
         self.progress = dict(change.progress)
@@ -112,6 +115,7 @@ class _Step:
             self._ask_due()
         else:
             self._put_back()
+            working.mark(self.change, self.marks, self.progress)
         self._note(waits_for)
 
     def _settle(self, rows: list[CampaignAgent], sight: Sight) -> None:
@@ -275,6 +279,8 @@ class _Step:
             CampaignAgent.objects.bulk_update(
                 due, ["state", "reason", "asked_at", "held", "ended_at"], batch_size=300
             )
+        # Before they are asked: the round that sees one elsewhere is to know why.
+        working.mark(self.change, self.marks, self.progress)
         self._ask(asked)
 
     def _ask_again(self, rows: list[CampaignAgent], sight: Sight) -> None:

@@ -313,37 +313,50 @@ class Writer:
     def set_retired(self, cluster: str, epoch: str, indices: Sequence[int], *, retired: bool) -> None:
         """Mark agents as retired by an operator, or as in use again. Raises RecordLost, StateError."""
 
-        def mark(memory: Rows, chosen: npt.NDArray[np.uint32]) -> None:
+        chosen = np.array(sorted(set(indices)), np.uint32)
+
+        def mark(memory: Rows) -> npt.NDArray[np.uint32]:
             flags = memory["flags"][chosen]
             memory["flags"][chosen] = flags | RETIRED if retired else flags & ~np.uint8(RETIRED)
+            return chosen
 
-        self._change_memory(cluster, epoch, indices, mark)
+        self._change_memory(cluster, epoch, int(chosen.max()) + 1 if len(chosen) else 0, mark)
 
-    def expect_reconnect(self, cluster: str, epoch: str, indices: Sequence[int], *, until: float) -> None:
-        """A reconnect we asked for runs until then; 0 when it ended. Raises RecordLost, StateError."""
+    def expect_reconnects(self, cluster: str, until: Mapping[str, float]) -> None:
+        """Reconnects we asked for run until then, by agent id; of no other agent does one.
 
-        def mark(memory: Rows, chosen: npt.NDArray[np.uint32]) -> None:
-            memory["working_until"][chosen] = until
+        Ids that the record does not know are left out; nothing is written where it says so already. Raises RecordLost,
+        StateError.
+        """
+        keys = self.keys(cluster)
+        known = self._rosters.read(keys.epoch, keys.agents)
+        if not known.epoch:
+            raise RecordLost(f"cluster {cluster}: there is no record")
+        chosen = {known.index[agent]: at for agent, at in until.items() if agent in known.index}
 
-        self._change_memory(cluster, epoch, indices, mark)
+        def mark(memory: Rows) -> npt.NDArray[np.uint32]:
+            wanted = np.zeros(len(memory))
+            wanted[list(chosen)] = list(chosen.values())
+            differ = np.flatnonzero(memory["working_until"] != wanted).astype(np.uint32)
+            memory["working_until"] = wanted
+            return differ
+
+        self._change_memory(cluster, known.epoch, max(chosen, default=-1) + 1, mark)
 
     def _change_memory(
-        self,
-        cluster: str,
-        epoch: str,
-        indices: Sequence[int],
-        change: Callable[[Rows, npt.NDArray[np.uint32]], None],
+        self, cluster: str, epoch: str, count: int, change: Callable[[Rows], npt.NDArray[np.uint32]]
     ) -> None:
+        """Have `change` change what is remembered, of `count` agents at least; it answers of whom it did."""
         keys = self.keys(cluster)
-        chosen = np.array(sorted(set(indices)), np.uint32)
-        count = int(chosen.max()) + 1 if len(chosen) else 0
         for _ in range(_TRIES):
             with reaching(), self.redis.pipeline(transaction=True) as pipe:
                 pipe.get(keys.memory)
                 pipe.get(keys.memory_version)
                 blob, version = cast("list[bytes | None]", pipe.execute())
             memory = rows_of(blob, MEMORY, max(count, len(blob or b"") // MEMORY.itemsize)).copy()
-            change(memory, chosen)
+            chosen = change(memory)
+            if not len(chosen):
+                return
             batch = self._batch(keys, epoch)
             batch.guard_value(keys.memory_version, version or b"")
             batch.pad(keys.memory, blank(MEMORY, 1).tobytes(), count)

@@ -46,7 +46,8 @@ movers.stubborn = {row.agent_id for row in rows if row.position % 10 == 0}
 clock = [change.progress.get("stepped_at", change.created_at.timestamp())]
 for _ in range(400):
     clock[0] += 1
-    campaigns_run.step(change, lambda: movers.table(clock[0]), movers, lambda: clock[0], lambda: 0.5, "a worker")
+    now = lambda: clock[0]
+    campaigns_run.step(change, lambda: movers.table(clock[0]), movers, movers, now, lambda: 0.5, "a worker")
     movers.move()
     change.refresh_from_db()
     if campaigns.counts_of(change).ok >= int(sys.argv[1]) or change.state not in ("confirmed", "running"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,6 +13,7 @@ from fleet.domain.evidence import FleetEvidence
 from fleet.domain.instances import InstanceFacts, InstanceKind, InstanceState
 from fleet.domain.verdicts import NO_CAUSE, State
 from fleet.domain.views import FleetTable, InstanceView
+from fleet.state import StateUnavailable
 from fleet.transport.admin import Advised, Unreachable
 
 
@@ -40,6 +41,10 @@ class Movers:
     advised: set[tuple[int, str, str]] = field(default_factory=set)
     pending: list[tuple[str, int]] = field(default_factory=list)
     calls: int = 0
+    #: Who is working, until when; everybody who ever was; and whether the record is away.
+    working: dict[str, float] = field(default_factory=dict)
+    worked: set[str] = field(default_factory=set)
+    away: bool = False
 
     @classmethod
     def of(cls, count: int, proxies: int = 3, **more: object) -> Movers:
@@ -72,6 +77,13 @@ class Movers:
         staying = tuple(one for one in here if one in self.nowhere)
         return Advised(proxy_id, 0, len(here), 0, 0, len(staying), staying)
 
+    def expect_reconnects(self, cluster: str, until: Mapping[str, float]) -> None:
+        """See working.Marks."""
+        if self.away:
+            raise StateUnavailable("Redis does not answer")
+        self.working = dict(until)
+        self.worked |= self.working.keys()
+
     def move(self) -> None:
         """Have everybody who was asked be elsewhere, make before break."""
         for one, proxy in self.pending:
@@ -98,6 +110,8 @@ class Movers:
             if one in self.retired
             else State.STRANDED
             if one in self.stranded
+            else State.WORKING
+            if one in self.working
             else State.HEALTHY
             for one in ids
         ]

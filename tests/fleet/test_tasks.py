@@ -116,3 +116,19 @@ def test_policies_are_asked_and_actions_stepped(auth: FakeAuth, valkey_url: str,
     tasks.step_actions()
     change.refresh_from_db()
     assert change.state == "verified"
+
+
+def test_agents_of_a_campaign_that_is_over_work_no_more(auth: FakeAuth) -> None:
+    """It was aborted by a page, which writes no record: the next second takes its marks away."""
+    tasks.start_round()
+    writer = tasks.process().writer
+    writer.expect_reconnects("default", {"agent-1-id": time.time() + 600})
+    assert writer.memory("default")["working_until"].all()
+    change = Change.objects.create(
+        cluster_id="default", kind="reconnect", title="x", who="a", actor_kind="person", state="cancelled",
+        before=None, after={}, parameters={}, progress={"working": True},
+    )  # fmt: skip
+    tasks.step_actions()
+    change.refresh_from_db()
+    assert change.progress["working"] is False
+    assert not writer.memory("default")["working_until"].any()

@@ -239,6 +239,15 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, State, Reason, str]] = [
         Reason.PROXY_EXPIRED,
         "uuid-proxy-1",
     ),
+    (
+        "we move it, and its proxy froze",
+        agent(working_until=NOW + 5),
+        fleet(proxy_1=SILENT),
+        State.STRANDED,
+        Reason.PROXY_UNHEALTHY,
+        "uuid-proxy-1",
+    ),
+    ("we moved it too long ago", agent(working_until=NOW), fleet(), State.HEALTHY, Reason.NONE, ""),
     ("we moved it", agent(working_until=NOW + 5), fleet(), State.WORKING, Reason.RECONNECTING, ""),
     (
         "wants two, one proxy froze",

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 from django.contrib.auth.models import User
 
+from fleet.control import campaigns, campaigns_run, changes
+from fleet.control.campaigns import Chosen
 from fleet.control.changes import By, Draft
-from fleet.domain.changes import Actor, ActorKind, ChangeKind
+from fleet.control.working import Marks
+from fleet.domain.campaign import Pace
+from fleet.domain.changes import Actor, ActorKind, ChangeKind, ChangeState
+from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
+from tests.fakes.movers import Movers
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -24,6 +31,53 @@ def draft(agents: int = 3, wanted: str = "b") -> Draft:
     return Draft(
         ChangeKind.NETWORKING_CONFIG, "a to b", {"v": "a"}, {"v": wanted}, {"closes": agents}, agents=agents
     )
+
+
+class Campaign:
+    """One campaign over a fleet, with a clock of its own."""
+
+    def __init__(
+        self, cluster: Cluster, user: User, movers: Movers, leave: tuple[str, ...] = (), **pace: int
+    ) -> None:
+        self.movers, self.user, self.now = movers, user, NOW.timestamp()
+        #: Where it is kept who is working.
+        self.marks: Marks = movers
+        chosen = Chosen(np.arange(len(movers.agents)), "all", leave)
+        self.change: Change = campaigns.plan(
+            cluster.pk, movers.table(NOW.timestamp()), chosen, Pace(**{"hold": 0, "jitter": 0, **pace}), by(user), NOW,
+            lambda order: None,
+        )  # fmt: skip
+
+    def confirm(self) -> None:
+        self.change = changes.confirm(
+            self.change, by(self.user), reason="to try", typed=self.change.cluster_id, now=NOW
+        )
+
+    def step(self, times: int = 1, seconds: float = 1.0) -> Change:
+        for _ in range(times):
+            self.now += seconds
+            campaigns_run.step(
+                self.change,
+                lambda: self.movers.table(self.now),
+                self.movers,
+                self.marks,
+                lambda: self.now,
+                lambda: 0.5,
+                "w",
+            )
+            self.movers.move()
+        self.change.refresh_from_db()
+        return self.change
+
+    def until_over(self, most: int = 500) -> Change:
+        for _ in range(most):
+            if self.step().state not in (ChangeState.CONFIRMED, ChangeState.RUNNING):
+                return self.change
+        raise AssertionError(f"it did not end: {campaigns.counts_of(self.change)}")
+
+    @property
+    def at(self) -> datetime:
+        return datetime.fromtimestamp(self.now, UTC)
 
 
 @pytest.fixture

@@ -2,68 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
 import pytest
 from django.contrib.auth.models import User
 
-from fleet.control import Refused, campaigns, campaigns_run, changes, lease
-from fleet.control.campaigns import Chosen
-from fleet.domain.campaign import Pace
+from fleet.control import Refused, campaigns, lease
 from fleet.domain.changes import ChangeState
 from fleet.models.actions import CampaignAgent
-from fleet.models.changes import AuditEntry, Change
+from fleet.models.changes import AuditEntry
 from fleet.models.clusters import Cluster
 from tests.fakes.movers import Movers
-from tests.fleet.control.conftest import NOW, by
+from tests.fleet.control.conftest import NOW, Campaign, by
 
 BEGIN = NOW.timestamp()
-
-
-class Campaign:
-    """One campaign over a fleet, with a clock of its own."""
-
-    def __init__(
-        self, cluster: Cluster, user: User, movers: Movers, leave: tuple[str, ...] = (), **pace: int
-    ) -> None:
-        self.movers, self.user, self.now = movers, user, BEGIN
-        chosen = Chosen(np.arange(len(movers.agents)), "all", leave)
-        self.change: Change = campaigns.plan(
-            cluster.pk, movers.table(BEGIN), chosen, Pace(**{"hold": 0, "jitter": 0, **pace}), by(user), NOW,
-            lambda order: None,
-        )  # fmt: skip
-
-    def confirm(self) -> None:
-        self.change = changes.confirm(
-            self.change, by(self.user), reason="to try", typed=self.change.cluster_id, now=NOW
-        )
-
-    def step(self, times: int = 1, seconds: float = 1.0) -> Change:
-        for _ in range(times):
-            self.now += seconds
-            campaigns_run.step(
-                self.change,
-                lambda: self.movers.table(self.now),
-                self.movers,
-                lambda: self.now,
-                lambda: 0.5,
-                "w",
-            )
-            self.movers.move()
-        self.change.refresh_from_db()
-        return self.change
-
-    def until_over(self, most: int = 500) -> Change:
-        for _ in range(most):
-            if self.step().state not in (ChangeState.CONFIRMED, ChangeState.RUNNING):
-                return self.change
-        raise AssertionError(f"it did not end: {campaigns.counts_of(self.change)}")
-
-    @property
-    def at(self) -> datetime:
-        return datetime.fromtimestamp(self.now, UTC)
 
 
 def test_everybody_moves_once(cluster: Cluster, alice: User) -> None:

@@ -110,6 +110,38 @@ def test_commit_after_an_operator_retired_an_agent(writer: Writer) -> None:
     assert (writer.load("default").memory["flags"] & RETIRED).tolist() == [0, 0, 0]
 
 
+def test_reconnects_that_run_are_the_ones_named(writer: Writer, redis: Redis) -> None:
+    """All at once: who is not named has none; an id that nobody knows is left out; saying it again writes nothing."""
+    fill(writer, [State.HEALTHY] * 3)
+    before = writer.load("default")
+    writer.expect_reconnects("default", {"agent-1-id": 50.0, "agent-3-id": 60.0, "agent-9-id": 70.0})
+    said = writer.load("default")
+    assert said.memory["working_until"].tolist() == [50.0, 0.0, 60.0]
+    assert said.memory["home"].tolist() == before.memory["home"].tolist()
+    assert said.memory_version != before.memory_version
+    writer.expect_reconnects("default", {"agent-3-id": 60.0, "agent-1-id": 50.0})
+    assert writer.load("default").memory_version == said.memory_version
+    writer.set_retired("default", said.epoch, [0], retired=True)
+    assert conclude(writer, [State.RETIRED, State.HEALTHY, State.WORKING], as_of=AS_OF + 1)
+    assert writer.load("default").memory["working_until"].tolist() == [50.0, 0.0, 60.0]
+    writer.expect_reconnects("default", {})
+    assert writer.load("default").memory["working_until"].tolist() == [0.0, 0.0, 0.0]
+    redis.flushdb()
+    with pytest.raises(RecordLost, match="there is no record"):
+        writer.expect_reconnects("default", {"agent-1-id": 50.0})
+    assert redis.dbsize() == 0
+
+
+def test_reconnect_of_an_agent_no_round_has_seen(writer: Writer) -> None:
+    """The rows before its own are blank, not zero."""
+    epoch = writer.create("default", Remembered())
+    writer.agents("default", epoch, [("a", "1"), ("b", "2")])
+    writer.expect_reconnects("default", {"b": 50.0})
+    memory = writer.load("default").memory
+    assert memory["working_until"].tolist() == [0.0, 50.0]
+    assert memory["home"].tolist() == [NO_INSTANCE] * 2
+
+
 def test_outbox_settled_in_any_order(writer: Writer, redis: Redis) -> None:
     """A result stays owed until the database has got it."""
     redis.rpush(writer.keys("default").outbox, b"one", b"two")
