@@ -194,10 +194,9 @@ def _measured(incident: Incident, finding: Finding, look: Look) -> Incident:
     marks = incident.marks.values()
     counting = [mark for mark in marks if mark.ripe] or list(marks)
     worst = max(counting, key=lambda mark: (mark.severity, mark.count))
-    severity = worst.severity
     after = replace(
-        incident,
-        severity=severity,
+        _worsened(incident, worst, finding),
+        severity=worst.severity,
         affected=finding.affected,
         peak=max(incident.peak, finding.affected),
         names=finding.names or incident.names,
@@ -207,6 +206,14 @@ def _measured(incident: Incident, finding: Finding, look: Look) -> Incident:
         labels=tuple(sorted(finding.labels.union(incident.labels))),
     )
     return _traced(after, look.now)
+
+
+def _worsened(incident: Incident, mark: Mark, finding: Finding) -> Incident:
+    """Keep how it is, if it has fired and was never worse."""
+    worst = incident.worst_severity
+    if not mark.ripe or (worst is not None and (mark.severity, finding.affected) <= (worst, incident.peak)):
+        return incident
+    return replace(incident, worst_severity=mark.severity, worst_sentence=mark.sentence)
 
 
 def _traced(incident: Incident, now: float) -> Incident:
@@ -249,7 +256,17 @@ def _open(incident: Incident, finding: Finding | None, look: Look, *, explaining
     quiet = incident.quiet_since
     wanted = recover_seconds(incident, look) + (_LINGER if explaining else 0.0)
     if finding is None and quiet is not None and now - quiet >= wanted:
-        incident = replace(incident, state=IncidentState.RESOLVED, resolved_at=now, affected=0)
+        # What it ended with, one agent on its way back, is not what it was.
+        severity = incident.severity if incident.worst_severity is None else incident.worst_severity
+        sentence = incident.worst_sentence or incident.sentence
+        incident = replace(
+            incident,
+            state=IncidentState.RESOLVED,
+            resolved_at=now,
+            affected=0,
+            severity=severity,
+            sentence=sentence,
+        )
         happened.append(Happening(now, "resolved", f"It harmed {incident.peak} at most."))
     return Step(incident, tuple(happened))
 

@@ -26,8 +26,8 @@ from fleet.models.incidents import Incident, IncidentEvent, VersionChange
 #: What a look may write; acknowledgements are people's.
 _WRITTEN = (
     "state", "severity", "fired_at", "quiet_since", "resolved_at", "affected", "peak", "names", "heals_at", "stuck",
-    "sentence", "marks", "flips", "flapping_since", "trend", "notified_at", "notified_severity", "notified_affected",
-    "notices", "escalated_at", "inhibited_by", "silenced_by", "labels",
+    "sentence", "worst_severity", "worst_sentence", "marks", "flips", "flapping_since", "trend", "notified_at",
+    "notified_severity", "notified_affected", "notices", "escalated_at", "inhibited_by", "silenced_by", "labels",
 )  # fmt: skip
 _CHUNK = 500
 
@@ -50,6 +50,8 @@ def value_of(row: Incident) -> values.Incident:
         heals_at=row.heals_at,
         stuck=row.stuck,
         sentence=row.sentence,
+        worst_severity=None if row.worst_severity is None else Severity(row.worst_severity),
+        worst_sentence=row.worst_sentence,
         marks={name: _mark(kept) for name, kept in row.marks.items()},
         flips=tuple(row.flips),
         flapping_since=row.flapping_since,
@@ -282,6 +284,7 @@ def _write(row: Incident, value: values.Incident) -> None:
         setattr(row, name, getattr(value, name))
     row.state = value.state.value
     row.severity = int(value.severity)
+    row.worst_severity = None if value.worst_severity is None else int(value.worst_severity)
     row.notified_severity = None if value.notified_severity is None else int(value.notified_severity)
     row.marks = {name: _packed(mark) for name, mark in value.marks.items()}
 

@@ -147,6 +147,9 @@ class Incident:
     heals_at: float | None = None
     stuck: bool = False
     sentence: str = ""
+    #: How it was at its worst: so it is called when it is over. None before it fired.
+    worst_severity: Severity | None = None
+    worst_sentence: str = ""
     #: By rule.
     marks: Mapping[str, Mark] = field(default_factory=dict)
     #: Times at which it began to fire or to be quiet again.

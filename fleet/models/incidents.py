@@ -34,6 +34,8 @@ class Incident(models.Model):
     heals_at = models.FloatField(null=True, blank=True)
     stuck = models.BooleanField(default=False)
     sentence = models.TextField(blank=True, default="")
+    worst_severity = models.PositiveSmallIntegerField(null=True, blank=True)
+    worst_sentence = models.TextField(blank=True, default="")
     marks = models.JSONField(default=dict)
     flips = models.JSONField(default=list)
     flapping_since = models.FloatField(null=True, blank=True)

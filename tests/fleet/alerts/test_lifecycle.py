@@ -73,6 +73,22 @@ def test_plan_says_when_the_next_message_comes() -> None:
     assert (again.at, again.kind) == (watch.now + 4 * 3600, NoticeKind.REPEAT)
 
 
+def test_what_is_over_is_called_what_it_was_at_its_worst() -> None:
+    """Not what it ended with: a critical one that left one agent at risk behind was critical."""
+    watch = Watch()
+    watch.run(60, stranded(207))
+    worst = watch.incidents[PROXY.key]
+    watch.run(120, stranded(3))
+    watch.run(90, replace(stranded(0), groups=()))
+    assert watch.incidents[PROXY.key].severity is Severity.WARNING
+
+    watch.run(1200, sound())
+
+    over = watch.fired[worst.id]
+    assert over.state is IncidentState.RESOLVED
+    assert (over.severity, over.sentence, over.peak) == (Severity.CRITICAL, worst.sentence, 207)
+
+
 def test_agents_that_fled_leave_a_warning_that_has_to_hold_as_long_as_any() -> None:
     """A proxy dies and its agents are elsewhere within the group wait: no page, and of the proxy after its minute."""
     watch = Watch()
