@@ -28,6 +28,7 @@ from fleet.control import (
     drains_run,
     networking,
     networking_run,
+    retiring,
     rollouts_run,
     working,
 )
@@ -242,6 +243,17 @@ def apply_drains() -> None:
             continue
         if wanted:
             drains.told(here.worker.run(drains_run.tell(wanted, _tls())), _now())
+
+
+@shared_task(name="fleet.tasks.apply_retired", ignore_result=True)
+def apply_retired() -> None:
+    """Have the record say which agents operators retired, where it says otherwise."""
+    writer = process().writer
+    for cluster in Cluster.objects.all():
+        try:
+            retiring.apply(writer, cluster.id)
+        except StateError as error:
+            logger.warning("cluster %s: retired agents wait: %s", cluster.id, error)
 
 
 @functools.cache

@@ -19,7 +19,17 @@ from pydantic import Field
 
 from dashboards import agent_query, reading
 from dashboards.agent_query import MAX_LIMIT, PAGE_SIZE, QueryError
-from dashboards.api import alerts, answers, changes, changing, networking, policies, reconnect, schemas
+from dashboards.api import (
+    alerts,
+    answers,
+    changes,
+    changing,
+    networking,
+    policies,
+    reconnect,
+    retiring,
+    schemas,
+)
 from dashboards.api.access import ApiAccess
 from dashboards.api.asked import Parameters
 from dashboards.api.per_cluster import PerCluster
@@ -48,6 +58,7 @@ api.add_router("", policies.router)
 api.add_router("", reconnect.router)
 api.add_router("", changes.router)
 api.add_router("", alerts.router)
+api.add_router("", retiring.router)
 
 per_cluster = PerCluster(api)
 _VIEW = ApiAccess(Permission.VIEW_FLEET)

@@ -217,6 +217,12 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 3.0,
         "options": {"expires": 3.0},
     },
+    "apply-retired": {
+        "task": "fleet.tasks.apply_retired",
+        # Who asks sends it as well: this is for what was asked while the broker or the record were away.
+        "schedule": 15.0,
+        "options": {"expires": 15.0},
+    },
     "look-after-networking": {
         "task": "fleet.tasks.look_after_networking",
         "schedule": 3.0,

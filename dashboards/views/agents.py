@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 from dashboards import agent_csv, agent_query, presenters, reading
 from dashboards.agent_query import AgentQuery, Page, QueryError
 from dashboards.agent_said import said
-from dashboards.permissions import requires
+from dashboards.permissions import may, requires
 from dashboards.views.pages import needs_record, prefix_of
 from fleet.domain.views import FleetTable
 from fleet.models.access import Permission
@@ -93,8 +93,8 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
     """Show one agent.
 
     Template `dashboards/agent.html`: the frame's, `agent` (AgentRow), `tunnels` (AgentTunnel), `evidence` as
-    (words, value), `said` (Said or None), `history` (Change, newest first). htmx with the target `agent-card` gets
-    `dashboards/_agent_card.html` with `agent`.
+    (words, value), `said` (Said or None), `history` (Change, newest first), `may_act`. htmx with the target
+    `agent-card` gets `dashboards/_agent_card.html` with `agent`.
     """
     now = reading.current_time()
     reader = reading.reader()
@@ -102,6 +102,7 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
     if explanation is None:
         raise Http404(f"There is no agent {agent_id} in the cluster {cluster}.")
     context = presenters.agent_page(explanation, now) | {"said": said(explanation, now)}
+    context["may_act"] = may(request.user, Permission.ACT_ON_FLEET, cluster)
     if request.headers.get("HX-Target") == "agent-card":
         return render(request, "dashboards/_agent_card.html", context)
     context["history"] = presenters.history(

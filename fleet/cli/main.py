@@ -15,6 +15,8 @@ from fleet.cli.lazy import LazyGroup
         "summary": "fleet.cli.console:summary",
         "agents": "fleet.cli.console:agents",
         "agent": "fleet.cli.console:agent",
+        "retire": "fleet.cli.retire:retire",
+        "unretire": "fleet.cli.retire:unretire",
         "instances": "fleet.cli.console:instances",
         "incidents": "fleet.cli.incidents:incidents",
         "silence": "fleet.cli.incidents:silence",

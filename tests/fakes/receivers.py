@@ -24,13 +24,20 @@ class Receiver:
     @property
     def bodies(self) -> list[Any]:
         """What came, read as JSON; a message that came again, because its answer was late, once."""
-        by_key = {headers["Refloat-Key"]: body for _, headers, body in reversed(self.requests)}
+        by_key = dict(reversed(self._by_key()))
         return [json.loads(by_key[key]) for key in self.taken]
 
     @property
     def taken(self) -> list[str]:
         """Keys of messages as a receiver sees them that drops those it has seen."""
-        return list(dict.fromkeys(headers["Refloat-Key"] for _, headers, _ in self.requests))
+        return list(dict.fromkeys(key for key, _ in self._by_key()))
+
+    def _by_key(self) -> list[tuple[str, bytes]]:
+        """Bodies by key; those of senders that know no key are all others."""
+        return [
+            (headers.get("Refloat-Key", f"request {number}"), body)
+            for number, (_, headers, body) in enumerate(self.requests)
+        ]
 
 
 @contextmanager

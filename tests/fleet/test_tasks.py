@@ -11,6 +11,7 @@ from pytest_django import Settings
 
 from dashboards.config.celery import app
 from fleet import tasks
+from fleet.domain.verdicts import State
 from fleet.models import Agent, Change, Cluster, Drain, Transition
 from fleet.models.networking import NetworkingReading
 from fleet.pollers.policies import NOT_OURS
@@ -79,6 +80,17 @@ def test_drains_are_told_and_what_goes_wrong_is_kept(auth: FakeAuth) -> None:
     row = Drain.objects.get()
     assert "not found" in row.error.lower()
     assert row.told_at is None
+
+
+def test_retired_agents_are_marked_and_classified(auth: FakeAuth, valkey_url: str, prefix: str) -> None:
+    """The next round counts them as such."""
+    for _ in range(3):
+        tasks.start_round()
+    Agent.objects.update(retired=True)
+    tasks.apply_retired()
+    tasks.start_round()
+    counts = open_reader(valkey_url, prefix).summary("default", time.time()).counts
+    assert (counts[State.RETIRED], sum(counts.values())) == (1, 1)
 
 
 def test_gateway_is_asked_first_and_passed_by_when_dead(auth: FakeAuth, settings: Settings) -> None:

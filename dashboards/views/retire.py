@@ -1,0 +1,54 @@
+"""Retire one agent that is gone for good, or have it count again. docs/verdicts.md, "Retired agents"."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.http import Http404, HttpRequest, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.utils.http import urlencode
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from dashboards import acting, presenters, reading, retiring
+from dashboards.forms.retire import RetireForm
+from dashboards.permissions import requires
+from dashboards.views.pages import needs_record, prefix_of
+from fleet.models.access import Permission
+from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.models.remembered import Agent
+
+
+@requires(Permission.ACT_ON_FLEET)
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@needs_record
+def retire(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Ask for a reason (GET), and want it retired or not any more (POST with `wanted`: `retire` or `unretire`).
+
+    Template `dashboards/retire.html`: the frame's, `agent` (AgentRow), `retired`, `alive` (it shows a sign of life),
+    `form`.
+    """
+    now = reading.current_time()
+    reader = reading.reader()
+    found = reader.explain(cluster, agent_id, now)
+    if found is None:
+        raise Http404(f"There is no agent {agent_id} in the cluster {cluster}.")
+    # What operators said last; the record follows within a round or two.
+    retired = Agent.objects.filter(cluster=cluster, agent_id=found.view.id, retired=True).exists()
+    alive, wants = retiring.is_alive(found), request.POST.get("wanted")
+    form = RetireForm(
+        request.POST if request.method == "POST" else None,
+        alive=alive and not retired and wants != "unretire",
+    )
+    if wants in ("retire", "unretire") and form.is_valid():
+        user = request.user
+        assert isinstance(user, User), "the view requires a permission, so somebody is signed in"
+        by, reason = acting.by(request, user), form.cleaned_data["reason"]
+        retiring.want(cluster, found, by, retired=wants == "retire", reason=reason)
+        what = "is retired: it counts nowhere any more" if wants == "retire" else "counts again"
+        messages.success(request, f"{found.view.name} {what}, from the next round on.")
+        return redirect(f"{prefix_of(cluster)}/agents/?{urlencode({'q': found.view.name})}")
+    context = presenters.agent_page(found, now) | {"retired": retired, "alive": alive, "form": form}
+    frame = presenters.frame(reader.summary(cluster, now), now, "agents")
+    return render(request, "dashboards/retire.html", frame | context)

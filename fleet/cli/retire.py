@@ -1,0 +1,49 @@
+"""`refloat retire` and `refloat unretire`: agents that are gone for good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from fleet.cli import api
+from fleet.cli.console import asks_console
+
+_reason = click.option("--reason", required=True, help="Why; it is kept in the log.")
+_ids = click.argument("agent_ids", metavar="ID...", nargs=-1, required=True)
+
+
+@click.command()
+@_ids
+@_reason
+@click.option("--alive", is_flag=True, help="Also those that show a sign of life.")
+@asks_console
+def retire(console: api.Console, cluster: str, agent_ids: tuple[str, ...], reason: str, alive: bool) -> None:
+    """Say that agents are gone for good: they are not counted as lost any more, and raise no alert."""
+    _each(console, cluster, agent_ids, {"retired": True, "reason": reason, "alive": alive}, _RETIRED)
+
+
+@click.command()
+@_ids
+@_reason
+@asks_console
+def unretire(console: api.Console, cluster: str, agent_ids: tuple[str, ...], reason: str) -> None:
+    """Have agents count again that were retired."""
+    _each(console, cluster, agent_ids, {"retired": False, "reason": reason}, _BACK)
+
+
+_RETIRED, _BACK = "{} is retired".format, "{} counts again".format
+
+
+def _each(
+    console: api.Console,
+    cluster: str,
+    agent_ids: tuple[str, ...],
+    body: dict[str, Any],
+    sentence: Callable[[str], str],
+) -> None:
+    for agent_id in agent_ids:
+        said = console.post(f"/agents/{quote(agent_id, safe='')}/retire", body, cluster=cluster)
+        click.echo(sentence(said["name"]))
