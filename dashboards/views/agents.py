@@ -14,10 +14,10 @@ from django.views.decorators.http import require_safe
 from dashboards import agent_csv, agent_query, presenters, reading
 from dashboards.agent_query import AgentQuery, Page, QueryError
 from dashboards.agent_said import said
-from dashboards.permissions import may, requires
+from dashboards.permissions import requires
 from dashboards.views.pages import needs_record, prefix_of
 from fleet.domain.views import FleetTable
-from fleet.models.access import Permission
+from fleet.models.access import Permission, may
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.transitions import Transition
 
