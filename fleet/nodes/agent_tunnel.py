@@ -11,6 +11,7 @@ import contextlib
 import logging
 import random
 import time
+import weakref
 
 import grpc
 import grpc.aio
@@ -22,7 +23,7 @@ from fleet.nodes.agent_services import AgentServices
 from fleet.protocol.keep_alive import KeepAlive, smoothed_rtt
 from fleet.protocol.tunnel import Target, TunnelError
 from fleet.transport.tunnel.client import TunnelClient
-from fleet.transport.tunnel.handlers import Taken
+from fleet.transport.tunnel.handlers import Handler, Taken
 from fleet.transport.tunnel.stream import TunnelStream
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
@@ -79,7 +80,7 @@ class Tunnel:
         self._call = fleet_pb2_grpc.TunnelControlStub(channel).Control()
         # A proxy may still hold a tunnel of ours that is dead: the later generation is the one that is not.
         self._client = TunnelClient(
-            channel, handler=self._take, name=identity.id, generation=_generations.next()
+            channel, handler=_handler_of(self), name=identity.id, generation=_generations.next()
         )
         self._registered: asyncio.Task[None] | None = None
         self._writing = asyncio.Lock()
@@ -239,7 +240,8 @@ class Tunnel:
             await asyncio.wait([self._registered])
         await self._channel.close()
 
-    async def _take(self, target: Target) -> Taken:
+    async def take(self, target: Target) -> Taken:
+        """Take a session to one of the agent's services. Raises TunnelError."""
         if self.retired:
             raise TunnelError(f"agent {self._identity.name} has moved to another proxy")
         if target == self._services.targets[0]:
@@ -268,6 +270,23 @@ class Tunnel:
     async def _write(self, frame: fleet_pb2.AgentFrame) -> None:
         async with self._writing:
             await self._call.write(frame)
+
+
+def _handler_of(tunnel: Tunnel) -> Handler:
+    """What takes sessions for a tunnel, without holding it.
+
+    In a cycle with its client a closed tunnel would keep its calls, and gRPC with them the connection, until somebody
+    looks for garbage.
+    """
+    found = weakref.ref(tunnel)
+
+    async def take(target: Target) -> Taken:
+        there = found()
+        if there is None:
+            raise TunnelError("the tunnel is closed")
+        return await there.take(target)
+
+    return take
 
 
 class _Session(Taken):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import grpc.aio
+import psutil
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -122,6 +124,42 @@ async def test_hello_says_who(start: Start) -> None:
     await eventually(lambda: tunnels.proxies == ("p1",))
     assert (proxy.heard[0].hello.agent_id, proxy.heard[0].hello.name) == ("id", "agent-1")
     assert proxy.dials == 1
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """Nobody looks for garbage: gRPC keeps a connection as long as anybody holds a call on it."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+async def test_closed_tunnel_leaves_no_connection(start: Start, uncollected: None) -> None:
+    """Its place is taken by another, which is the only one there is."""
+    before, proxy = _connections(), FakeProxy("p1")
+    tunnels = await start(proxy)
+    proxy.discover(request("p1"))
+    await eventually(lambda: tunnels.proxies == ("p1",))
+    (first,) = tunnels.tunnels
+    first.cancel()
+    del first
+    await eventually(lambda: proxy.dials == 2 and tunnels.proxies == ("p1",))
+    await eventually(lambda: _connections() <= before + 2)  # both ends are ours
+
+
+async def test_dial_to_a_proxy_that_is_held_leaves_no_connection(start: Start, uncollected: None) -> None:
+    """It is given up when the proxy says who it is."""
+    before, proxy = _connections(), FakeProxy("p1", "p1", "p1", "p2")
+    tunnels = await start(proxy, count=2)
+    proxy.discover(request("p1", "p2"))
+    await eventually(lambda: tunnels.proxies == ("p1", "p2"))
+    await eventually(lambda: _connections() <= before + 2 * 2)
+
+
+def _connections() -> int:
+    found = psutil.Process().net_connections("tcp")
+    return sum(1 for one in found if one.status == psutil.CONN_ESTABLISHED)
 
 
 async def test_same_proxy_again_is_not_claimed_twice(start: Start) -> None:
