@@ -27,7 +27,7 @@ RUN := $(VENV)/bin/python
 DEV := $(VENV)/bin/python
 endif
 
-.PHONY: help setup demo test test-slow check fix bench proto clean browser peers stubs-fresh
+.PHONY: help setup demo test test-slow check fix bench proto clean browser peers openssh stubs-fresh
 
 help:  ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,11 +37,14 @@ setup: $(DEV) browser  ## Make .venv with all it needs, and find Chromium
 demo: $(RUN)  ## Run the console and a fleet of its own to watch (FAULTS=1: with a script of incidents; TLS=1: with mutual TLS)
 	@exec $(PY) manage.py demo $(if $(FAULTS),--faults) $(if $(TLS),--tls) $(ARGS)
 
-test: setup  ## Run the fast tests (10 minutes at most; ARGS="-k name" chooses)
-	@$(PY) -m pytest -m "not slow" --numprocesses auto --dist loadfile $(ARGS)
+test: setup openssh  ## Run the fast tests (5 minutes at most; ARGS="-k name" chooses)
+	@$(PY) -m pytest -m "not slow" --numprocesses auto $(ARGS)
 
-test-slow: setup peers  ## Run what would make `make test` too long (40 minutes at most)
-	@$(PY) -m pytest -m slow $(ARGS) || { code=$$?; [ $$code -eq 5 ] && echo "no slow tests yet" || exit $$code; }
+# Tests that measure time run alone, after the others. ARGS may choose tests of one group only.
+test-slow: setup peers  ## Run the slow tests: interop, soak, fuzzing (20 minutes at most)
+	@empty=0; \
+	slow() { $(PY) -m pytest -m "slow and $$1" "$${@:2}" $(ARGS) || { [ $$? -eq 5 ] && empty=$$((empty + 1)); }; }; \
+	slow "not serial" --numprocesses auto && slow "serial" && [ $$empty -lt $(if $(ARGS),2,1) ]
 
 check: $(DEV) stubs-fresh  ## Look at everything a machine can judge; change nothing
 	@export DJANGO_SETTINGS_MODULE=dashboards.config.settings REFLOAT_HOME="$$(mktemp -d)"; \
@@ -93,6 +96,9 @@ browser:
 
 peers:
 	@bash tests/fakes/peers.sh
+
+openssh:
+	@bash tests/fakes/peers.sh openssh
 
 stubs-fresh: $(DEV)
 	@fresh="$$(mktemp -d)"; trap 'rm -rf "$$fresh"' EXIT; \

@@ -21,9 +21,6 @@ os.environ["REFLOAT_PREFIX"] = f"test-{secrets.token_hex(4)}"
 import django
 import hypothesis
 import pytest
-from typing_extensions import override
-from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
 
 django.setup()
 
@@ -39,42 +36,11 @@ hypothesis.settings.load_profile("steady")
 from fleet.processes import valkey
 from tests.flow.running import AGENTS, Demo, start_demo
 
+pytest_plugins = ("tests.scheduling", "tests.timings")
+
 # A shell starts what it runs in the background with SIGINT ignored, and so would be all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-#: Tests that share the running demo.
-OF_THE_DEMO = ("tests/browser/test_console.py", "tests/flow/test_demo.py")
-#: What takes long and comes last would leave the other processes idle.
-LONG = (*OF_THE_DEMO, "tests/browser/", "tests/flow/", "tests/meta/")
-
-
-class ByFile(LoadScopeScheduling):
-    """Tests of a file share fixtures and so a process, and those of the demo theirs."""
-
-    @override
-    def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return "the demo" if file in OF_THE_DEMO else file
-
-
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores, four at most: most of the time a test waits for other processes."""
-    return min((os.cpu_count() or 1) + 1, 4)
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
-    """Keep the order of `pytest_collection_modifyitems`, not that of how many tests a file has."""
-    config.option.loadscopereorder = False
-    return ByFile(config, log)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the long ones first."""
-    items.sort(
-        key=lambda item: next((i for i, long in enumerate(LONG) if item.nodeid.startswith(long)), len(LONG))
-    )
 
 
 def pytest_unconfigure() -> None:

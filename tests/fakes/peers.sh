@@ -1,59 +1,78 @@
 #!/usr/bin/env bash
-# Find or make the programs we are tested and measured against: those of openconfig/grpctunnel (Go), OpenSSH,
-# Alertmanager, the blackbox exporter, HAProxy and nginx. What cannot be had is said loudly; the tests that want it are skipped then, and in CI that fails.
+# Find or make the programs that Refloat is tested and measured against: `peers.sh [NAME …]`, all of them without a name.
+#   go        the programs of openconfig/grpctunnel, built with the machine's Go
+#   openssh   ssh and sshd
+#   prometheus-alertmanager, prometheus-blackbox-exporter, haproxy, nginx
+# As root on Debian, what is missing is installed, and never started. Who is not root is told what to install; the tests
+# that need it are skipped, and name it. In CI, root without a program is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-made="$PWD/var/peers"
+built="$PWD/var/peers"
+PACKAGES=(prometheus-alertmanager prometheus-blackbox-exporter haproxy nginx)
+[ $# -gt 0 ] || set -- go openssh "${PACKAGES[@]}"
 failed=0
+
 miss() {
   echo "$1" >&2
   failed=1
 }
 
-if command -v go >/dev/null; then
-  if [ ! "$made/listener" -nt tests/fakes/go/go.sum ] || [ ! "$made/listener" -nt tests/fakes/go/listener/main.go ]; then
-    echo "building the Go peers of the tunnel (a minute or two the first time)"
-    mkdir -p "$made"
-    # Into a folder beside it and moved over: an interrupted build leaves no half of them.
-    fresh="$(mktemp -d "$made.XXXXXX")"
-    trap 'rm -rf "$fresh"' EXIT
-    if (cd tests/fakes/go && go build -o "$fresh/" \
-      github.com/openconfig/grpctunnel/cmd/{server,target,client} ./listener); then
-      mv "$fresh"/* "$made/"
-      touch "$made/listener"
-    else
-      miss "The Go peers could not be built: tests and benches of the tunnel against them will be SKIPPED."
-    fi
-  fi
-else
-  miss "There is no Go toolchain: tests and benches of the tunnel against Go peers will be SKIPPED. apt-get install golang-go"
-fi
+is_root() { [ "$(id -u)" = 0 ]; }
 
-# Installed, and never started: a service of that name may be somebody else's.
+# Install without starting anything: a service of that name may be somebody else's.
 install() {
-  [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 0
+  is_root && command -v apt-get >/dev/null || return 0
   echo "installing $* (not started)"
   local policy=/usr/sbin/policy-rc.d ours=""
   if [ ! -e "$policy" ]; then
     printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod 755 "$policy" && ours=1
   fi
   { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"; } >/dev/null 2>&1 \
-    || echo "$* could not be installed by apt-get" >&2
+    || echo "apt-get could not install $*" >&2
   if [ -n "$ours" ]; then rm -f "$policy"; fi
+  command -v systemctl >/dev/null && for name in "$@"; do systemctl disable --quiet "${name%-server}" 2>/dev/null || true; done
+  return 0
 }
 
-have_openssh() { command -v ssh >/dev/null && [ -x /usr/sbin/sshd ]; }
-have_openssh || { install openssh-server openssh-client; systemctl disable --quiet ssh 2>/dev/null || true; }
-have_openssh || miss "OpenSSH's ssh or sshd is missing: tests and benches against it will be SKIPPED. As root: apt-get install openssh-server"
+has_go() { command -v go >/dev/null; }
+has_openssh() { command -v ssh >/dev/null && [ -x /usr/sbin/sshd ]; }
+has_program() { command -v "$1" >/dev/null || [ -x "/usr/sbin/$1" ]; }
 
-have() { command -v "$1" >/dev/null || [ -x "/usr/sbin/$1" ]; }
-for program in prometheus-alertmanager prometheus-blackbox-exporter haproxy nginx; do
-  have "$program" || { install "$program"; systemctl disable --quiet "$program" 2>/dev/null || true; }
-  have "$program" || miss "There is no $program: tests and benches against it do without. As root: apt-get install $program"
+build_go_peers() {
+  [ "$built/listener" -nt tests/fakes/go/go.sum ] && [ "$built/listener" -nt tests/fakes/go/listener/main.go ] && return
+  echo "building the Go peers of the tunnel (a minute or two the first time)"
+  mkdir -p "$built"
+  # Into a folder beside it and moved over: an interrupted build leaves no half of them.
+  fresh="$(mktemp -d "$built.XXXXXX")"
+  trap 'rm -rf "$fresh"' EXIT
+  (cd tests/fakes/go && go build -o "$fresh/" github.com/openconfig/grpctunnel/cmd/{server,target,client} ./listener) || return
+  mv "$fresh"/* "$built/"
+  touch "$built/listener"
+}
+
+for name in "$@"; do
+  case "$name" in
+    go)
+      has_go || install golang-go
+      if ! has_go; then
+        miss "Go is missing: tests and benches of the tunnel against Go programs are SKIPPED. As root: apt-get install golang-go"
+      elif ! build_go_peers; then
+        miss "The Go programs could not be built: tests and benches of the tunnel against them are SKIPPED."
+      fi
+      ;;
+    openssh)
+      has_openssh || install openssh-server openssh-client
+      has_openssh || miss "OpenSSH is missing: tests and benches against it are SKIPPED. As root: apt-get install openssh-server"
+      ;;
+    *)
+      has_program "$name" || install "$name"
+      has_program "$name" || miss "$name is missing: tests and benches against it are SKIPPED. As root: apt-get install $name"
+      ;;
+  esac
 done
 
-if [ "$failed" = 1 ] && [ -n "${CI:-}" ]; then
+if [ "$failed" = 1 ] && [ -n "${CI:-}" ] && is_root; then
   echo "in CI that is a failure" >&2
   exit 1
 fi

@@ -86,9 +86,10 @@ def running(
 
 
 def skip_without(missing: str) -> None:
-    """Skip a test loudly when a peer is missing, as a sentence says; in CI, fail."""
+    """Skip a test when a program is missing, with the sentence that says which. In CI a root user could have installed
+    the program, so the test fails."""
     if not missing:
         return
-    if os.environ.get("CI"):
+    if os.environ.get("CI") and os.geteuid() == 0:
         pytest.fail(missing)
     pytest.skip(missing)
