@@ -209,6 +209,19 @@ function startMenu() {
   });
 }
 
+/** Keep the entry of the present page in view, where the navigation is wider than the bar and scrolls in itself. */
+function startNavigation() {
+  const entry = document.querySelector(".nav [aria-current]");
+  if (entry === null) return;
+  const nav = entry.parentElement;
+  // Not scrollIntoView: it would scroll the page as well.
+  const observer = new ResizeObserver(() => {
+    nav.scrollLeft = entry.offsetLeft + (entry.offsetWidth - nav.clientWidth) / 2;
+  });
+  // Entries grow as well: by a badge that comes later, or by larger text.
+  for (const box of [nav, ...nav.children]) observer.observe(box);
+}
+
 /** Without an answer for this long a rendered page looks stale, whatever it was when it came. */
 const STILL_STALE_MS = 30_000;
 let stillZero = null;
@@ -235,6 +248,7 @@ function tellAge() {
 
 startTheme();
 startMenu();
+startNavigation();
 adoptAge();
 adoptTimes(document);
 setInterval(() => {
