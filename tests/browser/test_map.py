@@ -216,14 +216,3 @@ async def test_a_hundred_thousand_agents_stay_usable(visiting: Visiting) -> None
     await wait_drawn(page)
     await visit.fleet.change(dict.fromkeys(range(0, 100000, 100), State.STRANDED))
     await wait_cells(page, State.STRANDED, 1_000)
-
-
-@pytest.mark.parametrize("path", ["/", "/map/", "/agents/", "/agents/id-agent-001/"])
-@pytest.mark.parametrize("width", [360, 1400])
-async def test_no_page_scrolls_sideways(visiting: Visiting, path: str, width: int) -> None:
-    """Everything fits a phone's width, in the dark as well, without errors."""
-    visit = await visiting(viewport={"width": width, "height": 740}, color_scheme="dark")
-    visit.fleet.apply(dict.fromkeys(block_of(visit.fleet, 0), State.STRANDED))
-    page = await visit.open(path)
-    await expect(page.locator("#age-text")).to_contain_text("old")
-    assert await page.evaluate("document.documentElement.scrollWidth") <= width

@@ -28,15 +28,18 @@ def fill(
     proxies: int = 2,
     as_of: float = AS_OF,
     cause: int = 0,
+    suffix: str = "",
+    connected_to_all: int = 0,
 ) -> str:
     """Write a fleet whose agents have `states`, `agent-1` first; agent n has a tunnel to proxy n modulo `proxies`.
-    `cause`: the index of the instance that is blamed; auths come first.
+    `cause`: the index of the instance that is blamed; auths come first. `suffix`: the end of every name; ids go
+    without it. `connected_to_all`: how many agents, from the first on, have a tunnel to every proxy.
 
     Answers the epoch.
     """
     epoch = writer.create(cluster, Remembered())
-    named = [(f"auth-{n + 1}-id", "auth", f"auth-{n + 1}") for n in range(auths)]
-    named += [(f"proxy-{n + 1}-id", "proxy", f"proxy-{n + 1}") for n in range(proxies)]
+    named = [(f"auth-{n + 1}-id", "auth", f"auth-{n + 1}{suffix}") for n in range(auths)]
+    named += [(f"proxy-{n + 1}-id", "proxy", f"proxy-{n + 1}{suffix}") for n in range(proxies)]
     instances = writer.instances(cluster, epoch, named)
     writer.write_instances(
         cluster,
@@ -60,7 +63,7 @@ def fill(
         probed_at=as_of - 0.1,
     )
     agents = writer.agents(
-        cluster, epoch, [(f"agent-{n + 1}-id", f"agent-{n + 1}") for n in range(len(states))]
+        cluster, epoch, [(f"agent-{n + 1}-id", f"agent-{n + 1}{suffix}") for n in range(len(states))]
     )
     feed = Feed(attempted_at=as_of - 0.1, answered_at=as_of - 0.1)
     rows = blank(HEARTBEAT, len(agents))
@@ -79,7 +82,7 @@ def fill(
         cluster, epoch, "lists", before=writer.feed(cluster, "lists"), after=FeedState(feed=feed)
     )
     for number in range(proxies):
-        mine = agents[number::proxies]
+        mine = np.union1d(agents[:connected_to_all], agents[number::proxies])
         tunnels = np.zeros(len(mine), TUNNEL)
         tunnels["agent"], tunnels["opened_at"] = mine, int(as_of) - 60
         assert writer.write_tunnels(

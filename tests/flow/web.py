@@ -19,6 +19,8 @@ from tests.meta.house import ROOT
 
 USERNAME = "ada"
 PASSWORD = "correct horse battery"
+#: A user without a role, where a test makes one.
+GUEST = "guest"
 
 #: Everything in one process: on a busy machine each start of Django costs seconds.
 _PREPARE = """

@@ -1,0 +1,252 @@
+"""A console full of long names, for pages that must fit a phone: `python -m tests.browser.phone_scene`.
+
+Database and Redis are those of the environment. Prints the ids that the paths of pages need, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import cycle
+
+import django
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboards.config.settings")
+django.setup()
+
+from django.conf import settings  # noqa: E402 - Django first
+from django.contrib.auth.models import User  # noqa: E402
+
+from dashboards import campaign_plans, networking_plans, policy_plans  # noqa: E402
+from fleet.alerts import acting  # noqa: E402
+from fleet.alerts.messages import Links, payload  # noqa: E402
+from fleet.alerts.store import value_of  # noqa: E402
+from fleet.alerts.values import Notice, NoticeKind  # noqa: E402
+from fleet.control import desired, networking  # noqa: E402
+from fleet.control.changes import By  # noqa: E402
+from fleet.domain.agent_report import AgentReport, Answer, ReportedTracker, ReportedTunnel, TrackedProxy  # noqa: E402
+from fleet.domain.campaign import AgentState  # noqa: E402
+from fleet.domain.changes import Actor, ActorKind, ChangeState  # noqa: E402
+from fleet.domain.rollout import StepState  # noqa: E402
+from fleet.domain.verdicts import State  # noqa: E402
+from fleet.models.alerting import (  # noqa: E402
+    AgentLabel,
+    AlertRule,
+    Channel,
+    Delivery,
+    MaintenanceWindow,
+    Route,
+)
+from fleet.models.changes import Change  # noqa: E402
+from fleet.models.clusters import Cluster, ensure_default_cluster  # noqa: E402
+from fleet.models.drains import Drain  # noqa: E402
+from fleet.models.incidents import Incident, IncidentEvent, VersionChange  # noqa: E402
+from fleet.models.tokens import ApiToken  # noqa: E402
+from fleet.models.transitions import Transition  # noqa: E402
+from fleet.protocol.announce import AUTH_TTL_VARIABLE, PROXY_TTL_VARIABLE  # noqa: E402
+from fleet.protocol.networking_config import NetworkingConfig, Resource, with_defaults  # noqa: E402
+from fleet.state.connect import connect  # noqa: E402
+from fleet.state.policy_book import open_book  # noqa: E402
+from fleet.state.writer import Writer  # noqa: E402
+from tests.fakes.policy_nodes import PolicyNodes  # noqa: E402
+from tests.fakes.record import fill  # noqa: E402
+from tests.fakes.rollout_worker import Node  # noqa: E402
+from tests.flow.web import GUEST, PASSWORD, USERNAME  # noqa: E402
+
+#: The end of every name: 60 characters where no line can break.
+SUFFIX = "_of_the_distribution_centre_in_the_northern_industrial_estate"
+AUTHS, PROXIES, AGENTS = 2, 12, 40
+#: How far ahead the newest round is dated, so that it does not become too old while pages are measured.
+AHEAD_SECONDS = 600
+#: People, tokens and reasons are long as well.
+REASON = "Spread_the_agents_of_the_northern_industrial_estate_over_the_new_proxies before the maintenance."
+
+
+def main() -> None:
+    """Write the record and the rows, and print the ids."""
+    cluster, now = ensure_default_cluster(), time.time()
+    _record(now)
+    by = By(Actor(ActorKind.PERSON, f"night_shift{SUFFIX}", User.objects.get(username=USERNAME).pk))
+    ids = _incidents(cluster, now) | _alerting(cluster, now) | _changes(by)
+    _people(cluster)
+    sys.stdout.write(json.dumps(ids))
+
+
+def _record(now: float) -> None:
+    """Agents of every verdict; the first one has tunnels to all proxies and answered through its tunnel."""
+    writer = Writer(connect(settings.REDIS_URL), settings.REFLOAT_PREFIX)
+    states = [state for state, _ in zip(cycle(State), range(AGENTS), strict=False)]
+    epoch = fill(
+        writer, states, auths=AUTHS, proxies=PROXIES, as_of=now + AHEAD_SECONDS, cause=AUTHS, suffix=SUFFIX,
+        connected_to_all=1,
+    )  # fmt: skip
+    proxies = [f"proxy-{number + 1}-id" for number in range(PROXIES)]
+    report = AgentReport(
+        agent_id="agent-1-id",
+        version="17.2.0",
+        tracker=ReportedTracker(
+            claimed=tuple(proxies),
+            inflight=2,
+            proxies=tuple(
+                TrackedProxy(proxy_id=proxy, expires_in_ms=60_000, desired=True) for proxy in proxies
+            ),
+        ),
+        tunnels=tuple(ReportedTunnel(proxy_id=proxy, open_for_ms=9_000, advised=True) for proxy in proxies),
+        services=tuple(f"{kind}{SUFFIX}" for kind in ("application", "database", "desktop")),
+    )
+    writer.write_answers("default", epoch, {0: Answer(now, AUTHS, report)})
+    nodes = PolicyNodes(
+        *(Node(f"auth-{number + 1}") for number in range(AUTHS)),
+        *(Node(f"proxy-{number + 1}", "proxy", why_not=f"flags{SUFFIX}") for number in range(PROXIES)),
+    )
+    open_book(settings.REDIS_URL, settings.REFLOAT_PREFIX).write("default", nodes.observed())
+
+
+def _incidents(cluster: Cluster, now: float) -> dict[str, int]:
+    """One incident that is open, one that waits, one that is over, and a silence."""
+    proxy = f"proxy-1{SUFFIX}"
+    mark = [now - 240, 1.0, 2, 2, 207, "207 agents stranded.", True, False]
+    row = Incident.objects.create(
+        cluster=cluster, key="proxy/proxy-1-id", cause_kind="proxy", cause_id="proxy-1-id", cause_name=proxy,
+        generation=1, state="firing", severity=2, opened_at=now - 240, fired_at=now - 235, affected=20, peak=207,
+        names=[f"agent-{number}{SUFFIX}" for number in range(5)], sentence=f"207 agents stranded on {proxy}.",
+        heals_at=now + 600, notices=1, notified_at=now - 200, notified_severity=2, notified_affected=207,
+        marks={f"Agents stranded{SUFFIX}"[:100]: mark}, trend=[[now - 240, 40], [now - 220, 207], [now - 30, 3]],
+        acked_at=now - 100, acked_by=f"night_shift{SUFFIX}",
+    )  # fmt: skip
+    Incident.objects.create(
+        cluster=cluster, key="agents/no-tunnel", cause_kind="agents", cause_id="no-tunnel", generation=1,
+        cause_name=f"agents of {proxy}", state="pending", severity=1, opened_at=now - 60, affected=2, peak=2,
+        sentence="2 agents stranded.", inhibited_by=f"proxy/{proxy}", marks={},
+    )  # fmt: skip
+    Incident.objects.create(
+        cluster=cluster, key="backend/default", cause_kind="backend", cause_id="default",
+        cause_name=f"backend/default{SUFFIX}", generation=1, state="resolved", severity=2, opened_at=now - 9000,
+        fired_at=now - 8990, resolved_at=now - 8000, quiet_since=now - 8300, peak=400, notices=2,
+        sentence="All auths were unhealthy.", trend=[[now - 9000, 400], [now - 8300, 0]],
+    )  # fmt: skip
+    for seconds, kind, text in ((-235, "firing", row.sentence), (-90, "note", REASON)):
+        IncidentEvent.objects.create(
+            incident=row, at=now + seconds, kind=kind, who=f"night_shift{SUFFIX}", text=text
+        )
+    VersionChange.objects.create(
+        cluster=cluster,
+        instance_id="proxy-1-id",
+        name=proxy,
+        old="17.1.0",
+        new="17.2.0-dev+20260101",
+        at=now - 600,
+    )
+    acting.silence(f"cause=proxy*{SUFFIX}", REASON, f"night_shift{SUFFIX}", now - 3000, now + 600)
+    return {"incident": row.pk}
+
+
+def _alerting(cluster: Cluster, now: float) -> dict[str, int]:
+    """Channels with messages, routes in three levels, a rule, a label and a maintenance window."""
+    hook = Channel.objects.create(
+        name=f"webhook{SUFFIX}", kind="webhook", config={"url": f"https://hooks{SUFFIX}.example.com/path"}
+    )
+    route = Route.objects.get()
+    route.channels.add(hook)
+    for level in range(3):
+        route = Route.objects.create(
+            name=f"level_{level}{SUFFIX}", parent=route, matchers=f"kind=proxy cause=proxy*{SUFFIX}",
+            escalate_after=900, quiet_from="22:00", quiet_until="07:00", quiet_zone="Europe/Berlin",
+        )  # fmt: skip
+        route.escalate_to.add(hook)
+    row = Incident.objects.get(state="firing")
+    message = payload(
+        Notice(NoticeKind.FIRING, value_of(row), now - 200, 1),
+        Links("https://console.example.com", "", row.pk),
+    )
+    for number, state in enumerate(
+        ({"sent_at": now - 199}, {"next_attempt_at": now + 30}, {"failed_at": now - 50})
+    ):
+        Delivery.objects.create(
+            channel=hook, incident=row, key=f"k/{number}", kind="firing", payload=message, attempts=3,
+            created_at=now - 200, last_error=f"hooks{SUFFIX}.example.com answered 503",
+            **{"next_attempt_at": now - 200} | state,
+        )  # fmt: skip
+    rule = AlertRule.objects.order_by("pk")[0]
+    AgentLabel.objects.create(cluster=cluster, pattern=f"agent-*{SUFFIX}", label=SUFFIX.strip("_")[:64])
+    MaintenanceWindow.objects.create(
+        name=f"window{SUFFIX}", matchers=f"cause=proxy*{SUFFIX}", rule="FREQ=WEEKLY;BYDAY=SU", reason=REASON,
+        starts="02:00", length=timedelta(hours=2), creator=f"night_shift{SUFFIX}",
+    )  # fmt: skip
+    return {"channel": hook.pk, "route": route.pk, "rule": rule.pk}
+
+
+def _changes(by: By) -> dict[str, int]:
+    """Plans of every kind, a campaign that runs and a rollout that has ended."""
+    moment = datetime.now(UTC)
+    config = with_defaults(NetworkingConfig(tunnel_strategy="proxy_peering", agent_connection_count=1))
+    networking.remember("default", Resource(config, {"teleport.dev/origin": "dynamic"}, "r1"), moment)
+    wanted = replace(config, graceful_tunnel_closing=True, keep_alive_interval=30.0)
+    planned = networking.plan("default", "r1", wanted, by, moment, lambda: networking_plans.sight("default"))
+    running = campaign_plans.plan("default", {"q": "agent"}, {}, by, moment)
+    for number, row in enumerate(running.campaign_agents.all()):
+        row.state = (AgentState.OK, AgentState.FAILED, AgentState.SKIPPED)[number % 3].value
+        row.reason = "" if row.state == AgentState.OK else f"not connected to proxy-2{SUFFIX} within 60 s"
+        row.new_proxy, row.asked_at, row.ended_at = "proxy-2-id", by_seconds(-30), by_seconds(-9)
+        row.save()
+    campaign = campaign_plans.plan("default", {"q": "agent"}, {}, by, moment)
+    rollout = _rollout("auth", {AUTH_TTL_VARIABLE: "30s"}, by, moment)
+    ended = _rollout("proxy", {PROXY_TTL_VARIABLE: "30s"}, by, moment)
+    for step in ended.rollout_steps.all():
+        step.state, step.detail = StepState.FAILED.value, f"{step.name} did not come back within 120 s"
+        step.save()
+    for change, state in ((running, ChangeState.PAUSED), (ended, ChangeState.FAILED)):
+        change.state, change.reason, change.detail = state.value, REASON, f"paused by night_shift{SUFFIX}"
+        change.started_at, change.progress = moment, {"stepped_at": moment.timestamp()}
+        change.save()
+    return {
+        "config_plan": planned.pk,
+        "campaign": running.pk,
+        "campaign_plan": campaign.pk,
+        "rollout": ended.pk,
+        "rollout_plan": rollout.pk,
+    }
+
+
+def _rollout(role: str, values: dict[str, str], by: By, moment: datetime) -> Change:
+    """Plan other values of all instances of a role."""
+    return policy_plans.plan(
+        "default",
+        {role: values},
+        revision=desired.revision_of({}),
+        terms={},
+        roll_out=True,
+        by=by,
+        now=moment,
+    )
+
+
+def by_seconds(seconds: float) -> float:
+    """Return the moment so many seconds from now."""
+    return time.time() + seconds
+
+
+def _people(cluster: Cluster) -> None:
+    """A user without a role, a token, a drained proxy, and the state history of the first agent."""
+    User.objects.create_user(GUEST, password=PASSWORD)
+    ApiToken.objects.create(
+        user=User.objects.get(username=USERNAME), name=f"token{SUFFIX}", prefix="rfl_0123456789ab", digest="0" * 64,
+        scopes=["view_fleet", "act_on_fleet", "change_config"],
+    )  # fmt: skip
+    Drain.objects.create(
+        cluster=cluster, instance="proxy-1-id", name=f"proxy-1{SUFFIX}", drained=True, reason=REASON,
+        who=f"night_shift{SUFFIX}", error=f"proxy-1{SUFFIX} did not answer",
+    )  # fmt: skip
+    for minutes, old, new in ((600, "healthy", "stranded"), (590, "stranded", "healthy")):
+        Transition.objects.create(
+            cluster=cluster, agent="agent-1-id", old=old, new=new, reason="proxy-unhealthy", recovery="by-itself",
+            cause="proxy-1-id", at=datetime.now(UTC) - timedelta(minutes=minutes), round=minutes,
+        )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""Every page of the console fits a phone and a wide window, whatever typeface and size of text the reader has."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, BrowserContext, Page, ViewportSize
+
+from tests.browser.conftest import DEADLINE_MS
+from tests.browser.readers import SETTINGS, apply, overflow, prepare
+from tests.fakes.waiting import eventually_sync
+from tests.flow.web import GUEST, PASSWORD, USERNAME, Console, web_console
+from tests.meta.house import ROOT
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+
+#: Width and height of windows, in pixels.
+PHONE: ViewportSize = {"width": 360, "height": 740}
+TABLET: ViewportSize = {"width": 800, "height": 900}
+DESKTOP: ViewportSize = {"width": 1400, "height": 900}
+#: For who is signed in; names in braces are ids of `phone_scene`.
+PAGES = [
+    "/",
+    "/map/",
+    "/agents/",
+    "/agents/?q=nothing:that",
+    "/agents/agent-1-id/",
+    "/agents/agent-2-id/retire/",
+    "/instances/proxy-1-id/drain/",
+    "/instances/proxy-2-id/drain/",
+    "/networking/",
+    "/networking/?tab=yaml",
+    "/policies/",
+    "/policies/auth/",
+    "/policies/proxy-1-id/",
+    "/reconnect/",
+    "/changes/",
+    "/changes/{config_plan}/",
+    "/changes/{campaign_plan}/",
+    "/changes/{campaign}/",
+    "/changes/{rollout_plan}/",
+    "/changes/{rollout}/",
+    "/audit/",
+    "/incidents/",
+    "/incidents/{incident}/",
+    "/silences/",
+    "/alerts/rules/",
+    "/alerts/rules/0/",
+    "/alerts/rules/{rule}/",
+    "/alerts/runbooks/stranded/",
+    "/alerts/channels/",
+    "/alerts/channels/{channel}/",
+    "/alerts/routes/{route}/",
+    "/tokens/",
+    "/accounts/reauthenticate/",
+    "/accounts/2fa/",
+    "/accounts/2fa/totp/activate/",
+    "/accounts/2fa/webauthn/add/",
+    "/accounts/password/change/",
+    "/accounts/logout/",
+    "/agents/no_such_agent_of_the_distribution_centre_in_the_northern_industrial_estate/",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """A console, the ids in its paths, and browsers of an administrator, of a user without a role, and of nobody."""
+
+    url: str
+    ids: dict[str, int]
+    admin: BrowserContext
+    guest: BrowserContext
+    nobody: BrowserContext
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def entrance(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Entrance]:
+    """A console full of long names, and who has come to it."""
+    with web_console(tmp_path_factory.mktemp("phone")) as console:
+        ids = await asyncio.to_thread(_fill, console)
+        # The typefaces are data: URLs, which the console's own policy forbids.
+        contexts = [await chromium.new_context(viewport=PHONE, bypass_csp=True) for _ in range(3)]
+        for context in contexts:
+            context.set_default_timeout(DEADLINE_MS)
+        await _sign_in(contexts[0], console.url, USERNAME)
+        await _sign_in(contexts[1], console.url, GUEST)
+        yield Entrance(console.url, ids, *contexts)
+        for context in contexts:
+            await context.close()
+
+
+def _fill(console: Console) -> dict[str, int]:
+    """Write the scene while the console comes up, and wait for it."""
+    env = {name: text for name, text in os.environ.items() if not name.startswith(("REFLOAT_", "REDIS_"))}
+    env |= {"REFLOAT_HOME": str(console.data.parent), "REDIS_URL": console.server.url}
+    written = subprocess.run(
+        [sys.executable, "-m", "tests.browser.phone_scene"], cwd=ROOT, env=env, capture_output=True, text=True
+    )
+    assert written.returncode == 0, written.stderr
+
+    def is_ready() -> bool:
+        try:
+            return bool(urllib.request.urlopen(f"{console.url}/readyz", timeout=30).status == 200)
+        except (OSError, urllib.error.URLError):
+            return False
+
+    eventually_sync(is_ready, seconds=180)
+    ids: dict[str, int] = json.loads(written.stdout)
+    return ids
+
+
+async def _sign_in(context: BrowserContext, url: str, username: str) -> None:
+    page = await context.new_page()
+    await page.goto(f"{url}/accounts/login/?next=/accounts/password/change/")
+    await page.fill("input[name=login]", username)
+    await page.fill("input[name=password]", PASSWORD)
+    await page.click("main button[type=submit]")
+    await page.wait_for_url(f"{url}/accounts/password/change/")
+    await page.close()
+
+
+async def _faults(page: Page) -> list[str]:
+    """Measure a loaded page with every setting on the phone, and with the one that takes most room in wider windows."""
+    usual_size = await prepare(page)
+    faults = []
+    for window, settings in ((PHONE, SETTINGS), (TABLET, SETTINGS[-1:]), (DESKTOP, SETTINGS[-1:])):
+        await page.set_viewport_size(window)
+        for setting in settings:
+            await apply(page, setting, usual_size)
+            faults += [f"{window['width']} px, {setting.name}: {fault}" for fault in await overflow(page)]
+    return faults
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_page_does_not_scroll_sideways(entrance: Entrance, path: str) -> None:
+    """No part of the page reaches beyond the window, unless it lies in a part that scrolls by itself."""
+    page = await entrance.admin.new_page()
+    address = entrance.url + path.format(**entrance.ids)
+    response = await page.goto(address)
+    assert response is not None
+    assert response.status == 200 or path.startswith("/agents/")
+    assert page.url == address
+    if path == "/map/":
+        await page.wait_for_selector("#plot image")
+    assert await _faults(page) == []
+    await page.close()
+
+
+@pytest.mark.parametrize("path", ["/accounts/login/", "/"])
+async def test_page_of_who_may_not_enter_does_not_scroll_sideways(entrance: Entrance, path: str) -> None:
+    """The sign-in, also after a wrong password, and the page for a user without permission."""
+    page = await (entrance.nobody if path == "/accounts/login/" else entrance.guest).new_page()
+    await page.goto(entrance.url + path)
+    if path == "/accounts/login/":
+        await page.fill("input[name=login]", USERNAME)
+        await page.fill("input[name=password]", "wrong")
+        await page.click("main button[type=submit]")
+        await page.wait_for_selector(".errors")
+    else:
+        assert await page.text_content(".error-code") == "403"
+    assert await _faults(page) == []
+    await page.close()
+
+
+async def test_present_tab_of_the_navigation_is_in_view(entrance: Entrance) -> None:
+    """The navigation scrolls in itself on a phone, and begins where the entry of the present page is seen whole."""
+    page = await entrance.admin.new_page()
+    for path in ("/", "/incidents/", "/changes/"):
+        await page.goto(entrance.url + path)
+        assert await page.evaluate("document.querySelector('.nav').scrollWidth > innerWidth")
+        await page.wait_for_function("""() => {
+          const { left, right } = document.querySelector(".nav [aria-current]").getBoundingClientRect();
+          return left >= 0 && right <= innerWidth;
+        }""")
+    await page.close()
