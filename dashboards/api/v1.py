@@ -15,7 +15,9 @@ from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from ninja import NinjaAPI, Query
 from ninja.errors import AuthenticationError, HttpError, ValidationError
+from ninja.openapi.schema import OpenAPISchema
 from pydantic import Field
+from typing_extensions import override
 
 from dashboards import agent_query, reading
 from dashboards.agent_query import MAX_LIMIT, PAGE_SIZE, QueryError
@@ -45,7 +47,25 @@ def _document(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpRespon
     return public(csp_update({"style-src": [UNSAFE_INLINE]})(view))
 
 
-api = NinjaAPI(
+class _Api(NinjaAPI):
+    """NinjaAPI that renders its OpenAPI document once: rendering takes half a second, and anybody may request it."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._documents: dict[str, OpenAPISchema] = {}
+
+    @override
+    def get_openapi_schema(
+        self, *, path_prefix: str | None = None, path_params: dict[str, Any] | None = None
+    ) -> OpenAPISchema:
+        """Return the document for a path prefix; routes do not change once the console serves."""
+        prefix = self.get_root_path(path_params or {}) if path_prefix is None else path_prefix
+        if prefix not in self._documents:
+            self._documents[prefix] = super().get_openapi_schema(path_prefix=prefix)
+        return self._documents[prefix]
+
+
+api = _Api(
     title="Refloat",
     version="1",
     description="Which agents are stranded, why, and whether they will come back by themselves.",
