@@ -21,8 +21,12 @@ os.environ["REFLOAT_PREFIX"] = f"test-{secrets.token_hex(4)}"
 import django
 import hypothesis
 import pytest
+from django.conf import settings
 
 django.setup()
+
+# A slow hash protects people, and no user of a test is a person. Programs that tests start keep the slow one.
+settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 # A busy machine is no failure of an example, and every run tries the same ones: who changed nothing breaks nothing.
 hypothesis.settings.register_profile(

@@ -21,12 +21,6 @@ from tests.fakes.record import fill
 
 
 @pytest.fixture(autouse=True)
-def quick_passwords(settings: Settings) -> None:
-    """A slow hash protects people; nobody here is one."""
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-
-
-@pytest.fixture(autouse=True)
 def no_memory_of_attempts() -> None:
     """Each test's first user is user 1: what the last one tried must not count against this one's rate limits."""
     cache.clear()
