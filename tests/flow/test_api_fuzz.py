@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +22,11 @@ from schemathesis.specs.openapi import checks
 
 from dashboards.api.v1 import api
 from fleet.domain.verdicts import State
+from fleet.models.access import Permission
 from tests.fakes.record import fill
 from tests.fakes.waiting import eventually_sync
-from tests.flow.web import Console, web_console
+from tests.flow.web import USERNAME, Console, web_console
+from tests.meta.house import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -27,98 +34,257 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 STATES = [*State, *State]
 #: Seconds that the record is ahead of now, so that it is fresh for as long as the tests run.
 AHEAD = 10_000.0
-#: Invented requests for one operation in one way; all together take about five minutes.
-EXAMPLES = 60
-#: Path parameters that lead to something; `fill` gives these names.
-KNOWN = {"cluster": "default", "agent_id": "agent-1-id"}
-#: No auth was asked for its config, and a viewer may not read the log.
-NOT_THERE = ("/networking-config", "/audit")
+#: Requests for one operation in one mode. Most handlers have two addresses, so each gets up to eight times as many.
+EXAMPLES = 30
+#: Requests for an operation of which nothing varies.
+REPEATS = 3
 CHECKS: list[Any] = [
     not_a_server_error,
     checks.status_code_conformance,
     checks.content_type_conformance,
     checks.response_headers_conformance,
     checks.response_schema_conformance,
-    checks.ignored_auth,
 ]
+#: Values of Authorization that are no token of Refloat.
+NO_TOKEN = ({}, {"Authorization": "Bearer rfl_wrong"}, {"Authorization": "Basic YTpi"})
+#: Statuses that only a handler gives, never the guard or the validation in front of it.
+FROM_HANDLERS = {200, 201, 202, 409}
+
+#: Objects that requests can refer to, and a token with every scope, which it prints.
+_PREPARE = """
+import django; django.setup()
+import time
+from datetime import UTC, datetime
+from django.core.management import call_command
+from fleet.control import networking
+from fleet.models.clusters import ensure_default_cluster
+from fleet.models.incidents import Incident
+from fleet.protocol.networking_config import ORIGIN_LABEL, NetworkingConfig, Resource, Strategy, with_defaults
+stored = with_defaults(NetworkingConfig(tunnel_strategy=str(Strategy.PROXY_PEERING), agent_connection_count=1))
+networking.remember("default", Resource(stored, {ORIGIN_LABEL: "dynamic"}, "r1"), datetime.now(UTC))
+Incident.objects.create(
+    pk=NUMBER, cluster=ensure_default_cluster(), key="proxy/p", cause_kind="proxy", cause_id="p",
+    cause_name="proxy-1", generation=1, state="firing", severity=2, opened_at=time.time(), affected=2, peak=2,
+)
+call_command("token", "create", USERNAME, "--name", "fuzz", *SCOPES)
+"""
+#: The number of an incident that exists.
+NUMBER = 7
+
+
+@dataclass
+class Fuzzed:
+    """A console with objects to refer to, a token that only reads, and one with every scope."""
+
+    console: Console
+    all_scopes: str
+    session: requests.Session = field(default_factory=requests.Session)
+
+    def headers(self, *, all_scopes: bool) -> dict[str, str]:
+        """The headers of a request with one of the tokens."""
+        return {"Authorization": f"Bearer {self.all_scopes if all_scopes else self.console.token}"}
+
+    def send(self, operation: str, headers: dict[str, str], body: Any = None) -> requests.Response:
+        """Send one request; every parameter of the path is 1."""
+        method, path = operation.split()
+        url = self.console.url + re.sub(r"{\w+}", "1", path)
+        return self.session.request(method, url, headers=headers, json=body, timeout=60)
+
+    def existing(self, path: str) -> dict[str, str]:
+        """Return the parameters of a path that lead to something; changes and silences are new ones."""
+        make = {
+            "cluster": lambda: "default",
+            "agent_id": lambda: "agent-1-id",
+            "change_id": lambda: self._created("reconnect/plan", {"proxy": "proxy-1"})["id"],
+            "number": lambda: (
+                NUMBER
+                if "/incidents/" in path
+                else self._created("silences", {"matchers": "cause=proxy-1", "reason": "upgrade"})["number"]
+            ),
+        }
+        return {name: str(make[name]()) for name in _parameters(path)}
+
+    def etag(self, path: str, parameters: dict[str, str]) -> dict[str, str]:
+        """Return the If-Match of a write: the ETag of the object above it, as the API's sentences say."""
+        above = path.rpartition("/")[0].format(**parameters)
+        answer = self.session.get(self.console.url + above, headers=self.headers(all_scopes=True), timeout=60)
+        return {"If-Match": answer.headers["ETag"]}
+
+    def _created(self, path: str, body: Any) -> Any:
+        answer = self.send(f"POST /api/v1/{path}", self.headers(all_scopes=True), body)
+        assert answer.status_code == 201, answer.text
+        return answer.json()
 
 
 @pytest.fixture(scope="module")
-def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fuzzed]:
     """A web process with a record of some agents in every state."""
-    with web_console(tmp_path_factory.mktemp("web")) as running:
+    home = tmp_path_factory.mktemp("web")
+    with web_console(home) as running:
+        token = _prepare(home, running)
         eventually_sync(lambda: _answers(running), seconds=180)
         fill(running.writer(), STATES, as_of=time.time() + AHEAD)
-        yield running
+        yield Fuzzed(running, token)
 
 
 @pytest.fixture(scope="module")
-def document(console: Console) -> Any:
-    """The API's description of itself, as schemathesis understands it."""
-    return schemathesis.openapi.from_url(f"{console.url}/api/v1/openapi.json")
+def document(fuzzed: Fuzzed) -> Any:
+    """The API's description of itself, as schemathesis understands it.
+
+    Without its security: schemathesis would negate little else than the token, and every answer would be the same 401.
+    """
+    raw = fuzzed.session.get(f"{fuzzed.console.url}/api/v1/openapi.json", timeout=60).json()
+    for methods in raw["paths"].values():
+        for operation in methods.values():
+            assert operation.pop("security")
+    return schemathesis.openapi.from_dict(raw)
 
 
-def _operations() -> list[str]:
-    return [
-        f"{method.upper()} {path}"
+def _parameters(path: str) -> list[str]:
+    return re.findall(r"{(\w+)}", path)
+
+
+def _operations() -> dict[str, Any]:
+    return {
+        f"{method.upper()} {path}": operation
         for path, methods in api.get_openapi_schema(path_prefix="/api/v1/")["paths"].items()
-        for method in methods
+        for method, operation in methods.items()
+    }
+
+
+OPERATIONS = _operations()
+#: Operations that a token with the scope view_fleet may not use.
+BEYOND_VIEWERS = [each for each in OPERATIONS if not each.startswith("GET ") or each.endswith("/audit")]
+FOR_VIEWERS = [each for each in OPERATIONS if each not in BEYOND_VIEWERS]
+
+
+def _has_if_match(operation: str) -> bool:
+    return any(each["name"] == "If-Match" for each in OPERATIONS[operation]["parameters"])
+
+
+def _varies(operation: str, *, existing: bool, wrongly: bool = False) -> bool:
+    """Return whether requests can differ from each other; `wrongly`: whether they can differ from the document."""
+    # What exists has a fixed path and If-Match; any text is a valid name in a path.
+    free = [
+        each
+        for each in OPERATIONS[operation]["parameters"]
+        if not (existing and each["in"] in ("path", "header"))
+        and not (wrongly and each["in"] == "path" and each["schema"]["type"] == "string")
+    ]
+    return bool(free) or "requestBody" in OPERATIONS[operation]
+
+
+def _wanderings(operations: list[str]) -> list[Any]:
+    """Each operation, as the document says and otherwise, for what does not exist and for what does."""
+    return [
+        pytest.param(operation, mode, existing, id=f"{operation}-{mode.value}{'-existing' * existing}")
+        for operation in operations
+        for existing in (False, True)
+        if not existing or _parameters(operation) or _has_if_match(operation)
+        for mode in GenerationMode
+        if mode is GenerationMode.POSITIVE or _varies(operation, existing=existing, wrongly=True)
     ]
 
 
-def _wanderings() -> Iterator[Any]:
-    """Each operation, asked as the document says and otherwise, for what is there and for what is not."""
-    for operation in _operations():
-        named = {name: value for name, value in KNOWN.items() if f"{{{name}}}" in operation}
-        for mode in GenerationMode:
-            yield pytest.param(operation, mode, {}, id=f"{operation}-{mode.value}")
-            if named:
-                yield pytest.param(operation, mode, named, id=f"{operation}-{mode.value}-known")
-
-
-@pytest.mark.parametrize(("operation", "mode", "known"), list(_wanderings()))
-def test_any_request_gets_a_described_answer(
-    console: Console, document: Any, operation: str, mode: GenerationMode, known: dict[str, str]
+@pytest.mark.parametrize(
+    ("operation", "mode", "existing"),
+    _wanderings(FOR_VIEWERS),
+)
+def test_any_read_gets_a_described_answer(
+    fuzzed: Fuzzed, document: Any, operation: str, mode: GenerationMode, existing: bool
 ) -> None:
-    """No 5xx, no status, type or shape that the document does not tell of, and no way around the token."""
+    """No 5xx, no status, type or shape that the document does not name, and no way around the token."""
+    statuses = _fuzz(fuzzed, document, operation, mode, existing=existing, all_scopes=False)
+    if existing and mode is GenerationMode.POSITIVE:
+        assert 200 in statuses, "no request found what exists"
+
+
+@pytest.mark.parametrize(("operation", "mode", "existing"), _wanderings(BEYOND_VIEWERS))
+def test_any_write_gets_a_described_answer(
+    fuzzed: Fuzzed, document: Any, operation: str, mode: GenerationMode, existing: bool
+) -> None:
+    """The same, with a token that may do everything: no guard stands before the handler and its validation."""
+    statuses = _fuzz(fuzzed, document, operation, mode, existing=existing, all_scopes=True)
+    assert not statuses & {401, 403}
+    # An invented plan or matcher is valid JSON for the document, and its values are refused by the handler with 400.
+    invented = operation.endswith(("/plan", "/silences"))
+    if existing and mode is GenerationMode.POSITIVE:
+        assert statuses & FROM_HANDLERS or (invented and statuses == {400}), statuses
+
+
+def test_reading_token_is_refused_by_every_other_operation(fuzzed: Fuzzed) -> None:
+    """403 with a sentence that names the scope, whatever else is wrong with the request."""
+    wrong = []
+    for operation in BEYOND_VIEWERS:
+        answer = fuzzed.send(operation, fuzzed.headers(all_scopes=False))
+        if answer.status_code != 403 or "has not the scope" not in answer.json()["detail"]:
+            wrong.append(f"{operation}: {answer.status_code} {answer.text[:200]}")
+    assert BEYOND_VIEWERS
+    assert not wrong, "\n".join(wrong)
+
+
+def test_nobody_gets_in_without_a_token(fuzzed: Fuzzed) -> None:
+    """No token, a wrong one, or none of Refloat: 401 with a sentence, for every operation."""
+    wrong = []
+    for operation in OPERATIONS:
+        for headers in NO_TOKEN:
+            answer = fuzzed.send(operation, headers)
+            if answer.status_code != 401 or "token" not in answer.json()["detail"]:
+                wrong.append(f"{operation} with {headers}: {answer.status_code} {answer.text[:200]}")
+    assert OPERATIONS
+    assert not wrong, "\n".join(wrong)
+
+
+def _fuzz(
+    fuzzed: Fuzzed, document: Any, operation: str, mode: GenerationMode, *, existing: bool, all_scopes: bool
+) -> set[int]:
+    """Send invented requests for one operation; return the statuses of the answers."""
     method, path = operation.split()
-    token = {"Authorization": f"Bearer {console.token}"}
-    seen: set[int] = set()
+    parameters = fuzzed.existing(path) if existing else {}
+    headers = fuzzed.headers(all_scopes=all_scopes)
+    matches = existing and _has_if_match(operation)
+    if matches:
+        headers |= fuzzed.etag(path, parameters)
+    statuses: set[int] = set()
 
     @settings(
-        max_examples=EXAMPLES,
+        max_examples=EXAMPLES if _varies(operation, existing=existing) else REPEATS,
         deadline=None,
         derandomize=True,
         database=None,
         suppress_health_check=list(HealthCheck),
     )
-    @given(case=document[path][method].as_strategy(generation_mode=mode, path_parameters=known))
-    def ask(case: schemathesis.Case) -> None:
-        answer = case.call(headers=token)
-        seen.add(answer.status_code)
-        case.validate_response(answer, checks=CHECKS, headers=token)
+    @given(case=document[path][method].as_strategy(generation_mode=mode, path_parameters=parameters))
+    def send(case: schemathesis.Case) -> None:
+        answer = case.call(base_url=fuzzed.console.url, headers=headers, session=fuzzed.session)
+        succeeded = answer.status_code < 300
+        if succeeded and not any(status < 300 for status in statuses):
+            # The guard does not read the request: the first that succeeds stands for all.
+            for no_token in NO_TOKEN:
+                refusal = case.call(base_url=fuzzed.console.url, headers=no_token, session=fuzzed.session)
+                assert refusal.status_code == 401
+        statuses.add(answer.status_code)
+        case.validate_response(answer, checks=CHECKS, headers=headers)
+        if matches and (succeeded or answer.status_code == 412):
+            headers.update(fuzzed.etag(path, parameters))
 
-    ask()
-    # What is asked for may be there only if every name leads to something; and the token only reads.
-    there = all(name in known for name in re.findall(r"{(\w+)}", path))
-    if (
-        known
-        and there
-        and mode is GenerationMode.POSITIVE
-        and method == "GET"
-        and not path.endswith(NOT_THERE)
-    ):
-        assert 200 in seen, "nothing that is there was found"
+    send()
+    return statuses
 
 
-@pytest.mark.parametrize("operation", _operations())
-@pytest.mark.parametrize("sent", [{}, {"Authorization": "Bearer rfl_wrong"}, {"Authorization": "Basic YTpi"}])
-def test_nobody_gets_in_without_a_token(console: Console, operation: str, sent: dict[str, str]) -> None:
-    """No token, a wrong one, or none of ours: 401 with a sentence, whatever else is asked."""
-    method, path = operation.split()
-    answer = requests.request(method, console.url + re.sub(r"{\w+}", "1", path), headers=sent)
-    assert answer.status_code == 401
-    assert "token" in answer.json()["detail"]
+def _prepare(home: Path, console: Console) -> str:
+    scopes = [word for permission in Permission for word in ("--scope", permission.value)]
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("REFLOAT_", "REDIS_"))}
+    env |= {
+        "REFLOAT_HOME": str(home),
+        "REDIS_URL": console.server.url,
+        "DJANGO_SETTINGS_MODULE": "dashboards.config.settings",
+    }
+    script = f"USERNAME, NUMBER, SCOPES = {USERNAME!r}, {NUMBER!r}, {scopes!r}{_PREPARE}"
+    made = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, env=env, check=True, capture_output=True, text=True
+    )
+    return made.stdout.strip()
 
 
 def _answers(console: Console) -> bool:
