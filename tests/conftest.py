@@ -42,9 +42,12 @@ from tests.flow.running import AGENTS, Demo, start_demo
 
 pytest_plugins = ("tests.scheduling", "tests.timings")
 
-# A shell starts what it runs in the background with SIGINT ignored, and so would be all that tests start.
+# A shell ignores SIGINT for what it runs in the background, and nohup ignores SIGHUP. Every program that a test starts
+# would inherit that: `refloat` would not end on Ctrl-C, and ssh could not end its ProxyCommand.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_unconfigure() -> None:
