@@ -14,7 +14,7 @@ from fleet.cli.home import cluster_option, home_option
 from fleet.cli.lazy import LazyGroup
 from fleet.nodes import faults, fleet_record
 from fleet.nodes.fleet_record import FleetError, FleetRecord, Member
-from fleet.nodes.forwards import Mode
+from fleet.nodes.forward_names import Mode
 from fleet.processes import pids
 from fleet.processes.pids import ProcessState
 

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from fleet.nodes import fleet_record
-from fleet.nodes.fleet_plan import BACKEND, PORTS
 from fleet.nodes.fleet_record import FleetError, FleetRecord, Member
-from fleet.nodes.forwards import Mode
+from fleet.nodes.forward_names import BACKEND, PORTS, Mode
 from fleet.processes import folders, pids
 from fleet.processes.pids import ProcessState
 

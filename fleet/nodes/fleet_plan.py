@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleet.nodes import fleet_gateway
+from fleet.nodes.forward_names import BACKEND, PORTS
 from fleet.protocol import announce
 from fleet.transport.channels import SERVER_NAME
 
@@ -16,10 +17,6 @@ _LATER = "-"
 _ANY_PORT = "127.0.0.1:0"
 #: Names of agents are this and a number, as the nodes have it by themselves.
 AGENT_PREFIX = "agent"
-#: Ports of an instance, by its role: others reach each through a forward.
-PORTS = {"auth": ("grpc", "diag"), "proxy": ("grpc", "diag", "connect")}
-#: The forward through which an instance reaches the backend.
-BACKEND = "backend"
 #: The flag that tells an instance where others reach a port of its.
 _ADVERTISE = {"grpc": "--advertise", "diag": "--advertise-diag", "connect": "--connect-advertise"}
 #: How few and how many of each a fleet may have.

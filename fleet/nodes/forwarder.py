@@ -20,7 +20,8 @@ from aiohttp import web
 from typing_extensions import override
 
 from fleet.nodes import addresses, http_site, running
-from fleet.nodes.forwards import Forward, Mode
+from fleet.nodes.forward_names import Mode
+from fleet.nodes.forwards import Forward
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -5,25 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from enum import StrEnum
 from typing import Any
 
 from fleet.nodes import addresses
+from fleet.nodes.forward_names import Mode
 from fleet.nodes.pump import Link, Tasks
 
 _DIAL_TIMEOUT = 5.0
 _BACKLOG = 1024
-
-
-class Mode(StrEnum):
-    """What a forward does with connections."""
-
-    PASS = "pass"  # noqa: S105 - no password
-    #: Connections stay open and new ones are accepted, but no byte passes, nor the end of a stream.
-    #: Nothing is lost: it all passes after.
-    HOLD = "hold"
-    #: Existing connections are reset, new ones refused.
-    CUT = "cut"
 
 
 class Forward:

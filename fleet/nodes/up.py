@@ -26,6 +26,7 @@ import fleet
 from fleet.nodes import faults, fleet_gateway, fleet_keys, fleet_networking, fleet_plan, fleet_record
 from fleet.nodes.fleet_plan import FleetPlan
 from fleet.nodes.fleet_record import FleetError, FleetRecord, Member
+from fleet.nodes.forward_names import PORTS
 from fleet.processes import folders, pids, valkey
 from fleet.processes.supervisor import Child, Supervisor, SupervisorError, json_line
 from fleet.protocol.networking_config import NetworkingConfigError
@@ -191,7 +192,7 @@ class _Up:
         return str(self._child_of(name).announced.get(part, ""))
 
     def _point(self, child: Child) -> None:
-        for part in fleet_plan.PORTS[self.roles[child.name]]:
+        for part in PORTS[self.roles[child.name]]:
             faults.point(self.record(), f"{child.name}/{part}", child.announced[part])
 
     def record(self) -> FleetRecord:

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from fleet.nodes.agent import Agent
 from fleet.nodes.balancer import Balancer
-from fleet.nodes.forwards import Forward, Mode
+from fleet.nodes.forward_names import Mode
+from fleet.nodes.forwards import Forward
 from fleet.nodes.proxy import Proxy
 from fleet.nodes.rotation import parse_flag
 from fleet.processes import valkey

@@ -24,7 +24,8 @@ import aiohttp
 import grpc.aio
 
 from fleet.nodes import addresses
-from fleet.nodes.forwards import Forward, Mode
+from fleet.nodes.forward_names import Mode
+from fleet.nodes.forwards import Forward
 from fleet.processes import valkey
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 from tests.bench._recovery_connections import Users

@@ -18,7 +18,7 @@ from fleet.nodes import addresses, agent_connection, flags, running
 from fleet.nodes import agent as agent_module
 from fleet.nodes.agent import Agent, AgentFlags, AgentGroup
 from fleet.nodes.auth import Auth
-from fleet.nodes.forwards import Mode
+from fleet.nodes.forward_names import Mode
 from fleet.nodes.proxy import Proxy
 from fleet.processes.valkey import free_port
 from fleet.protocol import pick_healthy

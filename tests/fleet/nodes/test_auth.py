@@ -8,7 +8,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from fleet.nodes.forwards import Mode
+from fleet.nodes.forward_names import Mode
 from fleet.protocol.service_config import Mode as PolicyMode
 from fleet.protocol.service_config import ServiceConfig
 from fleet.transport import backend, service_config

@@ -13,7 +13,7 @@ from fleet.nodes import addresses, auth_door
 from fleet.nodes.agent import AgentFlags, AgentGroup
 from fleet.nodes.auth import Auth
 from fleet.nodes.auth_door import AuthDoor
-from fleet.nodes.forwards import Mode
+from fleet.nodes.forward_names import Mode
 from fleet.nodes.instance import Instance
 from fleet.nodes.proxy import Proxy
 from fleet.protocol import auth_path

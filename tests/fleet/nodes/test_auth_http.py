@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from fleet.nodes.auth import Auth
-from fleet.nodes.forwards import Mode
+from fleet.nodes.forward_names import Mode
 from fleet.protocol.instance_labels import CONNECT_LABEL, DIAG_LABEL
 from fleet.transport import authority
 from fleet.transport.channels import TLSFiles

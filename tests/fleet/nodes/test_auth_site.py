@@ -11,7 +11,8 @@ from fleet.nodes import addresses
 from fleet.nodes.auth import Auth
 from fleet.nodes.auth_site import HTTPFlags
 from fleet.nodes.balancer import Balancer
-from fleet.nodes.forwards import Forward, Mode
+from fleet.nodes.forward_names import Mode
+from fleet.nodes.forwards import Forward
 from fleet.nodes.rotation import Target
 from tests.fakes.plane import Plane, get
 from tests.fakes.waiting import eventually

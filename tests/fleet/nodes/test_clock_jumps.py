@@ -9,7 +9,7 @@ import pytest
 from grpc.aio import _utils
 
 from fleet.nodes import addresses
-from fleet.nodes.forwards import Mode
+from fleet.nodes.forward_names import Mode
 from fleet.nodes.proxy import Proxy
 from fleet.protocol.keep_alive import KeepAlive
 from fleet.protocol.tunnel import TunnelError

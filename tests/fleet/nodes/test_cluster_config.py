@@ -14,7 +14,7 @@ import pytest
 
 from fleet.nodes import cluster_config
 from fleet.nodes.auth import Auth
-from fleet.nodes.forwards import Mode
+from fleet.nodes.forward_names import Mode
 from fleet.nodes.running import StartError
 from fleet.transport import authority, channels
 from fleet.transport.channels import TLSFiles

@@ -14,7 +14,7 @@ from fleet.nodes import addresses, connect_client
 from fleet.nodes.connect_access import ConnectFlags
 from fleet.nodes.connect_client import ConnectError, ConnectPlan
 from fleet.nodes.connect_peers import Peers
-from fleet.nodes.forwards import Mode
+from fleet.nodes.forward_names import Mode
 from fleet.nodes.proxy import Proxy
 from fleet.protocol.instance_labels import CONNECT_LABEL
 from fleet.transport import authority

@@ -16,7 +16,7 @@ from fleet.cli.fleet import restart
 from fleet.nodes import faults, fleet_record
 from fleet.nodes.faults import FaultError
 from fleet.nodes.fleet_record import FleetRecord, Member, UnknownNameError
-from fleet.nodes.forwards import Mode
+from fleet.nodes.forward_names import Mode
 from fleet.processes import pids
 from fleet.processes.pids import ProcessState
 from fleet.processes.supervisor import Supervisor, json_line

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fleet.nodes import fleet_plan
 from fleet.nodes.fleet_plan import FleetPlan
+from fleet.nodes.forward_names import BACKEND, PORTS
 
 
 def flag(argv: list[str], name: str) -> str:
@@ -37,7 +38,7 @@ def test_forwarder_has_forwards_for_every_port() -> None:
 
 def test_instance_advertises_its_forwards() -> None:
     """Behind a forwarder, others are told the forwards, and the backend is reached through one."""
-    parts = (*fleet_plan.PORTS["proxy"], fleet_plan.BACKEND)
+    parts = (*PORTS["proxy"], BACKEND)
     forwards = {f"proxy-1/{part}": f"127.0.0.1:{n}" for n, part in enumerate(parts, 1)}
     argv = fleet_plan.instance(FleetPlan(), "proxy", "proxy-1", "127.0.0.1:9", forwards)
     assert flag(argv, "--advertise") == "127.0.0.1:1"

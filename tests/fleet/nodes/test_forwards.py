@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 import uvloop
 
-from fleet.nodes.forwards import Forward, Mode
+from fleet.nodes.forward_names import Mode
+from fleet.nodes.forwards import Forward
 from tests.fakes.waiting import DEADLINE, eventually
 
 #: Long enough that a byte over loopback would have come.

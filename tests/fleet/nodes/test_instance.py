@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from fleet.nodes import running
-from fleet.nodes.forwards import Mode
+from fleet.nodes.forward_names import Mode
 from fleet.nodes.instance import Instance
 from fleet.protocol.announce import readyz
 from fleet.protocol.instance_labels import DRAINING_LABEL

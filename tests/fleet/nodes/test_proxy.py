@@ -12,7 +12,7 @@ import grpc.aio
 import pytest
 
 from fleet.nodes import running
-from fleet.nodes.forwards import Mode
+from fleet.nodes.forward_names import Mode
 from fleet.nodes.instance import InstanceFlags
 from fleet.nodes.proxy import Proxy, ProxyFlags, _resource, from_environment, group_labels
 from fleet.protocol import reconnecting

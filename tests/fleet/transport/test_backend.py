@@ -11,7 +11,8 @@ import pytest
 import redis.asyncio as redis
 import uvloop
 
-from fleet.nodes.forwards import Forward, Mode
+from fleet.nodes.forward_names import Mode
+from fleet.nodes.forwards import Forward
 from fleet.transport import backend as backend_module
 from fleet.transport.backend import AgentPage, Backend, BackendUnavailable, ForeignError
 from fleet.wire import fleet_pb2, types_pb2

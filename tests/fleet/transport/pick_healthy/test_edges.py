@@ -10,7 +10,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from fleet.nodes.forwards import Forward, Mode
+from fleet.nodes.forward_names import Mode
+from fleet.nodes.forwards import Forward
 from fleet.protocol.pick_healthy import Settings, Why
 from fleet.protocol.service_config import ServiceConfig
 from fleet.transport.channels import DeadPeer

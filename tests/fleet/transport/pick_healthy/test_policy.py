@@ -9,7 +9,8 @@ from typing import Any
 import grpc
 import pytest
 
-from fleet.nodes.forwards import Forward, Mode
+from fleet.nodes.forward_names import Mode
+from fleet.nodes.forwards import Forward
 from fleet.protocol import service_config
 from fleet.protocol.pick_healthy import Settings, Why
 from fleet.protocol.service_config import ServiceConfig

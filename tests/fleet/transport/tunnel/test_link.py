@@ -11,7 +11,8 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from fleet.nodes.forwards import Forward, Mode
+from fleet.nodes.forward_names import Mode
+from fleet.nodes.forwards import Forward
 from fleet.protocol.backoff import Backoff
 from fleet.protocol.tunnel import Target, TunnelError, Wire
 from fleet.transport import channels

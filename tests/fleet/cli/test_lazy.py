@@ -1,0 +1,34 @@
+"""Commands are imported when somebody runs them, with no more than they need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.meta.house import ROOT
+
+#: Each takes longer to load than a short command takes to run.
+HEAVY = ("grpc", "yaml", "aiohttp", "cryptography", "numpy", "django", "redis", "asyncio")
+
+
+@pytest.mark.parametrize(
+    ("words", "needed"),
+    [
+        ("fleet ps", set()),
+        ("fleet freeze", set()),
+        ("agents", set()),
+        ("connect", {"grpc", "asyncio"}),
+    ],
+)
+def test_command_loads_no_more_than_it_needs(words: str, needed: set[str]) -> None:
+    """A person who freezes a process does not wait for gRPC to load."""
+    code = (
+        "import sys; from fleet.cli.main import main\n"
+        f"main({[*words.split(), '--help']!r}, standalone_mode=False)\n"
+        f"print('loaded:', *[name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    loaded = set(done.stdout.rpartition("loaded:")[2].split())
+    assert loaded <= needed
