@@ -43,7 +43,11 @@ def test_alert_keeps_its_labels_through_its_life() -> None:
 @pytest.fixture
 def manager(tmp_path: Path) -> Iterator[tuple[str, Receiver]]:
     """An Alertmanager that passes everything on to a webhook."""
-    skip_without("" if shutil.which(_PROGRAM) else "there is no prometheus-alertmanager: run `make peers`")
+    skip_without(
+        ""
+        if shutil.which(_PROGRAM)
+        else f"{_PROGRAM.upper()} IS MISSING: run `make peers` as root, or apt-get install {_PROGRAM}"
+    )
     with receiving() as receiver, socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
