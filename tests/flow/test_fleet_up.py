@@ -6,6 +6,9 @@
       /        \\             /       \\
    auth-1    auth-2      proxy-1   proxy-2      every arrow below the balancers is a forward
       \\________|____ backend ____|______/
+
+The auths ask their agents to leave a sick auth (RFD 226, "Auth Reconnects"). Commands are run in the test's
+own process, but for a few: the fleet that they read, break and mend is real all the same.
 """
 
 from __future__ import annotations
@@ -25,8 +28,11 @@ from typing import Any
 import pytest
 
 from fleet.nodes import fleet_record
-from fleet.processes import pids
+from fleet.processes import children, pids
 from fleet.processes.pids import ProcessState
+from fleet.protocol.service_config import RFD_VARIABLE
+from tests.fakes import commands
+from tests.fakes.commands import Result
 from tests.fakes.waiting import eventually_sync
 
 #: Seconds for whatever a command does, on a machine that does other things too.
@@ -34,20 +40,26 @@ PATIENCE = 180.0
 #: How long who should answer is given, and who should not.
 ANSWERS, IS_SILENT = 20.0, 1.0
 SHAPE = [
-    "--auths",
-    "2",
-    "--proxies",
-    "2",
-    "--agents",
-    "6",
-    "--announce-ttl",
-    "4s",
-    "--agent-announce-ttl",
-    "6s",
+    *("--auths", "2", "--proxies", "2", "--agents", "6"),
+    *("--announce-ttl", "4s", "--agent-announce-ttl", "6s"),
 ]
+#: Agents leave an auth that is not healthy.
+POLICY = {
+    "grpc_client_lb_policy": {
+        "loadBalancingConfig": [{"teleport_pick_healthy": {"mode": "reconnect"}}],
+        "healthCheckConfig": {"serviceName": ""},
+    }
+}
+#: Agents besides those of the fleet, in each of two processes.
+EXTRA = 3
 
 
-def refloat(home: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def refloat(home: Path, *words: str) -> Result:
+    return commands.refloat("fleet", *words, REFLOAT_HOME=str(home))
+
+
+def program(home: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The same as a process of its own, as people run it."""
     return subprocess.run(
         [sys.executable, "-m", "fleet.cli", "fleet", *words],
         env={**os.environ, "REFLOAT_HOME": str(home), **environment},
@@ -69,6 +81,15 @@ def http(url: str, timeout: float) -> tuple[int | None, Any]:
         return None, None
 
 
+def metrics(diag: str) -> str:
+    """`/metrics` as text; empty when nothing answers."""
+    try:
+        with urllib.request.urlopen(f"http://{diag}/metrics", timeout=ANSWERS) as response:
+            return str(response.read().decode())
+    except OSError:
+        return ""
+
+
 @dataclass
 class Fleet:
     """A fleet that runs, and how the world sees it."""
@@ -79,7 +100,7 @@ class Fleet:
 
     def do(self, *words: str) -> str:
         done = refloat(self.home, *words)
-        assert done.returncode == 0, done.stderr
+        assert done.code == 0, done.stderr
         return done.stdout
 
     def ps(self) -> dict[str, dict[str, Any]]:
@@ -90,12 +111,7 @@ class Fleet:
 
     def metrics(self, name: str) -> str:
         """`/metrics` as text; empty when nothing answers."""
-        address = fleet_record.load(self.home, "default").member(name).diag
-        try:
-            with urllib.request.urlopen(f"http://{address}/metrics", timeout=ANSWERS) as response:
-                return str(response.read().decode())
-        except OSError:
-            return ""
+        return metrics(fleet_record.load(self.home, "default").member(name).diag)
 
     def readyz(self, name: str) -> int | None:
         return self.diag(name, "/readyz")[0]
@@ -118,10 +134,10 @@ class Fleet:
         }
 
 
-def start(home: Path, *flags: str) -> Fleet:
+def start(home: Path, *flags: str, **environment: str) -> Fleet:
     process = subprocess.Popen(
         [sys.executable, "-m", "fleet.cli", "fleet", "up", "--json", *flags],
-        env={**os.environ, "REFLOAT_HOME": str(home)},
+        env={**os.environ, "REFLOAT_HOME": str(home), **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -142,7 +158,7 @@ def end(fleet: Fleet) -> int:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    made = start(tmp_path_factory.mktemp("home"), *SHAPE)
+    made = start(tmp_path_factory.mktemp("home"), *SHAPE, **{RFD_VARIABLE: json.dumps(POLICY)})
     yield made
     end(made)
 
@@ -152,6 +168,50 @@ def fleet(running: Fleet) -> Fleet:
     """The fleet with nothing wrong in it."""
     eventually_sync(running.whole)
     return running
+
+
+@dataclass(frozen=True)
+class Group:
+    """Agents of a process of its own, which reach auths in one of the two ways."""
+
+    diag: str
+
+    def at(self, fleet: Fleet, auth: str) -> bool:
+        """Whether all of them are connected to this auth, and find it healthy."""
+        place = f'refloat_agent_auths{{auth="{fleet_record.load(fleet.home, "default").member(auth).id}"'
+        counts = [line for line in metrics(self.diag).splitlines() if line.startswith(place)]
+        return sum(float(line.rpartition(" ")[2]) for line in counts) == EXTRA
+
+
+@pytest.fixture(scope="module")
+def groups(running: Fleet) -> Iterator[list[Group]]:
+    """Agents that reach auths directly, and agents that reach them through proxies."""
+    record = fleet_record.load(running.home, "default")
+    common = [
+        "--auth",
+        record.auth_balancer,
+        "--proxy",
+        record.proxy_balancer,
+        "--diag-listen",
+        "127.0.0.1:0",
+    ]
+    # Agents find a frozen auth dead after three of the intervals.
+    common += ["--count", str(EXTRA), "--announce-ttl", "8s", "--auth-keep-alive-interval", "2s"]
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "fleet.nodes", "agent", *common, "--first", first, "--auth-via", way],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        for first, way in (("101", "direct"), ("201", "proxy"))
+    ]
+    try:
+        yield [Group(json.loads(process.stdout.readline())["diag"]) for process in started if process.stdout]
+    finally:
+        children.stop(started)
+        for process in started:
+            assert process.stdout is not None
+            process.stdout.close()
 
 
 def test_up_everything_runs_and_every_agent_is_connected(fleet: Fleet) -> None:
@@ -207,14 +267,27 @@ def test_drain_new_connections_go_elsewhere_and_old_ones_stay(fleet: Fleet) -> N
 
 
 @pytest.mark.parametrize("hold", [[], ["--hold"]], ids=["cut", "hold"])
-def test_cut_backend_the_auth_turns_unready_and_recovers(fleet: Fleet, hold: list[str]) -> None:
-    """No heartbeat reaches the backend: /readyz is 503, and agents' new connections go elsewhere."""
+def test_cut_backend_the_auth_turns_unready_its_agents_leave_and_it_recovers(
+    fleet: Fleet, groups: list[Group], hold: list[str]
+) -> None:
+    """No heartbeat reaches the backend: /readyz is 503, new connections go elsewhere, and so do agents, for good."""
     fleet.do("cut-backend", *hold, "auth-1")
     assert fleet.ps()["auth-1"]["faults"] == [f"backend {'hold' if hold else 'cut'}"]
     eventually_sync(lambda: fleet.readyz("auth-1") == 503)
     eventually_sync(lambda: fleet.in_rotation("auth") == {"auth-2"})
+    eventually_sync(lambda: all(group.at(fleet, "auth-2") for group in groups))
     fleet.do("restore-backend", "auth-1")
-    eventually_sync(lambda: fleet.readyz("auth-1") == 200)
+    eventually_sync(fleet.whole)
+    assert all(group.at(fleet, "auth-2") for group in groups)
+
+
+def test_freeze_an_auth_its_agents_leave(fleet: Fleet, groups: list[Group]) -> None:
+    """It says nothing at all: pings find it dead, and agents connect anew, directly and through proxies."""
+    eventually_sync(lambda: all(group.at(fleet, "auth-2") for group in groups))
+    fleet.do("freeze", "auth-2")
+    eventually_sync(lambda: all(group.at(fleet, "auth-1") for group in groups))
+    fleet.do("thaw", "auth-2")
+    eventually_sync(fleet.whole)
 
 
 def test_blackhole_nothing_passes_until_undone(fleet: Fleet) -> None:
@@ -233,7 +306,7 @@ def test_kill_is_seen_and_restart_brings_the_same_instance_back(fleet: Fleet) ->
     fleet.do("kill", "proxy-1")
     eventually_sync(lambda: fleet.ps()["proxy-1"]["state"] == "dead")
     again = refloat(fleet.home, "freeze", "proxy-1")
-    assert again.returncode == 2
+    assert again.code == 2
     assert "refloat fleet restart proxy-1" in again.stderr
     fleet.do("restart", "proxy-1")
     after = fleet.ps()["proxy-1"]
@@ -247,7 +320,7 @@ def test_kill_is_seen_and_restart_brings_the_same_instance_back(fleet: Fleet) ->
 
 def test_up_twice_on_one_home_is_refused(fleet: Fleet) -> None:
     """The second says what to do, and the first goes on."""
-    second = refloat(fleet.home, "up", *SHAPE)
+    second = program(fleet.home, "up", *SHAPE)
     assert second.returncode == 2
     assert "refloat fleet down" in second.stderr
     assert fleet.process.poll() is None
@@ -255,7 +328,7 @@ def test_up_twice_on_one_home_is_refused(fleet: Fleet) -> None:
 
 def test_unknown_name_does_nothing_to_anybody(fleet: Fleet) -> None:
     """All names are looked at first."""
-    wrong = refloat(fleet.home, "freeze", "proxy-1", "proxy-9")
+    wrong = program(fleet.home, "freeze", "proxy-1", "proxy-9")
     assert wrong.returncode == 2
     assert "no 'proxy-9' in fleet default; there are: " in wrong.stderr
     assert fleet.ps()["proxy-1"]["state"] == "running"
@@ -270,43 +343,19 @@ def test_parent_killed_no_process_is_left(fleet: Fleet) -> None:
     fleet.process.wait(PATIENCE)
     eventually_sync(lambda: {pids.state(pid, at) for pid, at in born.items()} == {ProcessState.DEAD})
     gone = refloat(fleet.home, "ps")
-    assert gone.returncode == 2
+    assert gone.code == 2
     assert "refloat fleet up" in gone.stderr
-
-
-def test_no_faults_has_no_forwarder_and_ends_on_sigterm(tmp_path: Path) -> None:
-    """Instances are reached directly; SIGTERM ends every process, with code 0."""
-    fleet = start(tmp_path, "--no-faults", "--auths", "1", "--proxies", "1", "--agents", "1", "--mesh")
-    rows = fleet.ps()
-    assert "forwarder" not in rows
-    eventually_sync(lambda: fleet.readyz("proxy-1") == 200)
-    refused = refloat(tmp_path, "blackhole", "proxy-1")
-    assert refused.returncode == 2
-    assert "--no-faults" in refused.stderr
-    assert fleet.do("down") == "fleet default is down\n"
-    assert end(fleet) == 0
-    assert {pids.state(row["pid"]) for row in rows.values()} == {ProcessState.DEAD}
 
 
 def test_start_fails_one_line_with_the_log_and_nothing_left(tmp_path: Path) -> None:
     """An instance that cannot start stops the fleet: who, why, where the rest is; code 2."""
-    failed = refloat(
-        tmp_path,
-        "up",
-        "--auths",
-        "1",
-        "--proxies",
-        "1",
-        "--agents",
-        "1",
-        TELEPORT_UNSTABLE_GRPC_CLIENT_LB_POLICY="{",
-    )
+    shape = ("--auths", "1", "--proxies", "1", "--agents", "1")
+    failed = program(tmp_path, "up", *shape, **{RFD_VARIABLE: "{"})
     assert failed.returncode == 2
     assert len(failed.stderr.strip().splitlines()) == 1
     assert failed.stderr.startswith("refloat: auth-1 ended with code 2 before it was ready: ")
     assert str(tmp_path / "fleet" / "default" / "logs" / "auth-1.log") in failed.stderr
-    again = refloat(tmp_path, "ps")
-    assert again.returncode == 2
+    assert refloat(tmp_path, "ps").code == 2
 
 
 def test_flags_wrong_are_told_before_anything_starts(tmp_path: Path) -> None:
@@ -317,7 +366,7 @@ def test_flags_wrong_are_told_before_anything_starts(tmp_path: Path) -> None:
         (("--auths", "0"), "0 is not in the range"),
     ):
         done = refloat(tmp_path, "up", *wrong)
-        assert done.returncode == 2
+        assert done.code == 2
         assert says in done.stderr
     assert not (tmp_path / "fleet").exists()
 
