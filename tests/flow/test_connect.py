@@ -3,58 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-import http.server
 import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from fleet.processes import children
+from fleet.processes import children, pids
+from fleet.processes.pids import ProcessState
 from tests.fakes import openssh
 from tests.fakes.openssh import Sshd
 from tests.fakes.programs import skip_without
 from tests.fakes.waiting import eventually_sync
-from tests.flow.transfers import Service, service, transfer
+from tests.flow.transfers import Service, service, site, transfer
 from tests.meta.house import ROOT
 
 PATIENCE = 120.0
-CURL = "" if shutil.which("curl") else "CURL IS MISSING: run `make peers` as root, or apt-get install curl"
-
-
-class Site(http.server.BaseHTTPRequestHandler):
-    """A small web site."""
-
-    def do_GET(self) -> None:
-        """Say which page was asked for."""
-        body = f"page {self.path}\n".encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
-
-
-@contextlib.contextmanager
-def site() -> Iterator[str]:
-    """Run the web site; its address."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+CURL = "" if shutil.which("curl") else "CURL IS MISSING: apt-get install curl"
 
 
 @dataclass
@@ -63,7 +34,7 @@ class Fleet:
 
     home: Path
     connect: str
-    keys: dict[str, str]
+    process: subprocess.Popen[bytes]
     checked: Service = field(init=False)
     sshd: Sshd | None = None
 
@@ -120,7 +91,7 @@ def up(home: Path, *flags: str) -> Iterator[Fleet]:
     with process.stdout:
         try:
             said = json.loads(process.stdout.readline())
-            yield Fleet(home, said["connect"][0], said["console"])
+            yield Fleet(home, said["connect"][0], process)
         finally:
             children.stop([process], grace=20.0)
 
@@ -232,19 +203,13 @@ def test_proxy_that_is_killed(fleet: Fleet) -> None:
     fleet.open("check.agent-2").close()
 
 
-def test_mutual_tls(tmp_path: Path) -> None:
-    """With the fleet's own keys it connects; without a certificate, or with an agent's, it is told why not."""
-    with site() as web, up(tmp_path, "--tls", "--service", f"web={web}") as fleet:
-
-        def get(*how: str) -> subprocess.CompletedProcess[bytes]:
-            return fleet.run("connect", *how, "web.agent-1", given=b"GET /x HTTP/1.0\r\n\r\n")
-
-        eventually_sync(lambda: get().stdout.endswith(b"page /x\n"), seconds=PATIENCE)
-        keys = Path(fleet.keys["REFLOAT_TLS_CA"]).parent
-        at = ("--proxy", fleet.connect, "--tls-ca", str(keys / "ca.crt"))
-        done = get(*at)
-        assert (done.returncode, done.stderr) == (2, b"refloat: show a certificate of this fleet\n")
-        agent = ("--tls-cert", str(keys / "agents-1.crt"), "--tls-key", str(keys / "agents-1.key"))
-        done = get(*at, *agent)
-        assert done.returncode == 2
-        assert b"the certificate of an agent" in done.stderr
+def test_no_faults_has_no_forwarder_and_down_ends_everything(fleet: Fleet) -> None:
+    """Instances are reached directly; the last test of the fleet ends it, and its command, with code 0."""
+    rows = json.loads(fleet.run("fleet", "ps", "--json").stdout)
+    assert "forwarder" not in {row["name"] for row in rows}
+    refused = fleet.run("fleet", "blackhole", "proxy-1")
+    assert refused.returncode == 2
+    assert b"--no-faults" in refused.stderr
+    assert fleet.run("fleet", "down").stdout == b"fleet default is down\n"
+    assert fleet.process.wait(PATIENCE) == 0
+    assert {pids.state(row["pid"]) for row in rows} == {ProcessState.DEAD}

@@ -17,24 +17,37 @@ from fleet.processes import children
 from fleet.transport import channels
 from fleet.transport.channels import TLSFiles
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
-from tests.fakes.waiting import eventually
+from tests.fakes.waiting import eventually, eventually_sync
+from tests.flow.transfers import site
+from tests.meta.house import ROOT
 
+_REFLOAT = [sys.executable, "-m", "fleet.cli"]
 _SHAPE = ["--auths", "1", "--proxies", "1", "--agents", "4", "--no-faults", "--agent-announce-ttl", "4s"]
+PATIENCE = 120.0
 
 
-@pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[dict[str, Any]]:
-    """What `refloat fleet up --tls --json` says when all are ready."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "fleet.cli", "fleet", "up", "--tls", "--json", *_SHAPE],
-        env={**os.environ, "REFLOAT_HOME": str(tmp_path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    assert process.stdout is not None
-    with process.stdout:
-        yield json.loads(process.stdout.readline())
-        children.stop([process], grace=20.0)
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the fleet of all tests here keeps its keys."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def fleet(home: Path) -> Iterator[dict[str, Any]]:
+    """What `refloat fleet up --tls --json` says when all are ready; its agents expose a web site."""
+    with site() as web:
+        process = subprocess.Popen(
+            [*_REFLOAT, "fleet", "up", "--tls", "--json", "--service", f"web={web}", *_SHAPE],
+            env={**os.environ, "REFLOAT_HOME": str(home)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        assert process.stdout is not None
+        with process.stdout:
+            try:
+                yield json.loads(process.stdout.readline())
+            finally:
+                children.stop([process], grace=20.0)
 
 
 def _keys(said: dict[str, Any]) -> TLSFiles:
@@ -69,3 +82,21 @@ async def test_fleet_with_tls_refuses_who_has_no_certificate(fleet: dict[str, An
             with pytest.raises(grpc.aio.AioRpcError) as refusal:
                 await call
             assert refusal.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_connect_with_the_fleets_keys_and_no_others(fleet: dict[str, Any], home: Path) -> None:
+    """With the fleet's own keys it connects; without a certificate, or with an agent's, it is told why not."""
+
+    def get(*how: str) -> subprocess.CompletedProcess[bytes]:
+        argv = [*_REFLOAT, "connect", *how, "--home", str(home), "web.agent-1"]
+        given = b"GET /x HTTP/1.0\r\n\r\n"
+        return subprocess.run(argv, input=given, capture_output=True, cwd=ROOT, timeout=PATIENCE, check=False)
+
+    eventually_sync(lambda: get().stdout.endswith(b"page /x\n"), seconds=PATIENCE)
+    keys = Path(fleet["console"]["REFLOAT_TLS_CA"]).parent
+    at = ("--proxy", fleet["connect"][0], "--tls-ca", str(keys / "ca.crt"))
+    done = get(*at)
+    assert (done.returncode, done.stderr) == (2, b"refloat: show a certificate of this fleet\n")
+    done = get(*at, "--tls-cert", str(keys / "agents-1.crt"), "--tls-key", str(keys / "agents-1.key"))
+    assert done.returncode == 2
+    assert b"the certificate of an agent" in done.stderr

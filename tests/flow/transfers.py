@@ -1,15 +1,17 @@
-"""A TCP service that checks what it gets and sends what can be checked, and the user of it."""
+"""What stands behind a tunnel in tests: a TCP service that checks every byte, with its user, and a web site."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import http.server
 import itertools
 import random
 import socket
 import struct
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 _SIZE = struct.Struct("!Q")
 _BLOCK = 1 << 20
@@ -122,3 +124,30 @@ def transfer(sock: socket.socket, size: int) -> None:
         sock.sendall(part)
     assert _exactly(sock, 32) == digest(size, seed=1), "the service got other bytes"
     assert _hashed(sock, size) == digest(size, seed=2), "we got other bytes"
+
+
+class Site(http.server.BaseHTTPRequestHandler):
+    """A small web site."""
+
+    def do_GET(self) -> None:
+        """Say which page was asked for."""
+        body = f"page {self.path}\n".encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@contextlib.contextmanager
+def site() -> Iterator[str]:
+    """Run the web site; its address."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
