@@ -11,6 +11,7 @@ import math
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +43,8 @@ class Seen:
     last: float = math.inf
 
 
+#: How many cases run side by side: all that wait for seconds, and a few others.
+_AT_ONCE = 32
 SUBJECTS = ("gateway", "grpc.aio interceptor", "blocking interceptor")
 
 
@@ -196,7 +199,9 @@ async def run_all(folder: Path) -> dict[tuple[str, str, str], Seen]:
     # Those that wait long first: all others are done meanwhile.
     wanted.sort(key=lambda one: "timeouts" not in one[0].rule)
     # Not all at once: that many programs on one event loop would be late for reasons of their own.
-    turns = asyncio.Semaphore(20)
+    turns = asyncio.Semaphore(_AT_ONCE)
+    # The blocking ones wait in threads, of which a machine with few cores would have too few.
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_AT_ONCE))
 
     async def one(number: int, case: Case, subject: str) -> Seen:
         async with turns:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from fleet.processes import valkey
 from tests.fakes.waiting import eventually_sync
 from tests.flow.running import start_demo
 
 
+@pytest.mark.slow
 def test_redis_given_by_url_is_lost_and_comes_back(tmp_path: Path) -> None:
     """While it is away nobody reads *healthy*; the processes live on; when it is back, so is the truth."""
     server = valkey.start(tmp_path / "redis")

@@ -79,6 +79,11 @@ async def _until(link: ClientConnection, kind: str) -> dict[str, Any]:
                 return message
 
 
+async def _summary(http: aiohttp.ClientSession, headers: dict[str, str]) -> int:
+    async with http.get("/api/v1/fleet/summary", headers=headers) as answer:
+        return answer.status
+
+
 async def test_static_files_and_pages(console: Console, http: aiohttp.ClientSession) -> None:
     """One process serves the bundle out of the wheel, the sign-in page, and the API to a token."""
     async with http.get("/static/plotly/plotly.min.js") as answer:
@@ -113,7 +118,10 @@ async def test_sign_out_ends_the_socket(console: Console, http: aiohttp.ClientSe
 async def test_idle_socket_lives_and_valkey_may_restart(
     console: Console, http: aiohttp.ClientSession
 ) -> None:
-    """Longer idle than any layer's time-out, the socket stays; Valkey lost, it says stale; Valkey back, it heals."""
+    """Longer idle than any layer's time-out, the socket stays; Valkey lost, it says stale; Valkey back, it heals.
+
+    The API refuses meanwhile: nobody reads *healthy* of a record that is not there.
+    """
     sent = {"Authorization": f"Bearer {console.token}"}
     async with connect(
         console.socket, additional_headers=sent, open_timeout=PATIENCE, ping_timeout=PATIENCE
@@ -127,6 +135,7 @@ async def test_idle_socket_lives_and_valkey_may_restart(
         console.server.stop()
         beat = await _until(link, "beat")
         assert beat["stale"] is True
+        assert await _summary(http, sent) == 503
         port = int(console.server.url.rpartition(":")[2].partition("/")[0])
         console.server = valkey.start(console.data, port=port)
         changed = [State.AT_RISK, *STATES[1:]]
@@ -134,3 +143,4 @@ async def test_idle_socket_lives_and_valkey_may_restart(
         fresh = await _until(link, "hello")
         assert (fresh["stale"], fresh["epoch"]) == (False, hello["epoch"])
         assert (await _until(link, "bytes"))["bytes"] == bytes(changed)
+        assert await _summary(http, sent) == 200

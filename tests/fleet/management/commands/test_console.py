@@ -6,18 +6,21 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from django.core.management import execute_from_command_line
+from pytest_django import Settings
 
 from fleet.processes import valkey
 from tests.meta.house import ROOT
 
 
-def _console(home: Path, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
+def _console(home: Path, **env: str) -> subprocess.CompletedProcess[str]:
     known = {name: value for name, value in os.environ.items() if not name.startswith(("REFLOAT_", "REDIS_"))}
     return subprocess.run(
-        [sys.executable, "manage.py", "console", *args],
+        [sys.executable, "manage.py", "console"],
         cwd=ROOT,
         env={**known, "REFLOAT_HOME": str(home), **env},
         capture_output=True,
@@ -27,19 +30,32 @@ def _console(home: Path, *args: str, **env: str) -> subprocess.CompletedProcess[
     )
 
 
+@pytest.fixture
+def console(
+    tmp_path: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[object, str]]:
+    """Runs the command in this process, until it refuses to start: exit code, and what stderr says."""
+    settings.REFLOAT_HOME = tmp_path
+
+    def run(*args: str) -> tuple[object, str]:
+        with pytest.raises(SystemExit) as ended:
+            execute_from_command_line(["manage.py", "console", *args])
+        return ended.value.code, capsys.readouterr().err
+
+    return run
+
+
 @pytest.mark.parametrize(
-    ("args", "env", "said"),
+    ("env", "said"),
     [
-        ([], {"REFLOAT_DEBUG": "perhaps"}, "REFLOAT_DEBUG='perhaps' is not a switch"),
-        ([], {"REFLOAT_TLS_CA": "nowhere.pem"}, "REFLOAT_TLS_CA=nowhere.pem cannot be read"),
-        ([], {"REDIS_URL": "redis://127.0.0.1:1/0"}, "REDIS_URL=redis://127.0.0.1:1/0 does not answer"),
-        ([], {"DATABASE_URL": "oops"}, "DATABASE_URL cannot be read"),
-        (["--port", "70000"], {}, "70000"),
+        ({"REFLOAT_DEBUG": "perhaps"}, "REFLOAT_DEBUG='perhaps' is not a switch"),
+        ({"REFLOAT_TLS_CA": "nowhere.pem"}, "REFLOAT_TLS_CA=nowhere.pem cannot be read"),
+        ({"DATABASE_URL": "oops"}, "DATABASE_URL cannot be read"),
     ],
 )
-def test_wrong_start_is_one_line(tmp_path: Path, args: list[str], env: dict[str, str], said: str) -> None:
+def test_wrong_settings_are_one_line(tmp_path: Path, env: dict[str, str], said: str) -> None:
     """The line names what is wrong, no traceback, exit code 2."""
-    ended = _console(tmp_path, *args, **env)
+    ended = _console(tmp_path, **env)
 
     assert ended.returncode == 2
     assert ended.stderr.startswith("refloat: ")
@@ -48,23 +64,39 @@ def test_wrong_start_is_one_line(tmp_path: Path, args: list[str], env: dict[str,
     assert valkey.running_url(tmp_path / "valkey") is None
 
 
-def test_port_in_use(tmp_path: Path) -> None:
-    """Two consoles on one port: the second says so before it starts anything."""
+def test_redis_that_does_not_answer(
+    console: Callable[..., tuple[object, str]], settings: Settings, tmp_path: Path
+) -> None:
+    """The one line names the setting, and no Valkey is started instead."""
+    settings.REDIS_URL_GIVEN = "redis://127.0.0.1:1/0"
+    code, said = console("--port", str(valkey.free_port()))
+
+    assert code == 2
+    assert said.startswith("refloat: REDIS_URL=redis://127.0.0.1:1/0 does not answer")
+    assert said.count("\n") == 1
+    assert valkey.running_url(tmp_path / "valkey") is None
+
+
+def test_port_that_cannot_be_had(console: Callable[..., tuple[object, str]], tmp_path: Path) -> None:
+    """Two consoles on one port: the second says so before it starts anything; and a number that is no port."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
+        in_use = console("--port", port)
 
-        ended = _console(tmp_path, "--port", port)
-
-    assert ended.returncode == 2
-    assert ended.stderr.startswith(f"refloat: cannot listen on 127.0.0.1:{port}")
+    assert in_use[0] == 2
+    assert in_use[1].startswith(f"refloat: cannot listen on 127.0.0.1:{port}")
+    none = console("--port", "70000")
+    assert none[0] == 2
+    assert none[1].startswith("refloat: ")
+    assert "70000" in none[1]
     assert valkey.running_url(tmp_path / "valkey") is None
 
 
-def test_unknown_flag_is_refused(tmp_path: Path) -> None:
+def test_unknown_flag_is_refused(console: Callable[..., tuple[object, str]]) -> None:
     """Argparse's own line, exit code 2."""
-    ended = _console(tmp_path, "--prot", "8000")
+    code, said = console("--prot", "8000")
 
-    assert ended.returncode == 2
-    assert "unrecognized arguments: --prot" in ended.stderr
+    assert code == 2
+    assert "unrecognized arguments: --prot" in said
