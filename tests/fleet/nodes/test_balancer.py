@@ -1,10 +1,9 @@
-"""The balancer as the program it is, before real TCP targets whose `/readyz` changes."""
+"""The balancer before real TCP targets whose `/readyz` changes: as the program it is, and in this process."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -15,9 +14,10 @@ from typing import Any
 
 import aiohttp
 import pytest
+from click.testing import CliRunner
 
-from fleet.nodes import addresses
-from fleet.nodes.balancer import Balancer
+from fleet.nodes import addresses, http_site
+from fleet.nodes.balancer import Balancer, command, diagnostics
 from fleet.nodes.rotation import parse_flag
 from fleet.processes.supervisor import Supervisor, json_line
 from fleet.protocol.destination import LITERAL, RECOMMENDED, Health, Settings
@@ -63,7 +63,25 @@ class Scene:
 
 
 @pytest.fixture
-async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+async def scene() -> AsyncIterator[Scene]:
+    """A balancer in this process; probes come often, and may take as long as on a machine that is busy."""
+    async with AsyncExitStack() as stack:
+        one = await stack.enter_async_context(serving("one"))
+        two = await stack.enter_async_context(serving("two"))
+        targets = [parse_flag(instance.target) for instance in (one, two)]
+        balancer = Balancer("lb", targets, interval=0.2, probe_within=1.0)
+        listen = await balancer.start(("127.0.0.1", 0))
+        stack.push_async_callback(balancer.stop)
+        diag = await stack.enter_async_context(http_site.serving(diagnostics(balancer), ("127.0.0.1", 0)))
+        http = await stack.enter_async_context(aiohttp.ClientSession(f"http://{diag}"))
+        made = Scene(one, two, addresses.parse(listen), http)
+        await made.until(lambda targets: all(target["ready"] for target in targets.values()))
+        yield made
+
+
+@pytest.fixture
+async def program(tmp_path: Path) -> AsyncIterator[Scene]:
+    """A balancer as a program."""
     async with AsyncExitStack() as stack:
         one = await stack.enter_async_context(serving("one"))
         two = await stack.enter_async_context(serving("two"))
@@ -77,9 +95,9 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         yield made
 
 
-async def test_connections_both_ready_are_shared(scene: Scene) -> None:
+async def test_connections_both_ready_are_shared(program: Scene) -> None:
     """Round robin."""
-    assert await scene.shares(10) == {"one": 5, "two": 5}
+    assert await program.shares(10) == {"one": 5, "two": 5}
 
 
 async def test_target_not_ready_gets_no_new_connection_and_keeps_its_old(scene: Scene) -> None:
@@ -171,6 +189,6 @@ async def test_dials_that_fail_say_nothing_when_read_literally(settings: Setting
 
 def test_flags_wrong_are_told_and_code_2() -> None:
     """A target that is none."""
-    ended = subprocess.run([*ARGV, "--target", "x"], capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 2
-    assert "'x' is not NAME=HOST:PORT,DIAG_HOST:PORT" in ended.stderr
+    refused = CliRunner().invoke(command, ["--target", "x"])
+    assert refused.exit_code == 2
+    assert "'x' is not NAME=HOST:PORT,DIAG_HOST:PORT" in refused.output

@@ -7,23 +7,25 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
+from click.testing import CliRunner
 
-from fleet.nodes.forwarder import ForwardSpec, parse_file, parse_flag
+from fleet.nodes.forwarder import ForwardSpec, command, parse_file, parse_flag
 from fleet.processes.supervisor import Supervisor, json_line
 
 ARGV = [sys.executable, "-m", "fleet.nodes", "forwarder"]
 TOKEN = "let-me"
 
 
-@pytest.fixture
-async def control(tmp_path: Path) -> AsyncIterator[tuple[aiohttp.ClientSession, dict[str, str]]]:
-    """A session on the control API of a running forwarder, and its ports by name."""
-    with Supervisor(tmp_path) as supervisor:
+@pytest.fixture(scope="module")
+def forwarder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Any]]:
+    """The ready line of a forwarder; one test changes it, and nothing the others look at."""
+    with Supervisor(tmp_path_factory.mktemp("logs")) as supervisor:
         child = supervisor.start(
             "forwarder",
             [*ARGV, "--forward", "p/grpc=127.0.0.1:0,-", "--forward", "p/diag=127.0.0.1:0,127.0.0.1:9"],
@@ -31,10 +33,17 @@ async def control(tmp_path: Path) -> AsyncIterator[tuple[aiohttp.ClientSession, 
             ready=json_line,
         )
         supervisor.await_ready(timeout=60)
-        base = f"http://{child.announced['control']}"
-        headers = {"Authorization": f"Bearer {TOKEN}"}
-        async with aiohttp.ClientSession(base, headers=headers) as session:
-            yield session, dict(child.announced["forwards"])
+        yield child.announced
+
+
+@pytest.fixture
+async def control(
+    forwarder: Mapping[str, Any],
+) -> AsyncIterator[tuple[aiohttp.ClientSession, dict[str, str]]]:
+    """A session on the control API, and the forwarder's ports by name."""
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with aiohttp.ClientSession(f"http://{forwarder['control']}", headers=headers) as session:
+        yield session, dict(forwarder["forwards"])
 
 
 async def test_control_lists_and_changes_forwards(
@@ -106,9 +115,9 @@ def test_flags_wrong_or_port_taken_is_one_line_and_code_2() -> None:
     assert ended.returncode == 2
     assert f"cannot listen on 127.0.0.1:{port}" in ended.stderr
     assert len(ended.stderr.strip().splitlines()) == 1
-    ended = subprocess.run([*ARGV, "--forward", "x"], capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 2
-    assert "'x' is not NAME=LISTEN_HOST:PORT,TO_HOST:PORT" in ended.stderr
+    refused = CliRunner().invoke(command, ["--forward", "x"])
+    assert refused.exit_code == 2
+    assert "'x' is not NAME=LISTEN_HOST:PORT,TO_HOST:PORT" in refused.output
 
 
 def test_parse_flag_reads_a_target_or_none() -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import aiohttp
 import pytest
 from aiohttp import web
@@ -32,9 +29,3 @@ async def test_serving_on_a_port_in_use_says_so() -> None:
         with pytest.raises(running.StartError, match=f"cannot listen on {addresses.join(host, int(port))}"):
             async with http_site.serving(web.Application(), (host, int(port))):
                 raise AssertionError("two sites on one port")
-
-
-def test_agents_load_no_http_server() -> None:
-    """It would cost each process of agents 12 MB and half a second."""
-    look = "import sys, fleet.nodes.agent; sys.exit('aiohttp' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", look], check=False).returncode == 0
