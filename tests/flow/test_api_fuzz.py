@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import os
+import io
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 import requests
 import schemathesis
+from django.core.management import call_command
 from hypothesis import HealthCheck, given, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi import checks
 
 from dashboards.api.v1 import api
+from fleet.control import networking
 from fleet.domain.verdicts import State
 from fleet.models.access import Permission
+from fleet.models.clusters import ensure_default_cluster
+from fleet.models.incidents import Incident
+from fleet.protocol.networking_config import ORIGIN_LABEL, NetworkingConfig, Resource, Strategy, with_defaults
 from tests.fakes.record import fill
-from tests.fakes.waiting import eventually_sync
-from tests.flow.web import USERNAME, Console, web_console
-from tests.meta.house import ROOT
+from tests.flow.web import USERNAME, Console, database, web_console
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -50,24 +51,6 @@ NO_TOKEN = ({}, {"Authorization": "Bearer rfl_wrong"}, {"Authorization": "Basic 
 #: Statuses that only a handler gives, never the guard or the validation in front of it.
 FROM_HANDLERS = {200, 201, 202, 409}
 
-#: Objects that requests can refer to, and a token with every scope, which it prints.
-_PREPARE = """
-import django; django.setup()
-import time
-from datetime import UTC, datetime
-from django.core.management import call_command
-from fleet.control import networking
-from fleet.models.clusters import ensure_default_cluster
-from fleet.models.incidents import Incident
-from fleet.protocol.networking_config import ORIGIN_LABEL, NetworkingConfig, Resource, Strategy, with_defaults
-stored = with_defaults(NetworkingConfig(tunnel_strategy=str(Strategy.PROXY_PEERING), agent_connection_count=1))
-networking.remember("default", Resource(stored, {ORIGIN_LABEL: "dynamic"}, "r1"), datetime.now(UTC))
-Incident.objects.create(
-    pk=NUMBER, cluster=ensure_default_cluster(), key="proxy/p", cause_kind="proxy", cause_id="p",
-    cause_name="proxy-1", generation=1, state="firing", severity=2, opened_at=time.time(), affected=2, peak=2,
-)
-call_command("token", "create", USERNAME, "--name", "fuzz", *SCOPES)
-"""
 #: The number of an incident that exists.
 NUMBER = 7
 
@@ -119,10 +102,8 @@ class Fuzzed:
 @pytest.fixture(scope="module")
 def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fuzzed]:
     """A web process with a record of some agents in every state."""
-    home = tmp_path_factory.mktemp("web")
-    with web_console(home) as running:
-        token = _prepare(home, running)
-        eventually_sync(lambda: _answers(running), seconds=180)
+    with web_console(tmp_path_factory.mktemp("web")) as running:
+        token = _prepare(running)
         fill(running.writer(), STATES, as_of=time.time() + AHEAD)
         yield Fuzzed(running, token)
 
@@ -272,23 +253,28 @@ def _fuzz(
     return statuses
 
 
-def _prepare(home: Path, console: Console) -> str:
-    scopes = [word for permission in Permission for word in ("--scope", permission.value)]
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("REFLOAT_", "REDIS_"))}
-    env |= {
-        "REFLOAT_HOME": str(home),
-        "REDIS_URL": console.server.url,
-        "DJANGO_SETTINGS_MODULE": "dashboards.config.settings",
-    }
-    script = f"USERNAME, NUMBER, SCOPES = {USERNAME!r}, {NUMBER!r}, {scopes!r}{_PREPARE}"
-    made = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, env=env, check=True, capture_output=True, text=True
+def _prepare(console: Console) -> str:
+    """Add objects that requests can refer to, and return a token with every scope."""
+    stored = with_defaults(
+        NetworkingConfig(tunnel_strategy=str(Strategy.PROXY_PEERING), agent_connection_count=1)
     )
-    return made.stdout.strip()
-
-
-def _answers(console: Console) -> bool:
-    try:
-        return requests.get(f"{console.url}/readyz", timeout=30).status_code == 200
-    except requests.RequestException:
-        return False
+    scopes = [word for permission in Permission for word in ("--scope", permission.value)]
+    output = io.StringIO()
+    with database(console.home):
+        networking.remember("default", Resource(stored, {ORIGIN_LABEL: "dynamic"}, "r1"), datetime.now(UTC))
+        Incident.objects.create(
+            pk=NUMBER,
+            cluster=ensure_default_cluster(),
+            key="proxy/p",
+            cause_kind="proxy",
+            cause_id="p",
+            cause_name="proxy-1",
+            generation=1,
+            state="firing",
+            severity=2,
+            opened_at=time.time(),
+            affected=2,
+            peak=2,
+        )
+        call_command("token", "create", USERNAME, "--name", "fuzz", *scopes, stdout=output)
+    return output.getvalue().strip()

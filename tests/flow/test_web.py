@@ -17,7 +17,6 @@ from websockets.exceptions import ConnectionClosed
 from fleet.domain.verdicts import State
 from fleet.processes import valkey
 from tests.fakes.record import conclude, fill
-from tests.fakes.waiting import eventually
 from tests.flow.web import PASSWORD, USERNAME, Console, web_console
 
 PATIENCE = 120.0
@@ -41,17 +40,8 @@ def console(running: Console) -> Console:
 
 @pytest.fixture
 async def http(console: Console) -> AsyncIterator[aiohttp.ClientSession]:
-    """A browser's cookies, once the console answers and has a record."""
+    """A browser's cookies, once the console has a record."""
     async with aiohttp.ClientSession(console.url, cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
-
-        async def answers() -> bool:
-            try:
-                async with session.get("/readyz") as answer:
-                    return answer.status == 200
-            except aiohttp.ClientError:
-                return False
-
-        await eventually(answers, seconds=PATIENCE)
         fill(console.writer(), STATES, as_of=time.time() + AHEAD)
         yield session
         console.writer().redis.flushdb()

@@ -2,37 +2,89 @@
 
 from __future__ import annotations
 
+import functools
+import io
 import os
-import subprocess
-import sys
+import re
+import shutil
+import tempfile
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.cookiejar import Cookie, CookieJar
 from pathlib import Path
+from urllib.parse import urlencode
+
+from channels_redis.pubsub import RedisPubSubChannelLayer
+from django.conf import global_settings, settings
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.backends.sqlite3.base import DatabaseWrapper
+from django.test import override_settings
+from typing_extensions import override
 
 from fleet.management import programs
+from fleet.models.access import give_role
+from fleet.models.clusters import Cluster, ensure_default_cluster
 from fleet.processes import children, valkey
 from fleet.processes.valkey import Valkey
 from fleet.state.connect import connect
 from fleet.state.writer import Writer
+from tests.fakes.waiting import eventually_sync
 from tests.meta.house import ROOT
 
 USERNAME = "ada"
 PASSWORD = "correct horse battery"
 #: A user without a role, where a test makes one.
 GUEST = "guest"
+PREFIX = "refloat"
+#: Seconds until a web process answers, on a machine that is busy.
+START_DEADLINE = 180.0
+_DATABASE = "refloat.sqlite3"
 
-#: Everything in one process: on a busy machine each start of Django costs seconds.
-_PREPARE = """
-import django; django.setup()
-from django.contrib.auth.models import User
-from django.core.management import call_command
-call_command("migrate", verbosity=0)
-from fleet.models.clusters import ensure_default_cluster
-ensure_default_cluster()
-User.objects.create_superuser(USERNAME, password=PASSWORD)
-call_command("token", "create", USERNAME, "--name", "test")
-"""
+
+class _Unguarded(DatabaseWrapper):
+    """A connection that pytest-django, which guards the database of the tests, does not refuse to open."""
+
+    @override
+    def ensure_connection(self) -> None:
+        """Connect, if there is no connection yet."""
+        if self.connection is None:
+            with self.wrap_database_errors:
+                self.connect()
+
+
+@contextmanager
+def database(home: Path) -> Iterator[None]:
+    """Point the models, in this thread, at the database of the console with its state in `home`.
+
+    Passwords are hashed as the console can check them: the tests' own hash is too quick for it.
+    """
+    previous = connections[DEFAULT_DB_ALIAS]
+    connection = _Unguarded({**previous.settings_dict, "NAME": home / _DATABASE}, DEFAULT_DB_ALIAS)
+    connections[DEFAULT_DB_ALIAS] = connection
+    try:
+        with override_settings(PASSWORD_HASHERS=global_settings.PASSWORD_HASHERS):
+            yield
+    finally:
+        connection.close()
+        connections[DEFAULT_DB_ALIAS] = previous
+
+
+@functools.cache
+def _template() -> tuple[Path, str]:
+    """Return the folder of a migrated database with an admin, and the admin's token. A process makes it once."""
+    home = Path(tempfile.mkdtemp(prefix="template-", dir=os.environ["REFLOAT_HOME"]))
+    output = io.StringIO()
+    with database(home):
+        call_command("migrate", verbosity=0)
+        ensure_default_cluster()
+        User.objects.create_superuser(USERNAME, password=PASSWORD)
+        call_command("token", "create", USERNAME, "--name", "test", stdout=output)
+    return home, output.getvalue().strip()
 
 
 @dataclass
@@ -45,33 +97,83 @@ class Console:
     data: Path
 
     @property
+    def home(self) -> Path:
+        """The folder with the console's state."""
+        return self.data.parent
+
+    @property
     def socket(self) -> str:
         """The address of the live link."""
         return self.url.replace("http", "ws") + "/ws/fleet/"
 
     def writer(self) -> Writer:
         """Whoever concludes rounds."""
-        return Writer(connect(self.server.url), "refloat")
+        return Writer(connect(self.server.url), PREFIX)
+
+    def layer(self) -> RedisPubSubChannelLayer:
+        """Return a channel layer whose events reach this console's sockets. Flush it to close its connection."""
+        return RedisPubSubChannelLayer(hosts=[self.server.url], prefix=f"{PREFIX}:layer")
+
+    def add_cluster(self, name: str) -> None:
+        """Add a cluster that nobody polls."""
+        with database(self.home):
+            Cluster.objects.create(id=name, name=name)
+
+    def add_user(self, username: str, role: str) -> None:
+        """Add a user with this role and the password of all test users."""
+        with database(self.home):
+            give_role(User.objects.create_user(username, password=PASSWORD), role)
+
+    def sign_in(self, username: str = USERNAME) -> list[Cookie]:
+        """Sign in through the form and return the cookies of the session."""
+        jar = CookieJar()
+        browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
+        page = browser.open(f"{self.url}/accounts/login/", timeout=START_DEADLINE).read().decode()
+        match = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page)
+        assert match is not None, "the page has no form"
+        form = {"csrfmiddlewaretoken": match[1], "login": username, "password": PASSWORD}
+        response = browser.open(
+            f"{self.url}/accounts/login/", urlencode(form).encode(), timeout=START_DEADLINE
+        )
+        response.close()
+        assert "/accounts/login/" not in response.url, "the form did not sign in"
+        return list(jar)
+
+    def is_ready(self) -> bool:
+        """Whether the web process answers."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/readyz", timeout=30) as response:
+                return bool(response.status == 200)
+        except (OSError, urllib.error.URLError):
+            return False
 
 
 @contextmanager
 def web_console(home: Path) -> Iterator[Console]:
-    """Start one; it may still be on its way up."""
+    """Start a web process; it answers when the block begins."""
     data = home / "redis"
     port = valkey.free_port()
     server = valkey.start(data)
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("REFLOAT_", "REDIS_"))}
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("REFLOAT_", "REDIS_", "DATABASE_"))
+    }
     env |= {
         "REFLOAT_HOME": str(home),
+        # The console reads the secrets that the test process seals.
+        "REFLOAT_SECRET_KEY": settings.SECRET_KEY,
         "REDIS_URL": server.url,
         "DJANGO_SETTINGS_MODULE": "dashboards.config.settings",
     }
-    argv = [sys.executable, "-c", f"USERNAME, PASSWORD = {USERNAME!r}, {PASSWORD!r}{_PREPARE}"]
-    made = subprocess.run(argv, cwd=ROOT, env=env, check=True, capture_output=True, text=True)
-    console = Console(f"http://127.0.0.1:{port}", made.stdout.strip(), server, data)
     with (home / "web.log").open("wb") as log:
         web = children.spawn(programs.web("127.0.0.1", port).argv, env=env, cwd=str(ROOT), log=log)
     try:
+        # The process takes longer to start than the database to make, and opens it with the first request.
+        template, token = _template()
+        shutil.copy(template / _DATABASE, home / _DATABASE)
+        console = Console(f"http://127.0.0.1:{port}", token, server, data)
+        eventually_sync(console.is_ready, seconds=START_DEADLINE)
         yield console
     finally:
         children.stop([web])
