@@ -1,20 +1,21 @@
-"""Chromium for the browser tests, and pages that notice every error."""
+"""One Chromium and one real console for all browser tests of a process; a browser context and a cluster per test."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
+from playwright.async_api import Browser, async_playwright, expect
 
-from tests.browser.harness import Harness, ScriptedFleet, even_fleet
+from tests.browser.visits import DEADLINE_MS, Sessions, Visit, Visitor
+from tests.flow.web import Console, web_console
 
-#: As chromium.sh looks for it.
-NAMES = ("chromium", "chromium-browser", "google-chrome")
+#: As chromium.sh looks for it. The shell has no windows: a page costs it 0.5 s of CPU, Chromium 1.5 s.
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -24,15 +25,8 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-#: For anything a page must show; a machine shared with other tests is slow.
-DEADLINE_MS = 90_000
 #: Until Chromium answers.
 LAUNCH_MS = 180_000
-#: Runs in every page before its scripts: a violated policy is an error like any other.
-NOTICE_VIOLATIONS = """
-document.addEventListener("securitypolicyviolation", (event) =>
-  console.error(`CSP: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`));
-"""
 
 
 @pytest.fixture(scope="session")
@@ -59,51 +53,36 @@ async def chromium(chromium_path: str) -> AsyncIterator[Browser]:
         await browser.close()
 
 
-@dataclass
-class Visit:
-    """Open pages of one test, and what went wrong in them."""
+@pytest.fixture(scope="session")
+def console(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    """The console that all browser tests of this process share, where there is a browser.
 
-    context: BrowserContext
-    harness: Harness
-    errors: list[str] = field(default_factory=list)
+    A test writes into a cluster of its own. Channels and routes belong to all clusters: only test_alerts writes any.
+    """
+    with web_console(tmp_path_factory.mktemp("console")) as running:
+        yield running
 
-    @property
-    def fleet(self) -> ScriptedFleet:
-        """The fleet behind the pages."""
-        return self.harness.fleet
 
-    async def open(self, path: str) -> Page:
-        """Open a page and collect its errors."""
-        page = await self.context.new_page()
-        page.on("pageerror", lambda error: self.errors.append(f"{path}: {error}"))
-        page.on(
-            "console",
-            lambda line: self.errors.append(f"{path}: {line.text}") if line.type == "error" else None,
-        )
-        # What a test needs it waits for; "load" would wait for the last byte of every script.
-        await page.goto(self.harness.url + path, wait_until="commit")
-        return page
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def visitor(chromium: Browser, console: Console) -> AsyncIterator[Visitor]:
+    """Begin visits that a module shares; a test uses `visiting`."""
+    layer = console.layer()
+    yield Visitor(chromium, console, Sessions(console), layer)
+    await layer.flush()
 
 
 Visiting = Callable[..., Awaitable[Visit]]
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def visiting(chromium: Browser) -> AsyncIterator[Visiting]:
-    """Start a console for a fleet and a browser context of its own; all pages must end without errors."""
+async def visiting(visitor: Visitor) -> AsyncIterator[Visiting]:
+    """Begin visits as `Visitor.begin` does, and end them with the test; all pages must end without errors."""
     visits: list[Visit] = []
 
-    async def start(fleet: ScriptedFleet | None = None, **options: object) -> Visit:
-        harness = Harness(fleet or even_fleet(4, 50))
-        await harness.start()
-        context = await chromium.new_context(**options)  # type: ignore[arg-type]
-        await context.add_init_script(NOTICE_VIOLATIONS)
-        context.set_default_timeout(DEADLINE_MS)
-        visits.append(Visit(context, harness))
+    async def begin(**options: Any) -> Visit:
+        visits.append(await visitor.begin(**options))
         return visits[-1]
 
-    yield start
+    yield begin
     for visit in visits:
-        await visit.context.close()
-        await visit.harness.stop()
-    assert [error for visit in visits for error in visit.errors] == []
+        await visit.end()

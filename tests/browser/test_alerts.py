@@ -2,94 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import re
-import subprocess
-import sys
 import time
-import urllib.error
-import urllib.request
-from collections.abc import AsyncIterator, Iterator
-from functools import partial
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Page, expect
 
 from fleet.domain.verdicts import State
-from fleet.state.connect import connect
-from tests.browser.conftest import DEADLINE_MS, NOTICE_VIOLATIONS
-from tests.browser.test_access import accessible
-from tests.fakes.record import fill
-from tests.fakes.waiting import eventually_sync
-from tests.flow.alerting import sql
-from tests.flow.web import PASSWORD, USERNAME, Console, web_console
-from tests.meta.house import ROOT
+from tests.browser.axe import accessible
+from tests.browser.visits import Visit, Visitor
+from tests.fakes import trouble
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
-
-#: What the alerting process, people and seven days leave behind.
-_SCENE = """
-import time, django; django.setup()
-from datetime import UTC, datetime, timedelta
-from fleet.alerts import acting
-from fleet.alerts.messages import Links, payload
-from fleet.alerts.store import value_of
-from fleet.alerts.values import Notice, NoticeKind
-from fleet.models.alerting import AlertClock, Channel, Delivery, Route
-from fleet.models.clusters import ensure_default_cluster
-from fleet.models.incidents import Incident, IncidentEvent, VersionChange
-from fleet.models.remembered import Agent
-from fleet.models.transitions import Transition
-
-cluster, now = ensure_default_cluster(), time.time()
-mark = [now - 240, 1.0, 2, 2, 207, "207 agents stranded.", True, False]
-row = Incident.objects.create(
-    cluster=cluster, key="proxy/proxy-1-id", cause_kind="proxy", cause_id="proxy-1-id", cause_name="proxy-1",
-    generation=1, state="firing", severity=2, opened_at=now - 240, fired_at=now - 235, affected=3, peak=207,
-    names=["agent-1", "agent-3"], sentence="207 agents stranded.", heals_at=now + 600, notices=1, notified_at=now - 200,
-    notified_severity=2, notified_affected=207, marks={"Agents stranded": mark},
-    trend=[[now - 240, 40], [now - 220, 207], [now - 100, 150], [now - 30, 3]])
-Incident.objects.create(
-    cluster=cluster, key="agents/no-tunnel", cause_kind="agents", cause_id="no-tunnel", cause_name="agents without "
-    "a common cause (no-tunnel)", generation=1, state="pending", severity=1, opened_at=now - 60, affected=2, peak=2,
-    sentence="2 agents stranded.", inhibited_by="proxy/proxy-1-id", marks={"Few agents stranded": mark})
-Incident.objects.create(
-    cluster=cluster, key="backend/default", cause_kind="backend", cause_id="default", cause_name="backend/default",
-    generation=1, state="resolved", severity=2, opened_at=now - 9000, fired_at=now - 8990, resolved_at=now - 8000,
-    quiet_since=now - 8300, peak=400, sentence="All auths fell sick together.", notices=2,
-    trend=[[now - 9000, 400], [now - 8300, 0]])
-for at, kind, text in ((-235, "firing", "207 agents stranded."), (-200, "notice", "A message goes out: firing.")):
-    IncidentEvent.objects.create(incident=row, at=now + at, kind=kind, text=text)
-VersionChange.objects.create(
-    cluster=cluster, instance_id="proxy-1-id", name="proxy-1", old="17.1.0", new="17.2.0", at=now - 600)
-hook = Channel.objects.create(name="ops", kind="webhook", config={"url": "https://hooks.example.com/T0/secret"})
-chief = Channel.objects.create(name="chief", kind="email", config={"to": "chief@example.com"}, digest="weekly")
-root = Route.objects.get()
-root.channels.add(hook)
-night = Route.objects.create(
-    name="proxies at night", parent=root, matchers="kind=proxy label=critical", escalate_after=900,
-    quiet_from="22:00", quiet_until="07:00", quiet_zone="Europe/Berlin")
-night.escalate_to.add(chief)
-said = payload(Notice(NoticeKind.FIRING, value_of(row), now - 200, 1), Links("https://console.example.com", "", row.pk))
-for number, more in enumerate((
-    {"sent_at": now - 199, "attempts": 1},
-    {"attempts": 4, "next_attempt_at": now + 300, "last_error": "it answered 503", "waits_for": "it failed before"},
-    {"attempts": 9, "failed_at": now - 50, "last_error": "it answered 404: no such hook"},
-)):
-    Delivery.objects.create(channel=hook, incident=row, key=f"k/{number}", kind="firing", payload=said,
-                            created_at=now - 200, **{"next_attempt_at": now - 200} | more)
-acting.silence("cause=backend*", "upgrade of the database", "ada", now - 3000, now + 600)
-AlertClock.objects.create(cluster=cluster, looked_at=now - 1)
-Agent.objects.bulk_create(Agent(cluster=cluster, agent_id=f"a{n}", name=f"agent-{n}", position=n) for n in range(20))
-for minutes, old, new in ((20_000, "unknown", "healthy"), (600, "healthy", "stranded"), (590, "stranded", "healthy")):
-    Transition.objects.bulk_create(
-        Transition(cluster=cluster, agent=f"a{n}", old=old, new=new, reason="proxy-unhealthy", recovery="by-itself",
-                   cause="proxy-1-id", at=datetime.now(UTC) - timedelta(minutes=minutes), round=minutes)
-        for n in range(8))
-"""
-
 
 #: What the desktop is told of three incidents: unchosen, chosen, and chosen while somebody looks.
 _DESKTOP = """() => {
@@ -112,58 +38,32 @@ _DESKTOP = """() => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
-    """A web process whose cluster has trouble."""
-    with web_console(tmp_path_factory.mktemp("web")) as running:
-
-        def answers() -> bool:
-            try:
-                return bool(urllib.request.urlopen(f"{running.url}/readyz", timeout=30).status == 200)
-            except (OSError, urllib.error.URLError):
-                return False
-
-        eventually_sync(answers, seconds=180)
-        env = {
-            name: value for name, value in os.environ.items() if not name.startswith(("REFLOAT_", "REDIS_"))
-        }
-        env |= {"REFLOAT_HOME": str(running.data.parent), "REDIS_URL": running.server.url}
-        subprocess.run([sys.executable, "-c", _SCENE], cwd=ROOT, env=env, check=True)
-        yield running
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def visit(visitor: Visitor) -> AsyncIterator[Visit]:
+    """A cluster that has trouble."""
+    visit = await visitor.begin(color_scheme="light")
+    await visit.rows(trouble.write, visit.cluster)
+    yield visit
+    await visit.end()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def signed_in(chromium: Browser, console: Console) -> AsyncIterator[Page]:
-    """One page for all tests here, signed in; it must end without errors."""
-    errors: list[str] = []
-    context = await chromium.new_context(color_scheme="light")
-    await context.add_init_script(NOTICE_VIOLATIONS)
-    page = await context.new_page()
-    page.set_default_timeout(DEADLINE_MS)
-    page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    await page.goto(f"{console.url}/incidents/")
-    await page.fill("input[name=login]", USERNAME)
-    await page.fill("input[type=password]", PASSWORD)
-    await page.click("main button[type=submit]")
-    await expect(page.locator("#open tbody tr")).to_have_count(1)
-    yield page
-    await context.close()
-    assert errors == []
+async def only_page(visit: Visit) -> Page:
+    """One page for all tests here."""
+    return await visit.new_page()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def page(signed_in: Page, console: Console) -> Page:
+async def page(only_page: Page, visit: Visit) -> Page:
     """The page, with a round that has just concluded."""
     states = [State.STRANDED, State.HEALTHY, State.STRANDED, State.HEALTHY]
-    await asyncio.to_thread(connect(console.server.url).flushdb)
-    await asyncio.to_thread(fill, console.writer(), states, as_of=time.time())
-    return signed_in
+    await visit.fill(states, as_of=time.time())
+    return only_page
 
 
-async def test_incident_is_worked_on_by_keyboard(page: Page, console: Console) -> None:
+async def test_incident_is_worked_on_by_keyboard(page: Page, visit: Visit) -> None:
     """From the list to acknowledged, silenced and noted; what comes next and why is said."""
-    await page.goto(f"{console.url}/incidents/")
+    await page.goto(f"{visit.url}/incidents/")
     await expect(page.locator("#incident-badge")).to_contain_text("1")
     await accessible(page)
     await page.check("#toast-sound")
@@ -189,14 +89,11 @@ async def test_incident_is_worked_on_by_keyboard(page: Page, console: Console) -
 
 
 @pytest.mark.slow
-async def test_incident_has_pictures_with_words_and_lists_its_keys(page: Page, console: Console) -> None:
+async def test_incident_has_pictures_with_words_and_lists_its_keys(page: Page, visit: Visit) -> None:
     """Heat map and ribbons are drawn late, within the content policy, in both themes; `?` lists the keys."""
     states = [State.STRANDED, State.HEALTHY, State.AT_RISK, State.HEALTHY] * 5
-    # In the future, so that it does not grow stale while a slow machine draws.
-    filled = partial(fill, console.writer(), states, as_of=time.time() + 600, cause=2)
-    await asyncio.to_thread(connect(console.server.url).flushdb)
-    await asyncio.to_thread(filled)
-    await page.goto(f"{console.url}/incidents/")
+    await visit.fill(states, cause=2)
+    await page.goto(f"{visit.url}/incidents/")
     assert await page.evaluate("typeof Plotly") == "undefined"
     await page.click("text=207 agents stranded, proxy-1")
     await page.locator("#pictures").scroll_into_view_if_needed()
@@ -224,13 +121,10 @@ async def test_incident_has_pictures_with_words_and_lists_its_keys(page: Page, c
     assert await page.evaluate("document.activeElement.matches('#agents tbody tr:first-child')")
 
 
-async def test_incident_on_a_phone_shows_ten_of_its_agents(page: Page, console: Console) -> None:
+async def test_incident_on_a_phone_shows_ten_of_its_agents(page: Page, visit: Visit) -> None:
     """Who and how they are, within the page's width; a link leads to the list. A wide page shows every one."""
-    # In the future, so that it does not grow stale while a slow machine looks.
-    filled = partial(fill, console.writer(), [State.STRANDED] * 14, as_of=time.time() + 300, cause=2)
-    await asyncio.to_thread(connect(console.server.url).flushdb)
-    await asyncio.to_thread(filled)
-    await page.goto(f"{console.url}/incidents/")
+    await visit.fill([State.STRANDED] * 14, cause=2)
+    await page.goto(f"{visit.url}/incidents/")
     await page.click("text=207 agents stranded, proxy-1")
     rows, link = (
         page.locator("#agents tbody tr:visible"),
@@ -250,10 +144,10 @@ async def test_incident_on_a_phone_shows_ten_of_its_agents(page: Page, console: 
 
 
 async def test_silence_shows_what_it_matches_and_wants_a_word_for_everything(
-    page: Page, console: Console
+    page: Page, visit: Visit
 ) -> None:
     """While it is typed; then it is kept, and lasts longer by one click."""
-    await page.goto(f"{console.url}/silences/")
+    await page.goto(f"{visit.url}/silences/")
     await expect(page.locator("tbody >> nth=0")).to_contain_text("ends soon")
     await accessible(page)
     await page.fill("#silence-form #id_matchers", "agent=agent-[12]")
@@ -284,20 +178,16 @@ async def test_silence_shows_what_it_matches_and_wants_a_word_for_everything(
     await expect(page.locator("tr.spent", has_text="data centre")).to_be_visible()
 
 
-async def test_page_without_a_live_link_tells_of_an_incident_too(page: Page, console: Console) -> None:
+async def test_page_without_a_live_link_tells_of_an_incident_too(page: Page, visit: Visit) -> None:
     """It asks now and then, and when somebody looks at it again; what was told before is not told once more."""
-    await page.goto(f"{console.url}/alerts/rules/")
+    await page.goto(f"{visit.url}/alerts/rules/")
     await page.wait_for_function("sessionStorage.getItem('refloat-told') !== null")
     await expect(page.locator(".toast")).to_have_count(0)
-    await asyncio.to_thread(
-        sql,
-        console.data.parent,
-        "insert into fleet_incidentevent (incident_id, at, kind, who, text) select id, ?, 'notice', '', '' from"
-        " fleet_incident where cause_name = 'proxy-1'",
-        time.time(),
-    )
+    await visit.rows(trouble.note_notice, visit.cluster)
     await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-    await expect(page.locator(".toast a")).to_contain_text("CRIT default: 207 agents stranded, proxy-1")
+    await expect(page.locator(".toast a")).to_contain_text(
+        f"CRIT {visit.cluster}: 207 agents stranded, proxy-1"
+    )
     await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     await expect(page.locator(".toast")).to_have_count(1)
     await accessible(page)
@@ -306,9 +196,9 @@ async def test_page_without_a_live_link_tells_of_an_incident_too(page: Page, con
 
 
 @pytest.mark.slow
-async def test_rule_is_tried_on_the_history(page: Page, console: Console) -> None:
+async def test_rule_is_tried_on_the_history(page: Page, visit: Visit) -> None:
     """Once in seven days, for ten minutes; with a higher number not at all; nothing is kept by trying."""
-    await page.goto(f"{console.url}/alerts/rules/")
+    await page.goto(f"{visit.url}/alerts/rules/")
     await accessible(page)
     await page.click("text=Agents stranded >> nth=0")
     await expect(page.locator(".verdict")).to_have_text("Would have fired once in 7 days, longest 10 min.")
@@ -316,14 +206,14 @@ async def test_rule_is_tried_on_the_history(page: Page, console: Console) -> Non
     await page.fill("#id_min_count", "9")
     await page.click("button[value=try]")
     await expect(page.locator(".verdict")).to_have_text("Would not have fired in 7 days.")
-    await page.goto(f"{console.url}/alerts/rules/")
+    await page.goto(f"{visit.url}/alerts/rules/")
     await expect(page.locator("tr", has_text="Agents stranded").first).to_contain_text("5 agents and 0.5 %")
 
 
 @pytest.mark.slow
-async def test_channel_is_made_and_tried_out(page: Page, console: Console) -> None:
+async def test_channel_is_made_and_tried_out(page: Page, visit: Visit) -> None:
     """Its test is in its log with the next attempt; lists show no path of an address; routes are said in words."""
-    await page.goto(f"{console.url}/alerts/channels/")
+    await page.goto(f"{visit.url}/alerts/channels/")
     await expect(page.locator("body")).not_to_contain_text("T0/secret")
     await expect(page.locator(".tree")).to_contain_text("after 15 min without acknowledgement also chief")
     await expect(page.locator("tr", has_text="it answered 503")).to_contain_text("waiting")
@@ -340,7 +230,7 @@ async def test_channel_is_made_and_tried_out(page: Page, console: Console) -> No
     await page.click("button[value=test]")
     await expect(page.locator("#log tbody tr")).to_contain_text("This is a test of the channel team")
     await accessible(page)
-    await page.goto(f"{console.url}/alerts/channels/")
+    await page.goto(f"{visit.url}/alerts/channels/")
     await page.click(".tree >> text=proxies at night")
     await expect(page.locator("#id_quiet_zone")).to_have_value("Europe/Berlin")
     await accessible(page)

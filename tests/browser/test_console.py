@@ -12,8 +12,8 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
 from fleet.domain.verdicts import State
-from tests.browser.conftest import DEADLINE_MS, NOTICE_VIOLATIONS
 from tests.browser.test_map import CELLS
+from tests.browser.visits import DEADLINE_MS, new_context, watch
 from tests.flow.running import AGENTS, Demo
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -23,12 +23,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 async def page(chromium: Browser, whole_demo: Demo) -> AsyncIterator[Page]:
     """A page signed in through the form; it must end without errors."""
     errors: list[str] = []
-    context = await chromium.new_context()
-    await context.add_init_script(NOTICE_VIOLATIONS)
-    context.set_default_timeout(DEADLINE_MS)
+    context = await new_context(chromium)
     page = await context.new_page()
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
+    watch(page, errors)
     await page.goto(whole_demo.url, wait_until="commit")
     await page.fill("[name=login]", "demo")
     await page.fill("[name=password]", whole_demo.password)

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
+import urllib.request
+from typing import Any
 
 import pytest
 from playwright.async_api import Page, expect
+from websockets.asyncio.client import ClientConnection, connect
 
+from dashboards.hub import delta_text
+from fleet.domain.events import Delta
 from fleet.domain.verdicts import State
+from fleet.publish import message_of
 from tests.browser.conftest import Visiting
-from tests.browser.harness import block_of, even_fleet
+from tests.browser.link import FaultyLink, Frame, kind_of
+from tests.browser.visits import DEADLINE_MS, Visit
+from tests.fakes.live_fleet import LiveFleet
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
@@ -26,6 +36,7 @@ REPLAY = """async (frames) => {
   }
   return { verdicts, seq: state.seq, states: [...state.states], counts: state.counts, counted: state.count() };
 }"""
+RESYNC = {"type": "resync"}
 
 
 async def wait_live(page: Page) -> None:
@@ -33,18 +44,28 @@ async def wait_live(page: Page) -> None:
     await expect(page.locator("#link-state")).to_have_text("Live updates: on")
 
 
+async def open_live(visit: Visit) -> tuple[Page, FaultyLink]:
+    """Open *Fleet now* over a link that the test can break, and wait for the first snapshot."""
+    page, link = await visit.new_page(), FaultyLink()
+    await link.attach(page)
+    await page.goto(visit.url + "/", wait_until="commit")
+    await wait_live(page)
+    return page, link
+
+
 async def test_counts_change_on_a_delta(visiting: Visiting) -> None:
     """Tiles, sentence, title and icon follow a proxy's outage and its end."""
     visit = await visiting()
+    await visit.fleet.begin()
     page = await visit.open("/")
     await wait_live(page)
-    await visit.fleet.change(dict.fromkeys(block_of(visit.fleet, 0), State.STRANDED))
+    await visit.fleet.change(dict.fromkeys(visit.fleet.block(0), State.STRANDED))
     await expect(page.locator('[data-count="stranded"]')).to_have_text("50")
     await expect(page.locator('[data-count="healthy"]')).to_have_text("150")
     await expect(page.locator("#status-line")).to_contain_text("50 stranded")
     await expect(page).to_have_title("(✖ 50) Fleet now · Refloat")
     assert "svg" in str(await page.get_attribute("#favicon", "href"))
-    await visit.fleet.change(dict.fromkeys(block_of(visit.fleet, 0), State.HEALTHY))
+    await visit.fleet.change(dict.fromkeys(visit.fleet.block(0), State.HEALTHY))
     await expect(page.locator('[data-count="stranded"]')).to_have_text("0")
     await expect(page).to_have_title("Fleet now · Refloat")
     await expect(page.locator("#status-line")).to_contain_text("No stranded agents. Last poll")
@@ -52,9 +73,7 @@ async def test_counts_change_on_a_delta(visiting: Visiting) -> None:
 
 async def test_nothing_polled_yet_is_no_good_news(visiting: Visiting) -> None:
     """Before the first round the page does not say that no agent is stranded."""
-    fleet = even_fleet(1, 1)
-    fleet.age_ms = None
-    visit = await visiting(fleet)
+    visit = await visiting()
     page = await visit.open("/")
     await wait_live(page)
     await expect(page.locator("#status-line")).to_contain_text("Nothing polled yet.")
@@ -64,42 +83,42 @@ async def test_nothing_polled_yet_is_no_good_news(visiting: Visiting) -> None:
 async def test_instances_are_asked_for_on_a_hint(visiting: Visiting) -> None:
     """A silent proxy shows on its card and in the sentence, without a reload."""
     visit = await visiting()
+    await visit.fleet.begin()
     page = await visit.open("/")
     await wait_live(page)
-    visit.fleet.proxies[0] |= {"slug": "silent", "label": "silent", "sentence": "Two attempts failed."}
-    await visit.fleet.send({"type": "instances"})
-    await expect(page.locator('[data-instance="proxy-1"]')).to_contain_text("Two attempts failed.")
-    await expect(page.locator("#status-line")).to_contain_text("proxy-1 does not answer")
+    await visit.fleet.silence(0)
+    await expect(page.locator('[data-instance="proxy-1"]')).to_contain_text("the last two attempts failed")
+    await expect(page.locator("#status-line")).to_contain_text("50 stranded: proxy-1 does not answer.")
 
 
 async def test_stranding_interrupts_once_per_cause(visiting: Visiting) -> None:
     """The alert tells a stranding with its cause, stays as the count moves, and speaks again for a further cause."""
     visit = await visiting()
+    visit.fleet.proxies += 2  # without agents
+    await visit.fleet.begin()
     page = await visit.open("/")
     await wait_live(page)
     alert = page.locator("#alert-region")
     await expect(alert).to_have_attribute("role", "alert")
     # A sick proxy alone is no alert.
-    visit.fleet.proxies[0] |= {"slug": "silent", "label": "silent"}
-    await visit.fleet.send({"type": "instances"})
+    await visit.fleet.silence(4)
     await expect(page.locator("#status-line")).to_contain_text(
-        "No stranded agents, but proxy-1 does not answer."
+        "No stranded agents, but proxy-5 does not answer."
     )
     await expect(alert).to_be_empty()
     await visit.fleet.change({0: State.STRANDED})
-    await expect(alert).to_have_text("1 stranded: proxy-1 does not answer.")
+    await expect(alert).to_have_text("1 stranded: proxy-5 does not answer.")
     await visit.fleet.change({1: State.STRANDED})
-    await expect(page.locator("#status-line")).to_contain_text("2 stranded: proxy-1")
-    await expect(alert).to_have_text("1 stranded: proxy-1 does not answer.")
-    visit.fleet.proxies[1] |= {"slug": "expired", "label": "expired"}
-    await visit.fleet.send({"type": "instances"})
-    await expect(alert).to_have_text("2 stranded: proxy-1 does not answer and proxy-2 has expired.")
+    await expect(page.locator("#status-line")).to_contain_text("2 stranded: proxy-5")
+    await expect(alert).to_have_text("1 stranded: proxy-5 does not answer.")
+    await visit.fleet.expire(5)
+    await expect(alert).to_have_text("2 stranded: proxy-5 does not answer and proxy-6 has expired.")
 
 
 async def test_stranding_seen_on_opening_is_no_alert(visiting: Visiting) -> None:
     """It is read with the page."""
     visit = await visiting()
-    visit.fleet.apply({0: State.STRANDED})
+    await visit.fleet.begin({0: State.STRANDED})
     page = await visit.open("/")
     await wait_live(page)
     await expect(page.locator("#status-line")).to_contain_text("1 stranded")
@@ -109,39 +128,59 @@ async def test_stranding_seen_on_opening_is_no_alert(visiting: Visiting) -> None
 async def test_a_lost_delta_is_a_gap(visiting: Visiting) -> None:
     """The page asks for a new snapshot and shows what it holds."""
     visit = await visiting()
-    page = await visit.open("/")
-    await wait_live(page)
-    visit.fleet.apply({0: State.STRANDED, 1: State.STRANDED})
+    await visit.fleet.begin()
+    page, link = await open_live(visit)
+    link.lose_one("delta")
+    await visit.fleet.change({0: State.STRANDED, 1: State.STRANDED})
     await visit.fleet.change({2: State.STRANDED})
     await expect(page.locator('[data-count="stranded"]')).to_have_text("3")
-    assert visit.fleet.asked == ["resync"]
+    assert link.lost_count == 1
+    assert link.requests
+    assert all(request == RESYNC for request in link.requests)
 
 
 async def test_a_beat_that_is_ahead_is_a_gap(visiting: Visiting) -> None:
     """When the last delta was lost and none follows, the next beat reveals it."""
     visit = await visiting()
-    page = await visit.open("/")
-    await wait_live(page)
-    visit.fleet.apply({7: State.OFFLINE})
-    await visit.fleet.send(visit.fleet.beat())
+    await visit.fleet.begin()
+    page, link = await open_live(visit)
+    link.lose_one("delta")
+    await visit.fleet.change({7: State.OFFLINE})
     await expect(page.locator('[data-count="offline"]')).to_have_text("1")
-    assert visit.fleet.asked == ["resync"]
+    assert link.lost_count == 1
+    assert link.requests
+    assert all(request == RESYNC for request in link.requests)
+
+
+async def test_event_lost_before_the_console_is_made_good(visiting: Visiting) -> None:
+    """The console sends a snapshot when the next event shows the gap, and when none follows; the page never asks."""
+    visit = await visiting()
+    await visit.fleet.begin()
+    page, link = await open_live(visit)
+    await visit.fleet.conclude({0: State.STRANDED, 1: State.STRANDED})
+    await visit.fleet.change({2: State.STRANDED})
+    await expect(page.locator('[data-count="stranded"]')).to_have_text("3")
+    await visit.fleet.conclude({7: State.OFFLINE})
+    await expect(page.locator('[data-count="offline"]')).to_have_text("1")
+    assert link.requests == []
 
 
 async def test_another_epoch_starts_over(visiting: Visiting) -> None:
     """A rebuilt record has another epoch: its deltas mean nothing before its snapshot."""
     visit = await visiting()
+    await visit.fleet.begin()
     page = await visit.open("/")
     await wait_live(page)
-    visit.fleet.epoch, visit.fleet.seq = "e2", 0
-    await visit.fleet.change({0: State.AT_RISK})
+    await visit.fleet.rebuild({0: State.AT_RISK})
     await expect(page.locator('[data-count="at_risk"]')).to_have_text("1")
-    assert visit.fleet.asked == ["resync"]
+    await visit.fleet.change({1: State.AT_RISK})
+    await expect(page.locator('[data-count="at_risk"]')).to_have_text("2")
 
 
 async def test_stale_data_looks_stale(visiting: Visiting) -> None:
     """All but the retired read as unknown, the data loses its colour, and the banner says how old it is."""
     visit = await visiting()
+    await visit.fleet.begin()
     page = await visit.open("/")
     await wait_live(page)
     await visit.fleet.change({0: State.STRANDED, 1: State.RETIRED})
@@ -165,78 +204,135 @@ async def test_stale_data_looks_stale(visiting: Visiting) -> None:
 async def test_a_closed_socket_comes_back(visiting: Visiting) -> None:
     """The page connects again by itself and shows what changed meanwhile."""
     visit = await visiting()
-    page = await visit.open("/")
-    await wait_live(page)
-    await visit.fleet.hang_up()
-    visit.fleet.apply({0: State.STRANDED})
+    await visit.fleet.begin()
+    page, link = await open_live(visit)
+    await link.cut(1011)
+    await visit.fleet.conclude({0: State.STRANDED})
     await expect(page.locator('[data-count="stranded"]')).to_have_text("1")
     await wait_live(page)
 
 
 async def test_signed_out_offers_the_way_back(visiting: Visiting) -> None:
     """Close code 4401 ends in a link to the sign-in, not in another try."""
-    visit = await visiting()
-    page = await visit.open("/")
+    visit = await visiting(own_session=True)
+    # Before the socket is closed the page may ask for a part of it, and be refused.
+    visit.expected.append("401 (Unauthorized)")
+    await visit.fleet.begin()
+    sockets: list[str] = []
+    page = await visit.new_page()
+    page.on("websocket", lambda socket: sockets.append(socket.url))
+    await page.goto(visit.url + "/", wait_until="commit")
     await wait_live(page)
-    await visit.fleet.hang_up(4401)
+    await _sign_out(visit)
     await expect(page.locator("#banner")).to_contain_text("You are signed out")
-    await expect(page.locator("#banner-link")).to_have_attribute("href", "/accounts/login/?next=%2F")
+    way_back = f"/accounts/login/?next=%2Fc%2F{visit.cluster}%2F"
+    await expect(page.locator("#banner-link")).to_have_attribute("href", way_back)
+    await expect(page.locator("#link-state")).to_have_text("Live updates: signed out")
+    assert len(sockets) == 1
+
+
+async def _sign_out(visit: Visit) -> None:
+    """End the session as another tab of the same browser does."""
+    cookies = {cookie["name"]: cookie["value"] for cookie in await visit.context.cookies()}
+    request = urllib.request.Request(
+        f"{visit.console.url}/accounts/logout/",
+        data=f"csrfmiddlewaretoken={cookies['csrftoken']}".encode(),
+        headers={"Cookie": "; ".join(f"{name}={value}" for name, value in cookies.items())},
+    )
+    response = await asyncio.to_thread(urllib.request.urlopen, request, timeout=DEADLINE_MS / 1000)
+    response.close()
+    assert response.status == 200
 
 
 async def test_silence_makes_the_data_look_dead(visiting: Visiting) -> None:
     """15 s without a frame: stale look; 30 s: the counts are asked for over HTTP, and are believed again."""
     visit = await visiting()
-    page = await visit.context.new_page()
+    await visit.fleet.begin()
+    page, link = await visit.new_page(), FaultyLink()
+    await link.attach(page)
     await page.clock.install()
-    await page.goto(visit.harness.url)
+    await page.goto(visit.url)
     await wait_live(page)
+    link.is_lost = lambda _: True
     await page.clock.run_for(16_000)
     await expect(page.locator("#banner")).to_contain_text("the console does not answer")
-    visit.fleet.apply({0: State.STRANDED})
+    await visit.fleet.conclude({0: State.STRANDED})
     await page.clock.run_for(16_000)
     await expect(page.locator('[data-count="stranded"]')).to_have_text("1")
     await page.clock.run_for(1_000)
     await expect(page.locator("#banner")).to_be_hidden()
 
 
+def _socket_of(visit: Visit) -> connect:
+    """Return the live socket of the cluster, for a program with a token."""
+    address = visit.console.url.replace("http", "ws") + f"/ws{visit.prefix}/fleet/"
+    headers = {"Authorization": f"Bearer {visit.console.token}"}
+    return connect(address, additional_headers=headers, open_timeout=DEADLINE_MS / 1000)
+
+
+async def _frames(socket: ClientConnection, seq: int) -> list[tuple[str, Any]]:
+    """Return all frames until they hold event `seq`, as REPLAY takes them."""
+    frames: list[tuple[str, Any]] = []
+    newest = -1
+    async with asyncio.timeout(DEADLINE_MS / 1000):
+        while newest < seq or frames[-1][0] == "hello":
+            frame: Frame = await socket.recv()
+            kind = kind_of(frame)
+            if kind in ("hello", "bytes", "delta"):
+                frames.append((kind, json.loads(frame) if isinstance(frame, str) else list(frame)))
+                newest = frames[-1][1]["seq"] if kind != "bytes" else newest
+    return frames
+
+
+async def _round(fleet: LiveFleet, states: dict[int, State]) -> Delta:
+    """Conclude a round in which these agents have these states, and publish its delta."""
+    events = await fleet.conclude(states)
+    await fleet.publish(events)
+    return next(event for event in events if isinstance(event, Delta))
+
+
 async def test_state_vector_law(visiting: Visiting) -> None:
     """An old snapshot and the deltas after it equal a fresh snapshot: bytes, place and counts."""
-    visit = await visiting()
+    visit = await visiting(proxies=3, each=20)
+    await visit.fleet.begin({5: State.RETIRED})
+    async with _socket_of(visit) as socket:
+        frames = await _frames(socket, 0)
+        for turn in range(100):
+            changes = {(turn * 7 + step) % 60: State((turn * 3 + step) % 10) for step in range(turn % 4 + 1)}
+            frames += await _frames(socket, (await _round(visit.fleet, changes)).seq)
+    async with _socket_of(visit) as socket:
+        (_, hello), (_, states) = await _frames(socket, 0)
     page = await visit.open("/")
-    fleet = even_fleet(3, 20)
-    fleet.apply({5: State.RETIRED})
-    frames: list[tuple[str, object]] = [("hello", fleet.hello()), ("bytes", list(fleet.shown()))]
-    for turn in range(200):
-        changes = {(turn * 7 + step) % 60: State((turn * 3 + step) % 10) for step in range(turn % 5)}
-        frames.append(("delta", fleet.apply(changes)))
-    held = await page.evaluate(REPLAY, frames)
-    assert held["states"] == list(fleet.states)
-    assert held["counts"] == held["counted"] == fleet.counts()
-    assert held["seq"] == fleet.seq
-    assert set(held["verdicts"][1:]) == {"applied"}
+    replayed = await page.evaluate(REPLAY, frames)
+    assert replayed["states"] == states
+    assert replayed["counts"] == replayed["counted"] == hello["counts"]
+    assert replayed["seq"] == hello["seq"]
+    assert set(replayed["verdicts"]) == {True, "applied"}
 
 
 async def test_state_vector_verdicts_on_frames(visiting: Visiting) -> None:
     """What came before the snapshot is old, a hole is a gap, and bytes that do not fit are refused."""
-    visit = await visiting()
-    page = await visit.open("/")
-    fleet = even_fleet(2, 3)
-    early = fleet.apply({0: State.STRANDED})
-    hello, held = fleet.hello(), list(fleet.shown())
-    fleet.apply({1: State.STRANDED})
-    late = fleet.apply({2: State.STRANDED})
+    visit = await visiting(proxies=2, each=3)
+    fleet = visit.fleet
+    await fleet.begin()
+    deltas = [await _round(fleet, {0: State.STRANDED})]
+    async with _socket_of(visit) as socket:
+        (_, hello), (_, states) = await _frames(socket, 0)
+    deltas += [await _round(fleet, {index: State.STRANDED}) for index in (1, 2)]
+    early, _, late = (json.loads(delta_text(message_of(delta), delta.as_of)) for delta in deltas)
     grown = {**late, "seq": hello["seq"] + 1, "changes": [[6, 3]]}
     other = {**late, "epoch": "e9"}
     frames = [
         ("delta", early),
         ("hello", hello),
-        ("bytes", held[:-1]),
-        ("bytes", held),
+        ("bytes", states[:-1]),
+        ("bytes", states),
         ("delta", early),
         ("delta", late),
         ("delta", grown),
         ("delta", other),
     ]
+    page = await visit.open("/")
     result = await page.evaluate(REPLAY, frames)
     assert result["verdicts"] == ["waiting", False, True, "old", "gap", "gap", "gap"]
-    assert result["states"] == held
+    assert result["states"] == states

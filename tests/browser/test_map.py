@@ -7,8 +7,9 @@ from playwright.async_api import Page, expect
 
 from dashboards import figures
 from fleet.domain.verdicts import State
-from tests.browser.conftest import DEADLINE_MS, Visiting
-from tests.browser.harness import block_of, even_fleet
+from tests.browser.conftest import Visiting
+from tests.browser.link import FaultyLink
+from tests.browser.visits import DEADLINE_MS
 from tests.fakes.waiting import eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -34,15 +35,21 @@ PIXELS = """async (colour) => {
 }"""
 
 
+#: Between two looks at the cells: reading 100,000 of them in every frame would keep the page from drawing.
+POLL_MS = 100
+
+
 async def wait_drawn(page: Page) -> None:
     """Wait until the cells are there."""
-    await page.wait_for_function(f"() => ({CELLS})().length > 0")
+    await page.wait_for_function(f"() => ({CELLS})().length > 0", polling=POLL_MS)
 
 
 async def wait_cells(page: Page, z: int, count: int) -> None:
     """Wait until exactly `count` cells have this z."""
     await page.wait_for_function(
-        f"([z, count]) => ({CELLS})().filter((cell) => cell === z).length === count", arg=[z, count]
+        f"([z, count]) => ({CELLS})().filter((cell) => cell === z).length === count",
+        arg=[z, count],
+        polling=POLL_MS,
     )
 
 
@@ -58,13 +65,14 @@ async def wait_pixels(page: Page, colour: str, count: int) -> None:
 async def test_cells_change_on_a_delta(visiting: Visiting) -> None:
     """A proxy's block turns red and back, and its title counts the stranded."""
     visit = await visiting()
+    await visit.fleet.begin()
     page = await visit.open("/map/")
     await wait_cells(page, State.HEALTHY, 200)
-    await visit.fleet.change(dict.fromkeys(block_of(visit.fleet, 0), State.STRANDED))
+    await visit.fleet.change(dict.fromkeys(visit.fleet.block(0), State.STRANDED))
     await wait_cells(page, State.STRANDED, 50)
     await expect(page.locator(".block-title").first).to_contain_text("proxy-1")
     await expect(page.locator(".block-title .block-bad").first).to_have_text("50")
-    await visit.fleet.change(dict.fromkeys(block_of(visit.fleet, 0), State.HEALTHY))
+    await visit.fleet.change(dict.fromkeys(visit.fleet.block(0), State.HEALTHY))
     await wait_cells(page, State.STRANDED, 0)
     await expect(page.locator(".block-title .block-bad").first).to_be_hidden()
 
@@ -72,6 +80,7 @@ async def test_cells_change_on_a_delta(visiting: Visiting) -> None:
 async def test_an_agent_keeps_its_cell(visiting: Visiting) -> None:
     """A change of state changes one cell, and its neighbours stay as they are."""
     visit = await visiting()
+    await visit.fleet.begin()
     page = await visit.open("/map/")
     await wait_drawn(page)
     await visit.fleet.change({0: State.OFFLINE})
@@ -85,6 +94,7 @@ async def test_an_agent_keeps_its_cell(visiting: Visiting) -> None:
 async def test_pixels_have_the_colours_of_the_theme(visiting: Visiting, scheme: str, theme: int) -> None:
     """Stranded cells are drawn in that state's colour, light and dark."""
     visit = await visiting(color_scheme=scheme)
+    await visit.fleet.begin()
     page = await visit.open("/map/")
     await wait_drawn(page)
     red = figures.cell_colour(State.STRANDED, theme)
@@ -98,6 +108,7 @@ async def test_pixels_have_the_colours_of_the_theme(visiting: Visiting, scheme: 
 async def test_theme_button_redraws_in_its_colours(visiting: Visiting) -> None:
     """The choice holds over a reload."""
     visit = await visiting(color_scheme="light")
+    await visit.fleet.begin()
     page = await visit.open("/map/")
     await wait_drawn(page)
     await page.click("#theme")
@@ -112,15 +123,17 @@ async def test_theme_button_redraws_in_its_colours(visiting: Visiting) -> None:
 async def test_legend_filters(visiting: Visiting) -> None:
     """A chosen verdict keeps its colour, the others fade, and the table link and the address carry the choice."""
     visit = await visiting()
-    visit.fleet.apply({0: State.STRANDED, 1: State.AT_RISK})
+    await visit.fleet.begin({0: State.STRANDED, 1: State.AT_RISK})
     page = await visit.open("/map/")
     await wait_drawn(page)
     await page.click('.chip[data-state="stranded"]')
     await wait_cells(page, State.HEALTHY + 10, 198)
     await wait_cells(page, State.AT_RISK + 10, 1)
     await wait_cells(page, State.STRANDED, 1)
-    await expect(page.locator("#as-table")).to_have_attribute("href", "/agents/?state=stranded")
-    assert page.url.endswith("/map/?state=stranded")
+    await expect(page.locator("#as-table")).to_have_attribute(
+        "href", f"{visit.prefix}/agents/?state=stranded"
+    )
+    assert page.url == f"{visit.url}/map/?state=stranded"
     await page.click("#show-all")
     await wait_cells(page, State.HEALTHY, 198)
 
@@ -128,38 +141,40 @@ async def test_legend_filters(visiting: Visiting) -> None:
 async def test_keyboard_reads_the_map(visiting: Visiting) -> None:
     """Arrows move a cursor that is announced, n finds the sick, Enter opens the agent, Escape goes back."""
     visit = await visiting()
-    visit.fleet.apply({120: State.STRANDED})
+    await visit.fleet.begin({index: State.HEALTHY for index in visit.fleet.block(2) if index != 120})
+    await visit.fleet.silence(2)
     page = await visit.open("/map/")
     await wait_drawn(page)
     await page.focus("#map")
     said = page.locator("#live-region")
     await page.keyboard.press("ArrowRight")
-    await expect(said).to_have_text("agent-001, healthy, proxy-1")
+    await expect(said).to_have_text("agent-1, healthy, proxy-1")
     await page.keyboard.press("ArrowRight")
-    await expect(said).to_have_text("agent-002, healthy, proxy-1")
+    await expect(said).to_have_text("agent-2, healthy, proxy-1")
     await page.keyboard.press("n")
     await expect(said).to_have_text("agent-121, stranded, proxy-3")
     await page.keyboard.press("Enter")
-    await expect(page.locator("#panel")).to_contain_text("Its only tunnel is on proxy-3, which is silent.")
+    await expect(page.locator("#panel")).to_contain_text("It has no live tunnel: proxy-3 does not answer.")
     await page.keyboard.press("Escape")
     await expect(page.locator("#panel")).to_be_hidden()
     await page.keyboard.press("Enter")
     await expect(page.locator("#panel")).to_be_visible()
     await page.keyboard.press("Enter")
-    await expect(page).to_have_url(visit.harness.url + "/agents/id-agent-121/")
+    await expect(page).to_have_url(f"{visit.url}/agents/agent-121-id/")
 
 
 async def test_pointer_tells_and_opens(visiting: Visiting) -> None:
     """The tip names the agent and its state, then the reason; a click opens the panel, which follows the agent."""
     visit = await visiting()
-    visit.fleet.apply({0: State.STRANDED})
+    await visit.fleet.begin({index: State.HEALTHY for index in visit.fleet.block(0) if index != 0})
+    await visit.fleet.silence(0)
     page = await visit.open("/map/")
     await wait_drawn(page)
     box = await page.locator("#plot image").bounding_box()
     assert box is not None
     await page.mouse.move(box["x"] + 10, box["y"] + 46)
-    await expect(page.locator("#tip")).to_contain_text("agent-001")
-    await expect(page.locator("#tip")).to_contain_text("which is silent")
+    await expect(page.locator("#tip")).to_contain_text("agent-1")
+    await expect(page.locator("#tip")).to_contain_text("proxy-1 does not answer")
     await page.mouse.click(box["x"] + 10, box["y"] + 46)
     await expect(page.locator("#panel")).to_contain_text("stranded")
     await visit.fleet.change({0: State.HEALTHY})
@@ -169,7 +184,10 @@ async def test_pointer_tells_and_opens(visiting: Visiting) -> None:
 async def test_pause_stops_the_picture_only(visiting: Visiting) -> None:
     """While paused cells stand still; going on shows everything that came meanwhile."""
     visit = await visiting()
-    page = await visit.open("/map/")
+    await visit.fleet.begin()
+    page, link = await visit.new_page(), FaultyLink()
+    await link.attach(page)
+    await page.goto(f"{visit.url}/map/", wait_until="commit")
     await wait_cells(page, State.HEALTHY, 200)
     await page.click("#pause")
     await visit.fleet.change({0: State.STRANDED})
@@ -177,13 +195,13 @@ async def test_pause_stops_the_picture_only(visiting: Visiting) -> None:
     assert await page.evaluate(CELLS) == [State.HEALTHY] * 200
     await page.click("#pause")
     await wait_cells(page, State.STRANDED, 1)
-    assert visit.fleet.asked == []
+    assert link.requests == []
 
 
 async def test_stale_map_is_unknown(visiting: Visiting) -> None:
     """Every cell but the retired turns unknown, and comes back."""
     visit = await visiting()
-    visit.fleet.apply({0: State.RETIRED})
+    await visit.fleet.begin({0: State.RETIRED})
     page = await visit.open("/map/")
     await wait_drawn(page)
     await visit.fleet.go_stale()
@@ -196,22 +214,20 @@ async def test_stale_map_is_unknown(visiting: Visiting) -> None:
 async def test_new_agents_get_cells(visiting: Visiting) -> None:
     """A new layout is fetched when the server says so; those who were there keep their order."""
     visit = await visiting()
+    await visit.fleet.begin({0: State.STRANDED})
     page = await visit.open("/map/")
     await wait_drawn(page)
-    fleet = visit.fleet
-    fleet.names.append("agent-201")
-    fleet.homes.append(3)
-    fleet.states.append(State.WORKING)
-    fleet.layout_version = "l2"
-    await fleet.send({"type": "layout", "layout_version": "l2"})
+    # One in each block, so that the last cell of all is the last of them.
+    await visit.fleet.grow({203: State.WORKING}, homes=range(4))
     await wait_cells(page, State.WORKING, 1)
-    await expect(page.locator("#map-total")).to_have_text("201")
-    assert (await page.evaluate(CELLS))[-1] == State.WORKING
+    await expect(page.locator("#map-total")).to_have_text("204")
+    assert await page.evaluate(CELLS) == [State.STRANDED] + [State.HEALTHY] * 202 + [State.WORKING]
 
 
 async def test_a_hundred_thousand_agents_stay_usable(visiting: Visiting) -> None:
     """The map draws them, and a change of 1 % is on the screen soon after it came."""
-    visit = await visiting(even_fleet(200, 500))
+    visit = await visiting(proxies=200, each=500)
+    await visit.fleet.begin()
     page = await visit.open("/map/")
     await wait_drawn(page)
     await visit.fleet.change(dict.fromkeys(range(0, 100000, 100), State.STRANDED))

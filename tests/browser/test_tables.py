@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.async_api import expect
 
@@ -10,30 +12,41 @@ from tests.browser.conftest import Visiting
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
+#: Until a table asks anew.
+REFRESH_MS = 6_000
+
 
 async def test_list_follows_the_fleet(visiting: Visiting) -> None:
     """A row changes its verdict without a reload, and the focus stays where it was."""
     visit = await visiting()
-    page = await visit.open("/agents/")
+    await visit.fleet.begin()
+    page = await visit.new_page()
+    await page.clock.install()
+    await page.goto(f"{visit.url}/agents/")
     row = page.locator("tbody tr").first
     await expect(row).to_contain_text("healthy")
     await row.locator("a").focus()
-    visit.fleet.apply({0: State.STRANDED})
+    await visit.fleet.change({0: State.STRANDED})
+    await page.clock.run_for(REFRESH_MS)
     await expect(row).to_contain_text("stranded")
     await expect(row.locator("a")).to_be_focused()
 
 
 async def test_paused_list_stands_still(visiting: Visiting) -> None:
-    """While paused nothing is asked for; going on asks at once."""
+    """While paused nothing is requested; *Go on* requests the list at once."""
     visit = await visiting()
-    page = await visit.context.new_page()
+    await visit.fleet.begin()
+    page = await visit.new_page()
     await page.clock.install()
-    await page.goto(visit.harness.url + "/agents/")
+    await page.goto(f"{visit.url}/agents/")
     row = page.locator("tbody tr").first
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
     await page.click("#pause")
-    visit.fleet.apply({0: State.STRANDED})
+    await visit.fleet.change({0: State.STRANDED})
     await page.clock.run_for(20_000)
     await expect(row).to_contain_text("healthy")
+    assert [url for url in requests if url.endswith("/agents/")] == []
     await page.click("#pause")
     await expect(row).to_contain_text("stranded")
 
@@ -41,7 +54,7 @@ async def test_paused_list_stands_still(visiting: Visiting) -> None:
 async def test_filter_is_the_address(visiting: Visiting) -> None:
     """Choosing a verdict and sending the form gives a list of it, and the way to the same cells."""
     visit = await visiting()
-    visit.fleet.apply({0: State.STRANDED, 1: State.OFFLINE})
+    await visit.fleet.begin({0: State.STRANDED, 1: State.OFFLINE})
     page = await visit.open("/agents/")
     await page.click(".chip.state-stranded")
     await page.click("text=Filter")
@@ -54,8 +67,13 @@ async def test_filter_is_the_address(visiting: Visiting) -> None:
 async def test_agent_page_follows_the_agent(visiting: Visiting) -> None:
     """Verdict, sentence and recovery change as the agent does."""
     visit = await visiting()
-    page = await visit.open("/agents/id-agent-001/")
+    await visit.fleet.begin()
+    page = await visit.new_page()
+    await page.clock.install()
+    await page.goto(f"{visit.url}/agents/agent-1-id/")
     await expect(page.locator(".agent-verdict")).to_contain_text("healthy")
-    visit.fleet.apply({0: State.STRANDED})
+    await visit.fleet.silence(0)
+    await page.clock.run_for(REFRESH_MS)
     await expect(page.locator(".agent-verdict")).to_contain_text("stranded")
-    await expect(page.locator(".recovery")).to_contain_text("yes, by 03:21:40 UTC")
+    await expect(page.locator(".agent-sentence")).to_contain_text("proxy-1 does not answer")
+    await expect(page.locator(".recovery")).to_contain_text(re.compile(r"yes, by \d\d:\d\d:\d\d UTC"))

@@ -1,32 +1,29 @@
 """A worker for three auths, two proxies and six agents in memory: concludes rounds, reads policies, rolls them out.
 
-`python -m tests.fakes.rollout_worker`; the console's database and Redis are those of the environment.
+The worker is a thread that uses the database and the Redis of a console.
 """
 
 from __future__ import annotations
 
-import os
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-import django
 from typing_extensions import override
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboards.config.settings")
-django.setup()
+from fleet.control import rollouts_run
+from fleet.domain.changes import ChangeKind, ChangeState
+from fleet.domain.verdicts import State
+from fleet.models.changes import Change
+from fleet.state.policy_book import open_book
+from tests.fakes.policy_nodes import PolicyNode, PolicyNodes
+from tests.fakes.record import fill
+from tests.flow.web import PREFIX, Console, database
 
-from django.conf import settings  # noqa: E402 - Django first
-
-from fleet.control import rollouts_run  # noqa: E402
-from fleet.domain.changes import ChangeKind, ChangeState  # noqa: E402
-from fleet.domain.verdicts import State  # noqa: E402
-from fleet.models.changes import Change  # noqa: E402
-from fleet.models.clusters import ensure_default_cluster  # noqa: E402
-from fleet.state.connect import connect  # noqa: E402
-from fleet.state.policy_book import open_book  # noqa: E402
-from fleet.state.writer import Writer  # noqa: E402
-from tests.fakes.policy_nodes import PolicyNode, PolicyNodes  # noqa: E402
-from tests.fakes.record import fill  # noqa: E402
+#: Seconds between two steps.
+_PAUSE = 0.5
 
 
 @dataclass
@@ -39,23 +36,32 @@ class Node(PolicyNode):
         return f"{self.name}-id"
 
 
-def main() -> None:
-    """Go on until it is ended."""
-    ensure_default_cluster()
+@contextmanager
+def running(console: Console, cluster: str) -> Iterator[None]:
+    """Run a worker for the cluster until the block ends."""
+    stop = threading.Event()
+    thread = threading.Thread(target=_work, args=(console, cluster, stop))
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _work(console: Console, cluster: str, stop: threading.Event) -> None:
     nodes = PolicyNodes(
         *(Node(f"auth-{number}") for number in (1, 2, 3)),
         *(Node(f"proxy-{number}", "proxy") for number in (1, 2)),
     )
-    book = open_book(settings.REDIS_URL, settings.REFLOAT_PREFIX)
-    writer = Writer(connect(settings.REDIS_URL), settings.REFLOAT_PREFIX)
-    while True:
-        fill(writer, [State.HEALTHY] * 6, auths=3, as_of=time.time())
-        book.write("default", nodes.observed())
-        running = (ChangeState.CONFIRMED.value, ChangeState.RUNNING.value)
-        for change in Change.objects.filter(kind=ChangeKind.POLICY.value, state__in=running):
-            rollouts_run.step(change, nodes.views, nodes, time.time, "worker")
-        time.sleep(0.5)
-
-
-if __name__ == "__main__":
-    main()
+    book = open_book(console.server.url, PREFIX)
+    writer = console.writer()
+    unfinished = (ChangeState.CONFIRMED.value, ChangeState.RUNNING.value)
+    with database(console.home):
+        while not stop.wait(_PAUSE):
+            fill(writer, [State.HEALTHY] * 6, cluster=cluster, auths=3, as_of=time.time())
+            book.write(cluster, nodes.observed())
+            for change in Change.objects.filter(
+                cluster=cluster, kind=ChangeKind.POLICY.value, state__in=unfinished
+            ):
+                rollouts_run.step(change, nodes.views, nodes, time.time, "worker")

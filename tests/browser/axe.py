@@ -1,0 +1,37 @@
+"""What axe finds in a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import axe_playwright_python
+from playwright.async_api import Page
+
+_AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
+# A colour on its way to another has a contrast nobody reads: asking for the animations starts those that are due.
+_SETTLED = "Promise.all(document.getAnimations().map((one) => one.finished.catch(() => null)))"
+TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+
+
+async def findings(page: Page, kind: str, values: list[str]) -> list[Any]:
+    """What axe says of these rules or tags, as (rule, element)."""
+    await page.evaluate(_SETTLED)
+    if not await page.evaluate("'axe' in window"):
+        await page.evaluate(_AXE)
+    only = {"type": kind, "values": values}
+    result = await page.evaluate("(only) => axe.run({ runOnly: only })", only)
+    return [(found["id"], node["html"][:160]) for found in result["violations"] for node in found["nodes"]]
+
+
+async def accessible(page: Page) -> None:
+    """See that a page has no findings in light and dark, and nothing wider than a phone."""
+    assert await findings(page, "tag", TAGS) == []
+    await page.emulate_media(color_scheme="dark")
+    assert await findings(page, "rule", ["color-contrast"]) == []
+    await page.emulate_media(color_scheme="light")
+    size = page.viewport_size
+    assert size is not None
+    await page.set_viewport_size({"width": 360, "height": 760})
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 360
+    await page.set_viewport_size(size)

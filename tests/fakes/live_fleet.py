@@ -1,0 +1,222 @@
+"""A cluster whose evidence a test writes. The real Writer keeps the record, the real judge concludes the rounds and the
+real publisher sends the events, so that sockets and pages see a cluster like one that is polled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from fleet.classify import changed, count_states
+from fleet.domain.columns import HEARTBEAT, TUNNEL
+from fleet.domain.events import Delta, Event
+from fleet.domain.evidence import Feed, Timing
+from fleet.domain.instances import Attempt, ServingStatus
+from fleet.domain.verdicts import State
+from fleet.pollers.conclude import judge
+from fleet.publish import Layer, publish
+from fleet.state.codec import FeedState, Poll, Resource, blank
+from fleet.state.writer import Remembered, Writer
+
+#: Seconds between rounds, and for which all evidence is good: nothing ages while a slow machine runs one test.
+INTERVAL = 600.0
+TTL = 7200.0
+#: How old a stale record is, seconds.
+STALE_AGE = 47.0
+AUTHS = 3
+
+
+class LiveFleet:
+    """One cluster. Agents stand in blocks: `each` of them with their only tunnel to each proxy."""
+
+    def __init__(
+        self, writer: Writer, layer: Layer, cluster: str, *, proxies: int = 4, each: int = 50
+    ) -> None:
+        self.cluster = cluster
+        self.proxies = proxies
+        self.homes = [number for number in range(proxies) for _ in range(each)]
+        self.epoch = ""
+        self._writer = writer
+        self._layer = layer
+        #: States that the test sets, by agent index, whatever the evidence says.
+        self._states: dict[int, State] = {}
+
+    def block(self, number: int) -> list[int]:
+        """The indices of a proxy's agents."""
+        return [index for index, home in enumerate(self.homes) if home == number]
+
+    async def begin(self, states: Mapping[int, State] | None = None) -> None:
+        """Write a record and its first round. All agents are healthy but those of `states`."""
+        self._states = dict(states or {})
+        await asyncio.to_thread(self._begin)
+        await self.conclude()
+
+    async def change(self, states: Mapping[int, State]) -> None:
+        """Conclude a round in which these agents have these states, and publish its events."""
+        await self.publish(await self.conclude(states))
+
+    async def conclude(self, states: Mapping[int, State] | None = None) -> list[Event]:
+        """Conclude a round and return its events. Events that nobody publishes are lost."""
+        self._states |= states or {}
+        return await asyncio.to_thread(self._conclude)
+
+    async def publish(self, events: Iterable[Event]) -> None:
+        """Publish events to the sockets of the cluster."""
+        await publish(self._layer, self.cluster, events)
+
+    async def silence(self, *proxies: int) -> None:
+        """Fail the last two polls of these proxies, and publish the round that follows."""
+        await asyncio.to_thread(self._write_polls, proxies, ok=False)
+        await self.change({})
+
+    async def expire(self, *proxies: int) -> None:
+        """Let the resources of these proxies expire, and publish the round that follows."""
+        await asyncio.to_thread(self._write_resources, proxies, time.time() - 1)
+        await self.change({})
+
+    async def grow(self, states: Mapping[int, State], homes: Collection[int]) -> None:
+        """Add agents at these proxies and publish the round that sees them first."""
+        self.homes += homes
+        await asyncio.to_thread(self._write_agents)
+        await self.change(states)
+
+    async def rebuild(self, states: Mapping[int, State]) -> None:
+        """Lose the record and write another one, whose first round is published."""
+        await asyncio.to_thread(self._delete)
+        self._states = dict(states)
+        await asyncio.to_thread(self._begin)
+        await self.change({})
+
+    async def go_stale(self) -> None:
+        """Look like a cluster with a round every second whose pollers stopped 47 s ago."""
+        await asyncio.to_thread(self._conclude, STALE_AGE, 1.0)
+
+    async def recover(self) -> None:
+        """Conclude a round again."""
+        await self.conclude()
+
+    def delete(self) -> None:
+        """Remove the record."""
+        self._delete()
+
+    def _delete(self) -> None:
+        keys = self._writer.keys(self.cluster)
+        self._writer.redis.delete(keys.epoch, *keys.record)
+
+    def _begin(self) -> None:
+        self.epoch = self._writer.create(self.cluster, Remembered())
+        instances = [(f"auth-{n + 1}-id", "auth", f"auth-{n + 1}") for n in range(AUTHS)]
+        instances += [(f"proxy-{n + 1}-id", "proxy", f"proxy-{n + 1}") for n in range(self.proxies)]
+        self._writer.instances(self.cluster, self.epoch, instances)
+        numbers = range(-AUTHS, self.proxies)
+        self._write_resources(numbers, time.time() + TTL)
+        self._write_polls(numbers, ok=True)
+        self._write_agents()
+
+    def _write_resources(self, numbers: Iterable[int], expires_at: float) -> None:
+        """Write the resources of these proxies; auths have negative numbers, auth-1 is -3."""
+        resources = {}
+        for number in numbers:
+            name = f"proxy-{number + 1}" if number >= 0 else f"auth-{number + AUTHS + 1}"
+            address = f"127.0.0.1:{9000 + AUTHS + number}"
+            resources[AUTHS + number] = Resource(name=name, address=address, ttl=TTL, expires_at=expires_at)
+        self._writer.write_instances(self.cluster, self.epoch, resources=resources)
+        self._write_feed("lists")
+
+    def _write_polls(self, numbers: Iterable[int], *, ok: bool) -> None:
+        now = time.time()
+        error = "" if ok else "deadline exceeded"
+        poll = Poll(
+            attempts=(Attempt(now - 0.1, ok, error), Attempt(now - 1.1, ok, error)),
+            serving=ServingStatus.SERVING,
+            serving_at=now - 2,
+            readyz=200,
+            readyz_at=now - 2,
+        )
+        polls = {AUTHS + number: poll for number in numbers}
+        self._writer.write_instances(self.cluster, self.epoch, polls=polls, probed_at=now - 0.1)
+
+    def _write_agents(self) -> None:
+        now = time.time()
+        names = [(f"agent-{n + 1}-id", f"agent-{n + 1}") for n in range(len(self.homes))]
+        agents = self._writer.agents(self.cluster, self.epoch, names)
+        rows = blank(HEARTBEAT, len(agents))
+        rows["expires_at"], rows["ttl"], rows["ttl_seen"], rows["auth"] = now + TTL, TTL, TTL, 0
+        rows["desired"] = rows["claimed"] = 1
+        assert self._writer.write_heartbeats(
+            self.cluster,
+            self.epoch,
+            before=self._writer.feed(self.cluster, "presence"),
+            after=FeedState(feed=Feed(now, now), epoch="agents", revision=len(agents), source=0),
+            indices=agents,
+            rows=rows,
+            ended=np.zeros(0, np.uint32),
+            ended_at=now,
+            tracked=np.full(len(agents), self.proxies, np.uint8),
+        )
+        homes = np.array(self.homes)
+        for number in range(self.proxies):
+            mine = agents[homes == number]
+            tunnels = np.zeros(len(mine), TUNNEL)
+            tunnels["agent"], tunnels["opened_at"] = mine, int(now) - 60
+            name = str(AUTHS + number)
+            assert self._writer.write_tunnels(
+                self.cluster,
+                self.epoch,
+                AUTHS + number,
+                before=self._writer.feed(self.cluster, name),
+                after=FeedState(feed=Feed(now, now), epoch="tunnels", revision=len(mine)),
+                rows=tunnels,
+            )
+
+    def _write_feed(self, name: str) -> None:
+        now = time.time()
+        before = self._writer.feed(self.cluster, name)
+        after = FeedState(feed=Feed(now, now))
+        assert self._writer.write_feed(self.cluster, self.epoch, name, before=before, after=after)
+
+    def _conclude(self, age: float = 0.0, interval: float = INTERVAL) -> list[Event]:
+        """Conclude a round as `fleet.pollers.conclude` does, but with the states that the test sets.
+
+        Where the judge concludes the same state, its verdict stands, with its reason, cause and recovery.
+        """
+        record = self._writer.load(self.cluster)
+        now = time.time()
+        judged = judge(record, record.header.round + 1, now, Timing(round_interval=INTERVAL))
+        verdicts = judged.conclusion.verdicts.copy()
+        previous = record.verdicts[: record.header.rows]
+        for index, state in self._states.items():
+            if verdicts["state"][index] != state:
+                verdicts[index] = blank(verdicts.dtype, 1)[0]
+                verdicts["state"][index] = state
+                is_old = index < len(previous) and previous["state"][index] == state
+                verdicts["since"][index] = previous["since"][index] if is_old else now
+        moved = changed(previous, verdicts)
+        counts = count_states(verdicts["state"])
+        header = replace(
+            judged.conclusion.header,
+            seq=record.header.seq + bool(len(moved)),
+            as_of=now - age,
+            interval=interval,
+            counts=tuple(counts[state] for state in State),
+        )
+        conclusion = replace(
+            judged.conclusion,
+            header=header,
+            verdicts=verdicts,
+            verdicts_changed=np.arange(len(verdicts), dtype=np.uint32),
+            # No task hands it to the database.
+            owed=b"",
+        )
+        assert self._writer.commit(self.cluster, record, conclusion), "another round was concluded meanwhile"
+        events: list[Event] = [event for event in judged.events if not isinstance(event, Delta)]
+        if len(moved):
+            states = [State(int(state)) for state in verdicts["state"][moved]]
+            changes = tuple(zip(moved.tolist(), states, strict=True))
+            delta = Delta(self.cluster, header.epoch, header.seq, header.as_of, changes, counts)
+            events.insert(0, delta)
+        return events
