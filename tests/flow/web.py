@@ -15,15 +15,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.cookiejar import Cookie, CookieJar
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 from channels_redis.pubsub import RedisPubSubChannelLayer
-from django.conf import global_settings, settings
+from django.conf import settings
+from django.contrib.auth.hashers import PBKDF2PasswordHasher, make_password
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.sqlite3.base import DatabaseWrapper
-from django.test import override_settings
 from typing_extensions import override
 
 from fleet.management import programs
@@ -59,19 +60,21 @@ class _Unguarded(DatabaseWrapper):
 
 @contextmanager
 def database(home: Path) -> Iterator[None]:
-    """Point the models, in this thread, at the database of the console with its state in `home`.
-
-    Passwords are hashed as the console can check them: the tests' own hash is too quick for it.
-    """
+    """Point the models, in this thread, at the database of the console with its state in `home`."""
     previous = connections[DEFAULT_DB_ALIAS]
     connection = _Unguarded({**previous.settings_dict, "NAME": home / _DATABASE}, DEFAULT_DB_ALIAS)
     connections[DEFAULT_DB_ALIAS] = connection
     try:
-        with override_settings(PASSWORD_HASHERS=global_settings.PASSWORD_HASHERS):
-            yield
+        yield
     finally:
         connection.close()
         connections[DEFAULT_DB_ALIAS] = previous
+
+
+def _add_user(username: str, **fields: Any) -> User:
+    """Add a user with a password that the console can check: it does not know the quick hash of the tests."""
+    password = make_password(PASSWORD, hasher=PBKDF2PasswordHasher())
+    return User.objects.create(username=username, password=password, **fields)
 
 
 @functools.cache
@@ -82,7 +85,7 @@ def _template() -> tuple[Path, str]:
     with database(home):
         call_command("migrate", verbosity=0)
         ensure_default_cluster()
-        User.objects.create_superuser(USERNAME, password=PASSWORD)
+        _add_user(USERNAME, is_superuser=True)
         call_command("token", "create", USERNAME, "--name", "test", stdout=output)
     return home, output.getvalue().strip()
 
@@ -122,7 +125,7 @@ class Console:
     def add_user(self, username: str, role: str) -> None:
         """Add a user with this role and the password of all test users."""
         with database(self.home):
-            give_role(User.objects.create_user(username, password=PASSWORD), role)
+            give_role(_add_user(username), role)
 
     def sign_in(self, username: str = USERNAME) -> list[Cookie]:
         """Sign in through the form and return the cookies of the session."""
