@@ -220,25 +220,45 @@ async def test_auth_that_dies(plane: Plane, via_proxy: bool) -> None:
 
 @pytest.mark.parametrize("via_proxy", [False, True], ids=["direct", "proxy"])
 async def test_auth_without_backend(plane: Plane, via_proxy: bool) -> None:
-    """A sick auth that holds the connection keeps its agents: heartbeats fail, and succeed again with its backend."""
+    """pick_first: a sick auth that holds the connection keeps its agents, though they could go to another.
+
+    Their heartbeats fail and they expire; heartbeats succeed again with its backend.
+    """
     link, url = await plane.backend_forward()
-    sick, proxy = await plane.auth("sick", backend=url, ttl=600.0), await plane.proxy(ttl=600.0)
-    group = await plane.agents(grpc_of(sick)[0], grpc_of(proxy), announce_ttl=1.0, auth_via_proxy=via_proxy)
-    await eventually(lambda: group.agents[0].auth_id == sick.instance.flags.id)
+    sick, proxy = await plane.auth("sick", backend=url, ttl=1.0), await plane.proxy(ttl=600.0)
+    healthy_address = addresses.join("127.0.0.1", free_port())
+    made = AgentGroup(
+        AgentFlags(
+            auth=tuple(addresses.parse(address) for address in (*grpc_of(sick), healthy_address)),
+            proxy=(addresses.parse(proxy.instance.grpc_address),),
+            announce_ttl=1.0,
+            count=5,
+            auth_via_proxy=via_proxy,
+        )
+    )
+    made.start()
+    plane.adopt(made)
+
+    def all_stay() -> bool:
+        return all(agent.auth_id == sick.instance.flags.id for agent in made.agents)
+
+    await eventually(all_stay)
     # Only now: proxies choose among those there are.
-    healthy = await plane.auth("healthy", ttl=600.0)
+    healthy = await plane.auth("healthy", ttl=600.0, listen=addresses.parse(healthy_address))
     await link.change(mode=Mode.CUT)
 
     async def expired() -> bool:
         return not await resources(healthy)
 
     await eventually(expired)
+    assert all_stay()
     await link.change(mode=Mode.PASS)
 
     async def back() -> bool:
-        return bool(await resources(healthy))
+        return len(await resources(healthy)) == 5
 
     await eventually(back)
+    assert all_stay()
 
 
 async def test_policy_is_reported(plane: Plane) -> None:
@@ -256,10 +276,9 @@ async def test_policy_is_reported(plane: Plane) -> None:
 
 
 @pytest.mark.parametrize("via_proxy", [False, True], ids=["direct", "proxy"])
-@pytest.mark.parametrize("mode", list(PolicyMode))
-async def test_auth_cut_from_its_backend(plane: Plane, mode: PolicyMode, via_proxy: bool) -> None:
-    """In reconnect mode agents leave it by themselves and stay listed; in pick_first they do not, and expire."""
-    config = ServiceConfig(mode, "" if mode is PolicyMode.RECONNECT else None)
+async def test_auth_cut_from_its_backend(plane: Plane, via_proxy: bool) -> None:
+    """In reconnect mode agents leave it by themselves and stay listed."""
+    config = ServiceConfig(PolicyMode.RECONNECT, "")
     link, url = await plane.backend_forward()
     sick = await plane.auth("sick", backend=url, config=config, ttl=1.0)
     proxy = await plane.proxy(ttl=600.0)
@@ -275,32 +294,20 @@ async def test_auth_cut_from_its_backend(plane: Plane, mode: PolicyMode, via_pro
         )
     )
     made.start()
-    try:
-        await eventually(lambda: all(agent.auth_id == sick.instance.flags.id for agent in made.agents))
-        healthy = await plane.auth(
-            "healthy", config=config, ttl=600.0, listen=addresses.parse(healthy_address)
-        )
-        await link.change(mode=Mode.CUT)
-        if mode is PolicyMode.RECONNECT:
-            await eventually(lambda: all(agent.auth_id == healthy.instance.flags.id for agent in made.agents))
-            place = {"auth": healthy.instance.flags.id, "mode": "reconnect"}
-            assert made.registry.get_sample_value("refloat_agent_auths", place) == 5.0
-            moved = {"outcome": "moved"}
-            assert made.registry.get_sample_value("refloat_agent_auth_failovers_total", moved) == 5.0
+    plane.adopt(made)
+    await eventually(lambda: all(agent.auth_id == sick.instance.flags.id for agent in made.agents))
+    healthy = await plane.auth("healthy", config=config, ttl=600.0, listen=addresses.parse(healthy_address))
+    await link.change(mode=Mode.CUT)
+    await eventually(lambda: all(agent.auth_id == healthy.instance.flags.id for agent in made.agents))
+    place = {"auth": healthy.instance.flags.id, "mode": "reconnect"}
+    assert made.registry.get_sample_value("refloat_agent_auths", place) == 5.0
+    moved = {"outcome": "moved"}
+    assert made.registry.get_sample_value("refloat_agent_auth_failovers_total", moved) == 5.0
 
-            async def listed() -> bool:
-                return len(await resources(healthy)) == 5
+    async def listed() -> bool:
+        return len(await resources(healthy)) == 5
 
-            await eventually(listed)
-            return
-
-        async def expired() -> bool:
-            return not await resources(healthy)
-
-        await eventually(expired)
-        assert all(agent.auth_id == sick.instance.flags.id for agent in made.agents)
-    finally:
-        await made.stop()
+    await eventually(listed)
 
 
 async def test_orderly_end_deregisters(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
