@@ -13,10 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import grpc
 import pytest
 
 from fleet.processes import children, pids
 from fleet.processes.pids import ProcessState
+from fleet.wire import fleet_pb2, fleet_pb2_grpc
 from tests.fakes import openssh
 from tests.fakes.openssh import Sshd
 from tests.fakes.programs import skip_without
@@ -34,6 +36,7 @@ class Fleet:
 
     home: Path
     connect: str
+    auth: str
     process: subprocess.Popen[bytes]
     checked: Service = field(init=False)
     sshd: Sshd | None = None
@@ -79,7 +82,8 @@ class Fleet:
 @contextlib.contextmanager
 def up(home: Path, *flags: str) -> Iterator[Fleet]:
     """A fleet of two agents and a proxy, without anything between a user and the proxy's own socket."""
-    shape = ("--auths", "1", "--proxies", "1", "--agents", "2", "--no-faults")
+    shape = ("--auths", "1", "--proxies", "1", "--agents", "2", "--no-faults", "--mesh")
+    shape += ("--auth-via", "proxy", "--keep-alive-interval", "60s")
     with (home / "up.log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "fleet.cli", "fleet", "up", "--json", "--home", str(home), *shape, *flags],
@@ -91,7 +95,7 @@ def up(home: Path, *flags: str) -> Iterator[Fleet]:
     with process.stdout:
         try:
             said = json.loads(process.stdout.readline())
-            yield Fleet(home, said["connect"][0], process)
+            yield Fleet(home, said["connect"][0], said["auths"][0], process)
         finally:
             children.stop([process], grace=20.0)
 
@@ -201,6 +205,18 @@ def test_proxy_that_is_killed(fleet: Fleet) -> None:
     eventually_sync(lambda: fleet.checked.open == 0)
     assert fleet.run("fleet", "restart", "proxy-1").returncode == 0
     fleet.open("check.agent-2").close()
+
+
+def test_agents_heartbeat_through_the_proxy(fleet: Fleet) -> None:
+    """`fleet up --auth-via proxy`: the auth lists every agent with the proxy that carried its heartbeat."""
+    with grpc.insecure_channel(fleet.auth) as channel:
+        feed = fleet_pb2_grpc.AgentFeedStub(channel)
+
+        def carried() -> bool:
+            entries = feed.ListAgents(fleet_pb2.ListAgentsRequest(), timeout=PATIENCE).agents
+            return [bool(entry.agent.via_proxy_id) for entry in entries] == [True, True]
+
+        eventually_sync(carried, seconds=PATIENCE)
 
 
 def test_no_faults_has_no_forwarder_and_down_ends_everything(fleet: Fleet) -> None:
