@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import subprocess
 import sys
-import urllib.error
-import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, ViewportSize
 
-from tests.browser.conftest import DEADLINE_MS
 from tests.browser.readers import SETTINGS, apply, overflow, prepare
-from tests.fakes.waiting import eventually_sync
-from tests.flow.web import GUEST, PASSWORD, USERNAME, Console, web_console
+from tests.browser.visits import Sessions, new_context
+from tests.flow.web import GUEST, USERNAME, Console, web_console
 from tests.meta.house import ROOT
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -83,50 +78,47 @@ class Entrance:
     nobody: BrowserContext
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def entrance(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Entrance]:
-    """A console full of long names, and who has come to it."""
+@pytest.fixture(scope="module")
+def long_names(
+    chromium_path: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Console, dict[str, int]]]:
+    """A console full of long names, and its ids. Not the one that tests share: here every table and list is filled."""
     with web_console(tmp_path_factory.mktemp("phone")) as console:
-        ids = await asyncio.to_thread(_fill, console)
-        # The typefaces are data: URLs, which the console's own policy forbids.
-        contexts = [await chromium.new_context(viewport=PHONE, bypass_csp=True) for _ in range(3)]
-        for context in contexts:
-            context.set_default_timeout(DEADLINE_MS)
-        await _sign_in(contexts[0], console.url, USERNAME)
-        await _sign_in(contexts[1], console.url, GUEST)
-        yield Entrance(console.url, ids, *contexts)
-        for context in contexts:
-            await context.close()
+        yield console, _fill(console)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def entrance(chromium: Browser, long_names: tuple[Console, dict[str, int]]) -> AsyncIterator[Entrance]:
+    """That console, and who has come to it."""
+    console, ids = long_names
+    sessions = Sessions(console)
+    # The typefaces are data: URLs, which the console's own policy forbids.
+    contexts = [
+        await new_context(
+            chromium,
+            viewport=PHONE,
+            bypass_csp=True,
+            storage_state=await sessions.state(username) if username else None,
+        )
+        for username in (USERNAME, GUEST, None)
+    ]
+    yield Entrance(console.url, ids, *contexts)
+    for context in contexts:
+        await context.close()
 
 
 def _fill(console: Console) -> dict[str, int]:
-    """Write the scene while the console comes up, and wait for it."""
-    env = {name: text for name, text in os.environ.items() if not name.startswith(("REFLOAT_", "REDIS_"))}
-    env |= {"REFLOAT_HOME": str(console.data.parent), "REDIS_URL": console.server.url}
+    """Write the scene, and return its ids."""
     written = subprocess.run(
-        [sys.executable, "-m", "tests.browser.phone_scene"], cwd=ROOT, env=env, capture_output=True, text=True
+        [sys.executable, "-m", "tests.browser.phone_scene"],
+        cwd=ROOT,
+        env=console.environment,
+        capture_output=True,
+        text=True,
     )
     assert written.returncode == 0, written.stderr
-
-    def is_ready() -> bool:
-        try:
-            return bool(urllib.request.urlopen(f"{console.url}/readyz", timeout=30).status == 200)
-        except (OSError, urllib.error.URLError):
-            return False
-
-    eventually_sync(is_ready, seconds=180)
     ids: dict[str, int] = json.loads(written.stdout)
     return ids
-
-
-async def _sign_in(context: BrowserContext, url: str, username: str) -> None:
-    page = await context.new_page()
-    await page.goto(f"{url}/accounts/login/?next=/accounts/password/change/")
-    await page.fill("input[name=login]", username)
-    await page.fill("input[name=password]", PASSWORD)
-    await page.click("main button[type=submit]")
-    await page.wait_for_url(f"{url}/accounts/password/change/")
-    await page.close()
 
 
 async def _faults(page: Page) -> list[str]:

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.cookiejar import Cookie, CookieJar
@@ -98,6 +98,8 @@ class Console:
     token: str
     server: Valkey
     data: Path
+    #: That of the web process.
+    environment: Mapping[str, str]
 
     @property
     def home(self) -> Path:
@@ -131,13 +133,13 @@ class Console:
         """Sign in through the form and return the cookies of the session."""
         jar = CookieJar()
         browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
-        page = browser.open(f"{self.url}/accounts/login/", timeout=START_DEADLINE).read().decode()
+        # A user without a role may not see the first page.
+        address = f"{self.url}/accounts/login/?next=/accounts/password/change/"
+        page = browser.open(address, timeout=START_DEADLINE).read().decode()
         match = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page)
         assert match is not None, "the page has no form"
         form = {"csrfmiddlewaretoken": match[1], "login": username, "password": PASSWORD}
-        response = browser.open(
-            f"{self.url}/accounts/login/", urlencode(form).encode(), timeout=START_DEADLINE
-        )
+        response = browser.open(address, urlencode(form).encode(), timeout=START_DEADLINE)
         response.close()
         assert "/accounts/login/" not in response.url, "the form did not sign in"
         return list(jar)
@@ -175,7 +177,7 @@ def web_console(home: Path) -> Iterator[Console]:
         # The process takes longer to start than the database to make, and opens it with the first request.
         template, token = _template()
         shutil.copy(template / _DATABASE, home / _DATABASE)
-        console = Console(f"http://127.0.0.1:{port}", token, server, data)
+        console = Console(f"http://127.0.0.1:{port}", token, server, data, env)
         eventually_sync(console.is_ready, seconds=START_DEADLINE)
         yield console
     finally:
