@@ -15,7 +15,16 @@ from xdist.scheduler import LoadScopeScheduling
 #: Tests that share the running demo.
 OF_THE_DEMO = ("tests/browser/test_console.py", "tests/flow/test_demo.py")
 #: What takes long and comes last would leave the other processes idle, so these begin.
-LONG = (*OF_THE_DEMO, "tests/browser/", "tests/flow/", "tests/meta/")
+LONG = (
+    "tests/flow/test_soak.py",
+    "tests/flow/test_postgres.py",
+    "tests/flow/test_api_fuzz.py",
+    *OF_THE_DEMO,
+    "tests/browser/",
+    "tests/flow/",
+    "tests/fleet/nodes/",
+    "tests/meta/",
+)
 
 
 class ByFixture(LoadScopeScheduling):

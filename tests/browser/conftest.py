@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
@@ -11,36 +9,15 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, async_playwright, expect
 
+from tests.browser.chromium import ARGUMENTS, LAUNCH_MS, executable
 from tests.browser.visits import DEADLINE_MS, Sessions, Visit, Visitor
 from tests.flow.web import Console, web_console
-
-#: As chromium.sh looks for it. The shell has no windows: a page costs it 0.5 s of CPU, Chromium 1.5 s.
-NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    # Without it the headless shell rounds the width of each character to whole pixels, as no desktop does.
-    "--font-render-hinting=none",
-]
-#: Until Chromium answers.
-LAUNCH_MS = 180_000
 
 
 @pytest.fixture(scope="session")
 def chromium_path() -> str:
-    """Where Chromium is. Without one: a loud skip, and in CI a failure."""
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None:
-        words = "Chromium is missing (as root: apt-get install chromium): the browser tests cannot run"
-        if os.environ.get("CI"):
-            pytest.fail(words)
-        pytest.skip(words)
-    return found
+    """Where Chromium is; a skip without one."""
+    return executable()
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -109,7 +109,9 @@ async def apply(page: Page, setting: Setting, usual_size: float) -> None:
     )
     width = len(SAMPLE) * setting.typeface.advance / EM
     for element in ("text", "code"):
-        assert abs(used[element] - width) < width * 0.01, f"{setting.name}: {element} has another typeface: {used[element]} em, not {width}"
+        assert abs(used[element] - width) < width * 0.01, (
+            f"{setting.name}: {element} has another typeface: {used[element]} em, not {width}"
+        )
     grown = used["size"] / usual_size
     assert abs(grown - setting.scale) < 0.01, f"{setting.name}: the text is {grown:.2f} times as large"
 

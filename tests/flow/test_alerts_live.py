@@ -31,7 +31,8 @@ from tests.fakes.waiting import eventually_sync
 from tests.flow.alerting import add_channel, sql
 from tests.meta.house import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+# Alone: rounds over ten thousand agents are counted against their deadline.
+pytestmark = [pytest.mark.slow, pytest.mark.serial, pytest.mark.timeout(1800)]
 
 AGENTS, PROXIES = 10_000, 48
 #: The proxy that is frozen, and the agents on it.

@@ -6,7 +6,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -22,7 +21,8 @@ import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
 from fleet.processes import children, valkey
-from tests.browser.conftest import ARGUMENTS, DEADLINE_MS, LAUNCH_MS, NAMES
+from tests.browser.chromium import ARGUMENTS, LAUNCH_MS, executable
+from tests.browser.visits import DEADLINE_MS
 from tests.fakes.waiting import gone
 from tests.meta.house import ROOT
 
@@ -34,7 +34,8 @@ PACE = {
     "rate": 1_500, "per_proxy": 5_000, "canaries": 5, "hold": 1, "jitter": 1, "patience": 40, "max_failed": 5,
     "max_stranded": 1_000,
 }  # fmt: skip
-pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(1800)]
+# Alone: an agent that moves late because of other tests would count as failed.
+pytestmark = [pytest.mark.slow, pytest.mark.serial, pytest.mark.browser, pytest.mark.timeout(1800)]
 
 #: By what word in its command line a process is found.
 WEB, WORKER = "dashboards.config.asgi:application", "actions@%h"
@@ -205,12 +206,10 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
 @pytest.fixture
 def page(installation: Installation) -> Iterator[Page]:
     """Somebody's browser, signed in."""
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None:
-        pytest.skip("Chromium is missing (as root: apt-get install chromium)")
+    path = executable()
     expect.set_options(timeout=DEADLINE_MS)
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found, args=ARGUMENTS, timeout=LAUNCH_MS)
+        browser = driver.chromium.launch(executable_path=path, args=ARGUMENTS, timeout=LAUNCH_MS)
         opened = browser.new_page()
         opened.set_default_timeout(2 * DEADLINE_MS)
         opened.goto(f"http://127.0.0.1:{installation.port}/accounts/login/")

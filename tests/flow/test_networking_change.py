@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import socket
 import socketserver
 import subprocess
@@ -19,7 +18,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from fleet.processes import children
-from tests.browser.conftest import ARGUMENTS, DEADLINE_MS, LAUNCH_MS, NAMES
+from tests.browser.chromium import ARGUMENTS, LAUNCH_MS, executable
+from tests.browser.visits import DEADLINE_MS
 from tests.fakes.waiting import eventually_sync
 from tests.flow.running import Demo, start_demo
 from tests.meta.house import ROOT
@@ -103,12 +103,10 @@ def fleet(tmp_path_factory: pytest.TempPathFactory, echo: str) -> Iterator[Demo]
 @pytest.fixture
 def chromium() -> Iterator[Browser]:
     """A browser."""
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None:
-        pytest.skip("Chromium is missing (as root: apt-get install chromium)")
+    path = executable()
     expect.set_options(timeout=DEADLINE_MS)
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found, args=ARGUMENTS, timeout=LAUNCH_MS)
+        browser = driver.chromium.launch(executable_path=path, args=ARGUMENTS, timeout=LAUNCH_MS)
         yield browser
         browser.close()
 

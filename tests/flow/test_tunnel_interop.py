@@ -258,6 +258,7 @@ def test_target_of_theirs_whose_service_is_down_comes_back(
     eventually_sync(works, seconds=120)
 
 
+@pytest.mark.serial
 def test_bench_of_the_tunnel_runs(go_peers: None) -> None:
     """Small, and every figure of ours is there; how fast it is says nothing on a loaded machine."""
     skip_without(openssh.missing())
