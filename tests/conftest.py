@@ -18,12 +18,18 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "dashboards.config.settings"
 # Of this process alone: tests run in several, and each inherits what the first one set.
 os.environ["REFLOAT_PREFIX"] = f"test-{secrets.token_hex(4)}"
 
+# Nor the Redis that may run on this machine: whatever a test forgets to point elsewhere is refused at once. Only here,
+# for a program that a test starts has a Valkey of its own.
+os.environ["REDIS_URL"] = "redis://127.0.0.1:1/0"
+
 import django
 import hypothesis
 import pytest
 from django.conf import settings
 
 django.setup()
+settings.REDIS_URL_GIVEN = None
+del os.environ["REDIS_URL"]
 
 # A slow hash protects people, and no user of a test is a person. Programs that tests start keep the slow one.
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -89,7 +89,8 @@ class Recorder:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Record in every process; write in the controller only."""
-    named = os.environ.get(VARIABLE)
+    # Taken out: a test may run tests of its own.
+    named = os.environ.pop(VARIABLE, None)
     writes = named and not hasattr(config, "workerinput")
     config.pluginmanager.register(Recorder(Path(named) if named and writes else None), "timings-recorder")
 
