@@ -27,7 +27,7 @@ RUN := $(VENV)/bin/python
 DEV := $(VENV)/bin/python
 endif
 
-.PHONY: help setup demo test test-slow check fix bench proto clean browser peers openssh stubs-fresh
+.PHONY: help setup demo test test-slow check fix bench proto clean browser peers clients stubs-fresh
 
 help:  ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,7 +37,7 @@ setup: $(DEV) browser  ## Make .venv with all it needs, and find Chromium
 demo: $(RUN)  ## Run the console and a fleet of its own to watch (FAULTS=1: with a script of incidents; TLS=1: with mutual TLS)
 	@exec $(PY) manage.py demo $(if $(FAULTS),--faults) $(if $(TLS),--tls) $(ARGS)
 
-test: setup openssh  ## Run the fast tests (5 minutes at most; ARGS="-k name" chooses)
+test: setup clients  ## Run the fast tests (5 minutes at most; ARGS="-k name" chooses)
 	@$(PY) -m pytest -m "not slow" --numprocesses auto $(ARGS)
 
 # Tests that measure time run alone, after the others. ARGS may choose tests of one group only.
@@ -97,8 +97,8 @@ browser:
 peers:
 	@bash tests/fakes/peers.sh
 
-openssh:
-	@bash tests/fakes/peers.sh openssh
+clients:
+	@bash tests/fakes/peers.sh openssh curl
 
 stubs-fresh: $(DEV)
 	@fresh="$$(mktemp -d)"; trap 'rm -rf "$$fresh"' EXIT; \

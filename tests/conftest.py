@@ -18,8 +18,8 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "dashboards.config.settings"
 # Of this process alone: tests run in several, and each inherits what the first one set.
 os.environ["REFLOAT_PREFIX"] = f"test-{secrets.token_hex(4)}"
 
-# Nor the Redis that may run on this machine: whatever a test forgets to point elsewhere is refused at once. Only here,
-# for a program that a test starts has a Valkey of its own.
+# No test reaches a Redis that happens to run on this machine: a test without a Valkey of its own is refused at once.
+# Only this process reads the variable: programs that a test starts get their own.
 os.environ["REDIS_URL"] = "redis://127.0.0.1:1/0"
 
 import django

@@ -10,7 +10,7 @@ from playwright.async_api import Page
 
 _AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
 # A colour on its way to another has a contrast nobody reads: asking for the animations starts those that are due.
-_SETTLED = "Promise.all(document.getAnimations().map((one) => one.finished.catch(() => null)))"
+_SETTLED = "Promise.all(document.getAnimations().map((animation) => animation.finished.catch(() => null)))"
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 
@@ -21,7 +21,7 @@ async def findings(page: Page, kind: str, values: list[str]) -> list[Any]:
         await page.evaluate(_AXE)
     only = {"type": kind, "values": values}
     result = await page.evaluate("(only) => axe.run({ runOnly: only })", only)
-    return [(found["id"], node["html"][:160]) for found in result["violations"] for node in found["nodes"]]
+    return [(rule["id"], node["html"][:160]) for rule in result["violations"] for node in rule["nodes"]]
 
 
 async def accessible(page: Page) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import shutil
+import sys
 
 from tests.fakes.programs import skip_without
 
@@ -31,4 +33,7 @@ def executable() -> str:
         if path
         else "CHROMIUM IS MISSING: run `make setup` as root, or apt-get install chromium-headless-shell"
     )
+    # Playwright brings a Node of its own, which is linked with it.
+    if sys.platform == "linux" and ctypes.util.find_library("atomic") is None:
+        skip_without("LIBATOMIC IS MISSING: run `make setup` as root, or apt-get install libatomic1")
     return path

@@ -4,19 +4,25 @@
 # name it. In CI, root without Chromium is a failure.
 set -euo pipefail
 
-command -v chromium-headless-shell >/dev/null && exit 0
+# Playwright brings a Node of its own, and that needs libatomic, which a minimal Debian has not.
+has_libatomic() { [ "$(uname)" != Linux ] || compgen -G '/usr/lib/*/libatomic.so.1' >/dev/null || compgen -G '/usr/lib*/libatomic.so.1' >/dev/null; }
+
+command -v chromium-headless-shell >/dev/null && has_libatomic && exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
   echo "installing Chromium's headless shell for the browser tests"
   apt-get update -qq >/dev/null 2>&1 || true
   for package in chromium-headless-shell chromium; do
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >/dev/null 2>&1 && exit 0
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends libatomic1 "$package" >/dev/null 2>&1 && exit 0
   done
-  echo "apt-get could not install Chromium" >&2
+  echo "apt-get could not install Chromium and libatomic1" >&2
 fi
-for name in chromium chromium-browser google-chrome; do
-  if command -v "$name" >/dev/null; then exit 0; fi
+missing="Chromium is missing: the browser tests are SKIPPED. As root: apt-get install chromium-headless-shell"
+for name in chromium-headless-shell chromium chromium-browser google-chrome; do
+  if command -v "$name" >/dev/null; then missing=""; fi
 done
-echo "Chromium is missing: the browser tests are SKIPPED. As root: apt-get install chromium-headless-shell" >&2
+has_libatomic || missing="libatomic is missing: the browser tests are SKIPPED. As root: apt-get install libatomic1"
+[ -n "$missing" ] || exit 0
+echo "$missing" >&2
 if [ -n "${CI:-}" ] && [ "$(id -u)" = 0 ]; then
   echo "in CI that is a failure" >&2
   exit 1

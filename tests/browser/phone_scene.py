@@ -185,13 +185,15 @@ def _changes(by: By) -> dict[str, int]:
     moment = datetime.now(UTC)
     config = with_defaults(NetworkingConfig(tunnel_strategy="proxy_peering", agent_connection_count=1))
     networking.remember("default", Resource(config, {"teleport.dev/origin": "dynamic"}, "r1"), moment)
-    wanted = replace(config, graceful_tunnel_closing=True, keep_alive_interval=30.0)
-    planned = networking.plan("default", "r1", wanted, by, moment, lambda: networking_plans.sight("default"))
+    desired_config = replace(config, graceful_tunnel_closing=True, keep_alive_interval=30.0)
+    planned = networking.plan(
+        "default", "r1", desired_config, by, moment, lambda: networking_plans.sight("default")
+    )
     running = campaign_plans.plan("default", {"q": "agent"}, {}, by, moment)
     for number, row in enumerate(running.campaign_agents.all()):
         row.state = (AgentState.OK, AgentState.FAILED, AgentState.SKIPPED)[number % 3].value
         row.reason = "" if row.state == AgentState.OK else f"not connected to proxy-2{SUFFIX} within 60 s"
-        row.new_proxy, row.asked_at, row.ended_at = "proxy-2-id", by_seconds(-30), by_seconds(-9)
+        row.new_proxy, row.asked_at, row.ended_at = "proxy-2-id", seconds_from_now(-30), seconds_from_now(-9)
         row.save()
     campaign = campaign_plans.plan("default", {"q": "agent"}, {}, by, moment)
     rollout = _rollout("auth", {AUTH_TTL_VARIABLE: "30s"}, by, moment)
@@ -225,7 +227,7 @@ def _rollout(role: str, values: dict[str, str], by: By, moment: datetime) -> Cha
     )
 
 
-def by_seconds(seconds: float) -> float:
+def seconds_from_now(seconds: float) -> float:
     """Return the moment so many seconds from now."""
     return time.time() + seconds
 

@@ -27,7 +27,7 @@ from tests.flow.transfers import Service, service, site, transfer
 from tests.meta.house import ROOT
 
 PATIENCE = 120.0
-CURL = "" if shutil.which("curl") else "CURL IS MISSING: apt-get install curl"
+CURL = "" if shutil.which("curl") else "CURL IS MISSING: run `make peers` as root, or apt-get install curl"
 
 
 @dataclass
