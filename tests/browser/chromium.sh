@@ -16,13 +16,16 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
   done
   echo "apt-get could not install Chromium and libatomic1" >&2
 fi
-missing="Chromium is missing: the browser tests are SKIPPED. As root: apt-get install chromium-headless-shell"
-for name in chromium-headless-shell chromium chromium-browser google-chrome; do
-  if command -v "$name" >/dev/null; then missing=""; fi
-done
-has_libatomic || missing="libatomic is missing: the browser tests are SKIPPED. As root: apt-get install libatomic1"
-[ -n "$missing" ] || exit 0
-echo "$missing" >&2
+has_chromium() {
+  local name
+  for name in chromium-headless-shell chromium chromium-browser google-chrome; do
+    if command -v "$name" >/dev/null; then return 0; fi
+  done
+  return 1
+}
+if has_chromium && has_libatomic; then exit 0; fi
+has_chromium || echo "Chromium is missing: the browser tests are SKIPPED. As root: apt-get install chromium-headless-shell" >&2
+has_libatomic || echo "libatomic is missing: the browser tests are SKIPPED. As root: apt-get install libatomic1" >&2
 if [ -n "${CI:-}" ] && [ "$(id -u)" = 0 ]; then
   echo "in CI that is a failure" >&2
   exit 1
