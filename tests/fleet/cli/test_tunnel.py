@@ -178,17 +178,17 @@ def test_what_cannot_be_is_one_line_and_code_2(tmp_path: Path) -> None:
     with our_tunnel.serve(tmp_path) as server:
         junk = tmp_path / "junk.pem"
         junk.write_text("no key\n")
-        for words, said in (
+        for words, message in (
             (("serve", "--listen", server.address), "cannot listen on"),
             (("serve", "--tls-cert", str(junk)), "a certificate and its key"),
         ):
             refused = CliRunner().invoke(main, ["tunnel", *words])
             assert refused.exit_code == 2, refused.output
             assert refused.stderr.count("\n") == 1
-            assert said in refused.stderr
+            assert message in refused.stderr
         nobody = f"127.0.0.1:{valkey.free_port()}"
-        for address, said in ((nobody, "refused"), (server.address, "r")):
+        for address, message in ((nobody, "refused"), (server.address, "r")):
             done = _dial_once(address, "r:SSH", b"")
             assert done.returncode == 2, done.stderr
             (line,) = done.stderr.decode().splitlines()
-            assert said in line
+            assert message in line

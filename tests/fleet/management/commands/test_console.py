@@ -46,20 +46,20 @@ def console(
 
 
 @pytest.mark.parametrize(
-    ("env", "said"),
+    ("env", "message"),
     [
         ({"REFLOAT_DEBUG": "perhaps"}, "REFLOAT_DEBUG='perhaps' is not a switch"),
         ({"REFLOAT_TLS_CA": "nowhere.pem"}, "REFLOAT_TLS_CA=nowhere.pem cannot be read"),
         ({"DATABASE_URL": "oops"}, "DATABASE_URL cannot be read"),
     ],
 )
-def test_wrong_settings_are_one_line(tmp_path: Path, env: dict[str, str], said: str) -> None:
+def test_wrong_settings_are_one_line(tmp_path: Path, env: dict[str, str], message: str) -> None:
     """The line names what is wrong, no traceback, exit code 2."""
     ended = _console(tmp_path, **env)
 
     assert ended.returncode == 2
     assert ended.stderr.startswith("refloat: ")
-    assert said in ended.stderr
+    assert message in ended.stderr
     assert ended.stderr.count("\n") == 1
     assert valkey.running_url(tmp_path / "valkey") is None
 
@@ -69,11 +69,11 @@ def test_redis_that_does_not_answer(
 ) -> None:
     """The one line names the setting, and no Valkey is started instead."""
     settings.REDIS_URL_GIVEN = "redis://127.0.0.1:1/0"
-    code, said = console("--port", str(valkey.free_port()))
+    code, message = console("--port", str(valkey.free_port()))
 
     assert code == 2
-    assert said.startswith("refloat: REDIS_URL=redis://127.0.0.1:1/0 does not answer")
-    assert said.count("\n") == 1
+    assert message.startswith("refloat: REDIS_URL=redis://127.0.0.1:1/0 does not answer")
+    assert message.count("\n") == 1
     assert valkey.running_url(tmp_path / "valkey") is None
 
 
@@ -96,7 +96,7 @@ def test_port_that_cannot_be_had(console: Callable[..., tuple[object, str]], tmp
 
 def test_unknown_flag_is_refused(console: Callable[..., tuple[object, str]]) -> None:
     """Argparse's own line, exit code 2."""
-    code, said = console("--prot", "8000")
+    code, message = console("--prot", "8000")
 
     assert code == 2
-    assert "unrecognized arguments: --prot" in said
+    assert "unrecognized arguments: --prot" in message
