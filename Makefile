@@ -40,11 +40,11 @@ demo: $(RUN)  ## Run the console and a fleet of its own to watch (FAULTS=1: with
 test: setup clients  ## Run the fast tests (5 minutes at most; ARGS="-k name" chooses)
 	@$(PY) -m pytest -m "not slow" --numprocesses auto $(ARGS)
 
-# Tests that measure time run alone, after the others. ARGS may choose tests of one group only.
+# Tests that measure time run after the others, two at a time. ARGS may choose tests of one group only.
 test-slow: setup peers  ## Run the slow tests: interop, soak, fuzzing (20 minutes at most)
 	@empty=0; \
-	slow() { $(PY) -m pytest -m "slow and $$1" "$${@:2}" $(ARGS) || { [ $$? -eq 5 ] && empty=$$((empty + 1)); }; }; \
-	slow "not serial" --numprocesses auto && slow "serial" && [ $$empty -lt $(if $(ARGS),2,1) ]
+	slow() { $(PY) -m pytest -m "slow and $$1" --numprocesses "$$2" $(ARGS) || { [ $$? -eq 5 ] && empty=$$((empty + 1)); }; }; \
+	slow "not serial" auto && slow "serial" 2 && [ $$empty -lt $(if $(ARGS),2,1) ]
 
 check: $(DEV) stubs-fresh  ## Look at everything a machine can judge; change nothing
 	@export DJANGO_SETTINGS_MODULE=dashboards.config.settings REFLOAT_HOME="$$(mktemp -d)"; \

@@ -1,11 +1,14 @@
 """Which process runs which tests, and in which order: a pytest plugin over xdist's scheduler.
 
 Tests of a file share their fixtures and so a process. Files that share a running program share a process as well.
+A run of slow tests alone imports no file without any: to import all of them costs each process ten seconds.
 """
 
 from __future__ import annotations
 
 import os
+import re
+from pathlib import Path
 
 import pytest
 from typing_extensions import override
@@ -17,8 +20,12 @@ OF_THE_DEMO = ("tests/browser/test_console.py", "tests/flow/test_demo.py")
 #: What takes long and comes last would leave the other processes idle, so these begin.
 LONG = (
     "tests/flow/test_soak.py",
+    "tests/flow/test_campaign_worker.py",
+    "tests/flow/test_alerts_live.py",
     "tests/flow/test_postgres.py",
     "tests/flow/test_api_fuzz.py",
+    "tests/flow/test_rollout.py",
+    "tests/flow/test_tunnel_interop.py",
     *OF_THE_DEMO,
     "tests/browser/",
     "tests/flow/",
@@ -54,6 +61,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFixtu
     """Keep the order of `pytest_collection_modifyitems`, not that of how many tests a file has."""
     config.option.loadscopereorder = False
     return ByFixture(config, log)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out a file in which nothing has a mark that the run demands."""
+    demanded = marks_of(config.option.markexpr)
+    if not demanded or not collection_path.name.startswith("test_") or collection_path.is_dir():
+        return None
+    text = collection_path.read_text()
+    return True if any(f"mark.{name}" not in text for name in demanded) else None
+
+
+def marks_of(expression: str) -> list[str]:
+    """Return the marks that every test of a run has, by an expression of `-m` such as `slow and not serial`."""
+    if " or " in expression or "(" in expression:
+        return []
+    return [term for term in re.split(r" and ", expression.strip()) if term.isidentifier()]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

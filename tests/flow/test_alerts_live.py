@@ -31,7 +31,7 @@ from tests.fakes.waiting import eventually_sync
 from tests.flow.alerting import add_channel, sql
 from tests.meta.house import ROOT
 
-# Alone: rounds over ten thousand agents are counted against their deadline.
+# Away from most tests: rounds over ten thousand agents are counted against their deadline.
 pytestmark = [pytest.mark.slow, pytest.mark.serial, pytest.mark.timeout(1800)]
 
 AGENTS, PROXIES = 10_000, 48

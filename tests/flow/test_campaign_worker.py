@@ -34,7 +34,7 @@ PACE = {
     "rate": 1_500, "per_proxy": 5_000, "canaries": 5, "hold": 1, "jitter": 1, "patience": 40, "max_failed": 5,
     "max_stranded": 1_000,
 }  # fmt: skip
-# Alone: an agent that moves late because of other tests would count as failed.
+# Away from most tests: an agent that moves late because of them would count as failed.
 pytestmark = [pytest.mark.slow, pytest.mark.serial, pytest.mark.browser, pytest.mark.timeout(1800)]
 
 #: By what word in its command line a process is found.

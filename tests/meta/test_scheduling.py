@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests import scheduling
@@ -27,6 +29,42 @@ def test_long_tests_begin() -> None:
         for file in ("tests/flow/test_demo.py", "tests/flow/test_rounds.py", "tests/fleet/test_checks.py")
     )
     assert demo < flow < quick
+
+
+@pytest.mark.parametrize(
+    ("expression", "marks"),
+    [
+        ("", []),
+        ("not slow", []),
+        ("slow", ["slow"]),
+        ("slow and not serial", ["slow"]),
+        ("slow and serial", ["slow", "serial"]),
+        ("slow or serial", []),
+        ("not (slow and serial)", []),
+    ],
+)
+def test_marks_that_every_test_of_a_run_has(expression: str, marks: list[str]) -> None:
+    """Only these may leave a file out."""
+    assert scheduling.marks_of(expression) == marks
+
+
+def test_file_without_a_demanded_mark_is_left_out(pytestconfig: pytest.Config, tmp_path: Path) -> None:
+    """A folder, a file of helpers and a run that demands nothing leave nothing out."""
+    quick, slow = tmp_path / "test_quick.py", tmp_path / "test_slow.py"
+    quick.write_text("def test_x(): ...")
+    slow.write_text("pytestmark = pytest.mark.slow")
+    (tmp_path / "fakes.py").write_text("")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pytestconfig.option, "markexpr", "slow and not serial")
+        left_out = [path.name for path in tmp_path.iterdir() if _ignored(path, pytestconfig)]
+        patch.setattr(pytestconfig.option, "markexpr", "not slow")
+        assert left_out == ["test_quick.py"]
+        assert not any(_ignored(path, pytestconfig) for path in tmp_path.iterdir())
+    assert not _ignored(tmp_path, pytestconfig)
+
+
+def _ignored(path: Path, config: pytest.Config) -> bool:
+    return scheduling.pytest_ignore_collect(path, config) is True
 
 
 def test_long_names_are_there() -> None:
