@@ -22,12 +22,12 @@ LONG = (
     "tests/flow/test_soak.py",
     "tests/flow/test_campaign_worker.py",
     "tests/flow/test_alerts_live.py",
-    "tests/flow/test_postgres.py",
     "tests/flow/test_api_fuzz.py",
+    "tests/browser/",
+    "tests/flow/test_postgres.py",
     "tests/flow/test_rollout.py",
     "tests/flow/test_tunnel_interop.py",
     *OF_THE_DEMO,
-    "tests/browser/",
     "tests/flow/",
     "tests/fleet/nodes/",
     "tests/meta/",
@@ -86,4 +86,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def rank_of(nodeid: str) -> int:
     """Return the place of a test's file in `LONG`, or the place behind all of them."""
-    return next((place for place, prefix in enumerate(LONG) if nodeid.startswith(prefix)), len(LONG))
+    file = nodeid.partition("::")[0]
+    places = (place for place, prefix in enumerate(LONG) if file == prefix)
+    folders = (place for place, prefix in enumerate(LONG) if file.startswith(prefix))
+    return next(places, next(folders, len(LONG)))
