@@ -164,7 +164,8 @@ async def test_tunnel_method_that_is_refused_is_told_to_who_asked(ground: Ground
         with pytest.raises(TunnelError):
             await tunnel.open_session(mine)
     else:
-        with pytest.raises(TunnelError, match="Method not found"):
+        # grpc.aio keeps no status of a call whose end met a write, and the end may come before our first message.
+        with pytest.raises(TunnelError, match=r"Method not found|the other end has closed the session"):
             await _use(await running.client.open_session(SSH))
     await eventually(lambda: no_sessions(tunnel) and not running.client.streams)
 
