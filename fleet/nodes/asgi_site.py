@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import ssl
 from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager
@@ -15,6 +14,7 @@ from typing_extensions import override
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from fleet.nodes import addresses, running
+from fleet.transport import listening
 from fleet.transport.channels import TLSFiles
 from fleet.transport.http_close import App
 
@@ -22,7 +22,6 @@ from fleet.transport.http_close import App
 _KEEP_ALIVE = 120
 #: How long responses under way may take at the end, seconds.
 _GRACE = 1
-_BACKLOG = 512
 
 #: Where an application finds the role in the client's certificate; empty without one.
 ROLE_KEY = "refloat.role"
@@ -58,12 +57,13 @@ async def serving(app: App, listen: tuple[str, int], tls: TLSFiles) -> AsyncIter
     """Serve an application and yield its host:port. Raises StartError when the port or the keys cannot be had."""
     server = _Server(_config(app, tls))
     async with contextlib.AsyncExitStack() as stack:
-        bound = await running.listening(listen, _bind(*listen))
+        bound = await running.listening(listen, listening.bind(*listen))
         stack.callback(bound.close)
         task = asyncio.create_task(server.serve(sockets=[bound]), name="HTTP server")
         try:
             yield addresses.join(listen[0], bound.getsockname()[1])
         finally:
+            await listening.stop_accepting([bound])
             server.should_exit = True
             await asyncio.wait([task])
 
@@ -90,17 +90,3 @@ def _config(app: App, tls: TLSFiles) -> uvicorn.Config:
     except (OSError, ValueError, ssl.SSLError) as error:
         raise running.StartError(f"the keys of the HTTP port cannot be used: {error}") from error
     return config
-
-
-async def _bind(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((host, port))
-        # Listening from here on: who dials before the server runs waits and is not refused.
-        bound.listen(_BACKLOG)
-    except OSError:
-        bound.close()
-        raise
-    return bound

@@ -31,6 +31,7 @@ from fleet.protocol import destination, picking, probing, standing
 from fleet.protocol.destination import Probe, Proxied
 from fleet.protocol.standing import Said
 from fleet.transport.destinations import Answer, Destinations
+from fleet.transport.listening import stop_listening
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +106,7 @@ class Balancer:
     async def stop(self) -> None:
         """Refuse new connections and close those there are."""
         if self._server is not None:
-            self._server.close()
+            await stop_listening(self._server)
         await self._destinations.close()
         if self._session is not None:
             await self._session.close()

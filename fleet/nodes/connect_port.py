@@ -28,6 +28,7 @@ from fleet.nodes.tunnels import Tunnel
 from fleet.protocol import connect
 from fleet.protocol.connect import Asked, Reason, RefusedError
 from fleet.protocol.tunnel import TunnelError
+from fleet.transport.listening import stop_listening
 from fleet.transport.tunnel.pump import Wire, pump
 from fleet.transport.tunnel.stream import TunnelStream
 
@@ -84,11 +85,11 @@ class ConnectPort:
         self._server = await running.listening(listen, starting)
         self.address = addresses.join(listen[0], self._server.sockets[0].getsockname()[1])
 
-    def leave(self) -> None:
+    async def leave(self) -> None:
         """Take nobody new."""
         if self._server is not None:
-            self._server.close()
-            self._server = None
+            server, self._server = self._server, None
+            await stop_listening(server)
 
     async def empty(self) -> None:
         """Wait until nobody is on it."""
@@ -97,7 +98,7 @@ class ConnectPort:
 
     async def stop(self) -> None:
         """End everything now."""
-        self.leave()
+        await self.leave()
         users = list(self._users)
         for task in users:
             task.cancel()

@@ -10,6 +10,7 @@ from typing import Any
 from fleet.nodes import addresses
 from fleet.nodes.forward_names import Mode
 from fleet.nodes.pump import Link, Tasks
+from fleet.transport.listening import stop_listening
 
 _DIAL_TIMEOUT = 5.0
 _BACKLOG = 1024
@@ -92,8 +93,8 @@ class Forward:
 
     async def _refuse(self) -> None:
         if self._server is not None:
-            self._server.close()
-            self._server = None
+            server, self._server = self._server, None
+            await stop_listening(server)
 
     def _on_accepted(self, link: Link) -> None:
         self.links.add(link)

@@ -30,6 +30,7 @@ from fleet.transport.http2.connection import Connection, Options
 from fleet.transport.http2.dialing import Dialer
 from fleet.transport.http2.fields import Fields, Known
 from fleet.transport.http2.stream import Stream
+from fleet.transport.listening import stop_listening
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +97,7 @@ class Door:
             for one in listening
         ]
         for server in old:
-            server.close()
+            await stop_listening(server)
 
     def route(self, table: RouteTable) -> None:
         """Send calls by these routes from now on; those under way are not touched."""
@@ -118,7 +119,7 @@ class Door:
     async def stop(self, within: float) -> None:
         """Take no new calls, wait for those there are, then end."""
         for server in self._servers:
-            server.close()
+            await stop_listening(server)
         for connection in list(self._connections):
             connection.retire()
         self._idle = asyncio.Event()

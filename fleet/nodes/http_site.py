@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from fleet.nodes import addresses, running
+from fleet.transport import listening
 
 
 @asynccontextmanager
@@ -16,7 +17,9 @@ async def serving(app: web.Application, listen: tuple[str, int]) -> AsyncIterato
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
     await runner.setup()
     try:
-        await running.listening(listen, web.TCPSite(runner, *listen).start())
-        yield addresses.join(listen[0], runner.addresses[0][1])
+        bound = await running.listening(listen, listening.bind(*listen))
+        await web.SockSite(runner, bound).start()
+        yield addresses.join(listen[0], bound.getsockname()[1])
+        await listening.stop_accepting([bound])
     finally:
         await runner.cleanup()

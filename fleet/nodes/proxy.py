@@ -160,7 +160,7 @@ class Proxy:
         """
         self.tunnels.draining = True
         if self.connect is not None:
-            self.connect.leave()
+            await self.connect.leave()
         await self.instance.leave()
         self.tunnels.reconnects.shut_down()
         with contextlib.suppress(TimeoutError):

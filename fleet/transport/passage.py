@@ -15,6 +15,7 @@ import grpc.aio
 
 from fleet.protocol import auth_path
 from fleet.protocol.tunnel import Target, TunnelError
+from fleet.transport.listening import stop_listening
 from fleet.transport.tunnel.client import TunnelClient
 from fleet.transport.tunnel.pump import Wire, pump
 from fleet.transport.tunnel.stream import TunnelStream
@@ -52,7 +53,7 @@ class Passage:
         self._serving.cancel()
         await asyncio.wait([self._serving])
         if self._server is not None:
-            self._server.close()
+            await stop_listening(self._server)
         self._socket.close()
         for task in list(self._connections):
             task.cancel()

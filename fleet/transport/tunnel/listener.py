@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Self
 
 from fleet.protocol.tunnel import TunnelError
+from fleet.transport.listening import stop_listening
 from fleet.transport.tunnel.pump import Policy, Wire, pump
 from fleet.transport.tunnel.stream import TunnelStream
 
@@ -41,7 +42,7 @@ class Listener:
     async def stop(self) -> None:
         """Listen no more, and abort what is open."""
         if self._server is not None:
-            self._server.close()
+            await stop_listening(self._server)
         for task in list(self._sessions):
             task.cancel()
         if self._sessions:
