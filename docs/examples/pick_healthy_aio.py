@@ -14,7 +14,9 @@ from fleet.transport.pick_healthy.opening import open_channel
 async def main(addresses: list[tuple[str, int]]) -> None:
     """Use the channel with any generated stub; here one that asks for the server's health."""
     news = asyncio.Event()
-    async with open_channel(addresses, settings=Settings(first_wait=0.25), changed=news.set) as channel:
+    async with open_channel(
+        addresses, settings=Settings(first_wait=0.25, ceiling=2.0), changed=news.set
+    ) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         while True:
             news.clear()

@@ -14,7 +14,7 @@ from fleet.transport.pick_healthy.opening import open_blocking_channel
 def main(addresses: list[tuple[str, int]]) -> None:
     """Use the channel with any generated stub; here one that asks for the server's health, five times a second."""
     said = ""
-    with open_blocking_channel(addresses, settings=Settings(first_wait=0.25)) as channel:
+    with open_blocking_channel(addresses, settings=Settings(first_wait=0.25, ceiling=2.0)) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         while True:
             answer = stub.Check(health_pb2.HealthCheckRequest(), wait_for_ready=True)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import grpc
+from grpc import _common
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fleet.protocol.pick_healthy import Health
@@ -17,7 +18,8 @@ from fleet.transport.service_config import METHOD, Discovered, read
 
 #: A stream that breaks because its connection did is no news of health: the loss itself shows within this, seconds.
 _LOSS_SHOWS_WITHIN = 0.3
-_POLLING_ENDS_WITHIN = 5.0
+#: So often a connection looks whether it is still to be followed, seconds: as grpc's own subscriptions do.
+_LOOK_EVERY = 0.2
 
 
 class BlockingConnection:
@@ -40,7 +42,9 @@ class BlockingConnection:
         self._questions: dict[threading.Event, Any] = {}
         self._watching: threading.Event | None = None
         self._closing: threading.Thread | None = None
-        channel.subscribe(self._turned, try_to_connect=True)
+        self._unfollowed = threading.Event()
+        self._following = threading.Thread(target=self._follow, daemon=True, name=f"state of {number}")
+        self._following.start()
 
     def begin(self) -> bool:
         """Count an RPC that begins; False when the connection was left meanwhile: take the one picked now."""
@@ -73,7 +77,7 @@ class BlockingConnection:
 
     def retire(self) -> None:
         """Take no new RPCs, and close when the last one ends."""
-        self.channel.unsubscribe(self._turned)
+        self._unfollowed.set()
         self._forget_all()
         with self._lock:
             self._left = True
@@ -100,20 +104,29 @@ class BlockingConnection:
         with self._lock:
             return self._left and self._rpcs == 0
 
-    def _turned(self, state: grpc.ChannelConnectivity) -> None:
-        self._forget_all()
-        if state is grpc.ChannelConnectivity.IDLE:
-            # Subscribing is the only way to ask for a connection without an RPC.
-            self.channel.subscribe(_nothing, try_to_connect=True)
-            self.channel.unsubscribe(_nothing)
-        self._report(self, Turned(state))
+    def _follow(self) -> None:
+        """Report every change of the state, and keep the channel connected.
+
+        Not by `Channel.subscribe`: a connection that is lost and made anew between two looks of grpc's own thread is
+        READY after READY there, which nobody is told; the new server would never be asked for its policy.
+        """
+        core: Any = self.channel._channel  # type: ignore[attr-defined]  # noqa: SLF001 - see above
+        last = None
+        while not self._unfollowed.is_set():
+            state = core.check_connectivity_state(True)
+            connectivity = _common.CYGRPC_CONNECTIVITY_STATE_TO_CHANNEL_CONNECTIVITY[state]
+            if connectivity is not last or connectivity is grpc.ChannelConnectivity.READY:
+                self._forget_all()
+                self._report(self, Turned(connectivity))
+            last = connectivity
+            while not core.watch_connectivity_state(state, time.time() + _LOOK_EVERY).success:
+                if self._unfollowed.is_set():
+                    return
 
     def _close(self) -> None:
-        # grpc's thread that follows the state, 0.2 s at a time, raises when its channel is closed under it.
-        state = getattr(self.channel, "_connectivity_state", None)
-        until = time.monotonic() + _POLLING_ENDS_WITHIN
-        while state is not None and state.polling and time.monotonic() < until:
-            time.sleep(0.01)
+        # A channel that is closed under the thread that follows its state raises there.
+        self._unfollowed.set()
+        self._following.join()
         self.channel.close()
 
     def _forget_all(self) -> None:
@@ -186,7 +199,3 @@ class BlockingConnection:
             self._report(self, Told(life, Health.UNHEALTHY))
             forgotten.wait(wait_again(tries, random.random()))
             tries += 1
-
-
-def _nothing(state: grpc.ChannelConnectivity) -> None:
-    del state

@@ -68,6 +68,19 @@ async def test_pick_first_mode_health_and_reconnect(auths: Auths, channels: Any)
     assert second.configs_asked == 1
 
 
+async def test_next_server_is_asked_however_soon_it_is_connected(auths: Auths, channels: Any) -> None:
+    """The loss and the next connection may both be over before anybody looks: READY after READY."""
+    here, there = await auths("a", ServiceConfig()), await auths("b", ServiceConfig())
+    channel = channels(here, there)
+    assert await who(channel) == "a"
+    for _ in range(20):
+        await eventually(lambda here=here: channel.policy is not None and channel.policy.auth_id == here.name)
+        await here.stop()
+        assert await after_a_loss(channel) == there.name
+        await here.start()
+        here, there = there, here
+
+
 async def test_reconnect_mode_health_and_reconnect(auths: Auths, channels: Any) -> None:
     """TestReconnectModeHealthAndReconnect: it moves; with only the unhealthy server left RPCs still succeed."""
     first, second = await auths("a"), await auths("b")
