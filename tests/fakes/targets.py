@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
+from fleet.nodes import http_site
+from fleet.transport.listening import stop_listening
 from tests.fakes.waiting import eventually
 
 
@@ -55,14 +57,11 @@ async def serving(name: str) -> AsyncIterator[FakeInstance]:
     instance.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     app = web.Application()
     app.router.add_get("/readyz", readyz)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    instance.diag = f"127.0.0.1:{runner.addresses[0][1]}"
-    yield instance
-    instance.answering.set()
-    server.close()
-    for writer in list(writers):
-        writer.transport.abort()
-    await eventually(lambda: not writers)
-    await runner.cleanup()
+    async with http_site.serving(app, ("127.0.0.1", 0)) as instance.diag:
+        yield instance
+        instance.answering.set()
+        await stop_listening(server)
+        await asyncio.sleep(0)  # who came last begins
+        for writer in list(writers):
+            writer.transport.abort()
+        await eventually(lambda: not writers)

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+from fleet.transport.listening import stop_listening
+
 Connected = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -31,7 +33,8 @@ async def serving(connected: Connected) -> AsyncIterator[int]:
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
-        server.close()
+        await stop_listening(server)
+        await asyncio.sleep(0)  # who came last begins
         for task in tasks:
             task.cancel()
         if tasks:
