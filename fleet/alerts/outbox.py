@@ -102,6 +102,7 @@ class Outbox:
             channel.config,
             unseal(channel.secrets),
             channel.allow_private,
+            _earlier_severities(delivery),
         )
 
     def _taken(self, delivery: Delivery) -> None:
@@ -168,6 +169,15 @@ def prune(before: float) -> int:
     """Delete finished messages created before that; how many."""
     finished = Delivery.objects.filter(created_at__lt=before).exclude(sent_at=None, failed_at=None)
     return finished.delete()[0]
+
+
+def _earlier_severities(delivery: Delivery) -> frozenset[str]:
+    """Return the severities that the channel has heard of an incident."""
+    if delivery.incident_id is None or delivery.channel.kind != "alertmanager":
+        return frozenset()
+    earlier = Delivery.objects.filter(channel=delivery.channel, incident=delivery.incident_id)
+    earlier = earlier.exclude(pk=delivery.pk).exclude(sent_at=None).order_by()
+    return frozenset(earlier.values_list("payload__incident__severity", flat=True).distinct())
 
 
 def _limited(channel: Channel, now: float) -> bool:

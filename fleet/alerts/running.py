@@ -16,6 +16,7 @@ from fleet.alerts.acting import warn_of_end
 from fleet.alerts.deadman import Deadman
 from fleet.alerts.evaluating import Evaluator, News, NotOurs, warn_of_ends
 from fleet.alerts.outbox import SENDERS, Outbox
+from fleet.alerts.reposting import INTERVAL, Reposter
 from fleet.models import Cluster
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.incidents import Incident, VersionChange
@@ -49,7 +50,8 @@ class Alerting:
             for n in range(_SENDING)
         ]
         beats = threading.Thread(target=self._beat, name="deadman", daemon=True)
-        for thread in (*threads, beats):
+        reposts = threading.Thread(target=self._repost, name="repost", daemon=True)
+        for thread in (*threads, beats, reposts):
             thread.start()
         while not self.stopped.is_set():
             began = time.monotonic()
@@ -109,6 +111,19 @@ class Alerting:
                 worked = False
             if not worked:
                 self.stopped.wait(_IDLE)
+        connection.close()
+
+    def _repost(self) -> None:
+        reposter = Reposter(self.holder, time.time)
+        while not self.stopped.wait(INTERVAL):
+            try:
+                reposter.post()
+            except DatabaseError:
+                logger.exception("open alerts cannot be read: Alertmanager gets them a minute later")
+                _reopen()
+            except Exception:
+                # This thread is the only one that keeps Alertmanager's list, so no mistake may end it.
+                logger.exception("open alerts cannot be posted: Alertmanager gets them a minute later")
         connection.close()
 
     def _beat(self) -> None:

@@ -30,6 +30,8 @@ class Errand:
     secrets: Mapping[str, str] = field(default_factory=dict)
     #: Private and loopback targets are allowed.
     allow_private: bool = False
+    #: Severities of the messages about the same incident that the channel took before.
+    earlier: frozenset[str] = frozenset()
 
     @property
     def kind(self) -> str:

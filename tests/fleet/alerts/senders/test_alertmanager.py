@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import json
-import shutil
-import socket
-import subprocess
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from fleet.alerts import reposting
 from fleet.alerts.senders import alertmanager
 from fleet.alerts.values import NoticeKind
+from tests.fakes.alertmanager import Alertmanager
 from tests.fakes.errands import errand
-from tests.fakes.programs import skip_without
 from tests.fakes.receivers import Receiver, receiving
-
-_PROGRAM = "prometheus-alertmanager"
-_CONFIG = """
-route: {receiver: hook, group_by: [incident], group_wait: 100ms, group_interval: 200ms}
-receivers: [{name: hook, webhook_configs: [{url: "%s", send_resolved: true}]}]
-"""
+from tests.fakes.waiting import eventually_sync
 
 
 def test_alert_keeps_its_labels_through_its_life() -> None:
@@ -35,32 +26,35 @@ def test_alert_keeps_its_labels_through_its_life() -> None:
         for kind in (NoticeKind.FIRING, NoticeKind.WORSE, NoticeKind.RESOLVED)
     )
     assert firing["labels"] == worse["labels"] == over["labels"]
+    assert firing["labels"]["severity"] == "critical"
     assert firing["endsAt"] > over["endsAt"]
     assert over["annotations"]["peak"] == "207"
     assert firing["generatorURL"] == "https://console.example.com/incidents/7/"
 
 
+def test_alert_that_nobody_posts_again_ends_within_minutes() -> None:
+    """A console that is dead holds no alert for hours."""
+    firing = errand()
+    end = datetime.fromisoformat(alertmanager.alert(firing)["endsAt"]).timestamp()
+    assert 2 * reposting.INTERVAL < end - firing.at <= 300
+
+
+def test_earlier_severity_ends_as_the_next_begins() -> None:
+    """The severity is a label, so an incident that grows worse is another alert under the same identity."""
+    (ended,) = alertmanager.ended_alerts(errand(NoticeKind.WORSE, earlier=frozenset({"warning", "critical"})))
+    current = alertmanager.alert(errand(NoticeKind.WORSE))
+    assert ended["labels"] == current["labels"] | {"severity": "warning"}
+    assert ended["endsAt"] < current["endsAt"]
+    (ended,) = alertmanager.ended_alerts(errand(NoticeKind.RESOLVED, earlier=frozenset({"warning"})))
+    assert ended["endsAt"] == alertmanager.alert(errand(NoticeKind.RESOLVED))["endsAt"]
+    assert alertmanager.ended_alerts(errand()) == []
+
+
 @pytest.fixture
 def manager(tmp_path: Path) -> Iterator[tuple[str, Receiver]]:
     """An Alertmanager that passes everything on to a webhook."""
-    skip_without(
-        ""
-        if shutil.which(_PROGRAM)
-        else f"{_PROGRAM.upper()} IS MISSING: run `make peers` as root, or apt-get install {_PROGRAM}"
-    )
-    with receiving() as receiver, socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-        free.close()
-        (tmp_path / "config.yml").write_text(_CONFIG % receiver.url)
-        argv = [_PROGRAM, f"--config.file={tmp_path / 'config.yml'}", f"--storage.path={tmp_path}"]
-        argv += [f"--web.listen-address={address}", "--cluster.listen-address="]
-        with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            try:
-                _until(lambda: _answers(f"http://{address}/-/ready"))
-                yield f"http://{address}", receiver
-            finally:
-                process.terminate()
+    with receiving() as receiver, Alertmanager(tmp_path, receiver.url) as running:
+        yield running.url, receiver
 
 
 @pytest.mark.slow
@@ -75,7 +69,7 @@ def test_real_alertmanager_takes_and_resolves_it(manager: tuple[str, Receiver]) 
             incident["resolved_at"] = _stamp(0)
         payload = {**one.payload, "incident": incident}
         alertmanager.send(type(one)(payload, one.key, time.time(), {"url": url}, {}, allow_private=True))
-        _until(lambda shown=shown: any(body["status"] == shown for body in receiver.bodies))  # type: ignore[misc]
+        eventually_sync(lambda shown=shown: any(body["status"] == shown for body in receiver.bodies))  # type: ignore[misc]
     told = [body["status"] for body in receiver.bodies]
     assert told == ["firing", "resolved"]
     assert receiver.bodies[0]["alerts"][0]["annotations"]["summary"].startswith("CRIT default: 207 agents")
@@ -83,21 +77,6 @@ def test_real_alertmanager_takes_and_resolves_it(manager: tuple[str, Receiver]) 
 
 def _stamp(seconds: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds))
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=1) as answer:
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False
-
-
-def _until(seen: Callable[[], Any], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not seen():
-        assert time.monotonic() < deadline, "it was not seen in time"
-        time.sleep(0.05)
 
 
 def test_payload_is_what_the_api_wants() -> None:

@@ -1,0 +1,101 @@
+"""Post every open alert to Alertmanager again each minute, apart from the outbox. docs/alerts.md, "Alertmanager".
+
+An Alertmanager that was restarted has an empty list until its sources post again, and an incident that is acknowledged,
+silenced or explained owes no message for hours. What is posted here is what the channel was told of and is not over;
+an alert of ours that nobody posts any more ends by itself after `alertmanager.LIFETIME`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fleet.alerts import messages, store
+from fleet.alerts.senders import Errand, SendError, alertmanager
+from fleet.alerts.values import IncidentState, Notice, NoticeKind
+from fleet.models.alerting import AlertClock, Channel, Delivery
+from fleet.models.incidents import Incident
+from fleet.models.sealed import SealError, unseal
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two posts of the same alert.
+INTERVAL = 60.0
+
+
+@dataclass(slots=True)
+class Reposter:
+    """Posts for the clusters that this process looks at."""
+
+    #: As in `AlertClock.holder`.
+    holder: str
+    clock: Callable[[], float]
+    #: Channels whose last post failed: each failure is logged once.
+    _failing: set[int] = field(default_factory=set)
+
+    def post(self) -> int:
+        """Post the open alerts of every Alertmanager channel; return how many were taken. Raises DatabaseError."""
+        clocks = AlertClock.objects.filter(holder=self.holder, held_until__gt=self.clock())
+        clusters = list(clocks.values_list("cluster", flat=True))
+        channels = Channel.objects.filter(kind="alertmanager", enabled=True)
+        return sum(self._post_channel(channel, clusters) for channel in channels)
+
+    def _post_channel(self, channel: Channel, clusters: Sequence[str]) -> int:
+        newest = _newest_messages(channel, clusters)
+        alerts = [alertmanager.alert(self._errand(row, payload)) for row, payload in newest]
+        if not alerts:
+            return 0
+        try:
+            self._send(channel, alerts)
+            # An incident that ended meanwhile was told of as over before this post came.
+            over = Incident.objects.filter(
+                pk__in=[row.pk for row, _ in newest], state=IncidentState.RESOLVED.value
+            )
+            payloads = {row.pk: payload for row, payload in newest}
+            self._send(channel, list(self._ended(over, payloads)))
+        except (SendError, SealError) as error:
+            if channel.pk not in self._failing:
+                self._failing.add(channel.pk)
+                logger.warning(
+                    "alertmanager.unreachable: open alerts of channel %s end there within %d s: %s",
+                    channel, alertmanager.LIFETIME, error,
+                )  # fmt: skip
+            return 0
+        self._failing.discard(channel.pk)
+        return len(alerts)
+
+    def _send(self, channel: Channel, alerts: Sequence[Mapping[str, Any]]) -> None:
+        alertmanager.post_alerts(
+            channel.config, unseal(channel.secrets), alerts, allow_private=channel.allow_private
+        )
+
+    def _errand(self, row: Incident, last: Mapping[str, Any]) -> Errand:
+        """Return the message of now under the severity of the last one: that is a label of what Alertmanager has."""
+        now = self.clock()
+        notice = Notice(NoticeKind.FIRING, store.value_of(row), now, row.notices)
+        payload = messages.payload(notice, messages.Links())
+        severity = last["incident"]["severity"]
+        payload |= {"links": last["links"], "incident": payload["incident"] | {"severity": severity}}
+        return Errand(payload, notice.key, now)
+
+    def _ended(
+        self, rows: Iterable[Incident], payloads: Mapping[int, Mapping[str, Any]]
+    ) -> Iterable[Mapping[str, Any]]:
+        for row in rows:
+            ended = alertmanager.alert(self._errand(row, payloads[row.pk]))
+            yield ended | {"endsAt": messages.iso(row.resolved_at)}
+
+
+def _newest_messages(
+    channel: Channel, clusters: Sequence[str]
+) -> Sequence[tuple[Incident, Mapping[str, Any]]]:
+    """Return every open incident that a channel took a message about, with the newest message."""
+    taken = Delivery.objects.filter(channel=channel, incident__cluster__in=clusters).exclude(sent_at=None)
+    taken = taken.exclude(incident__state=IncidentState.RESOLVED.value)
+    newest: dict[int, tuple[Incident, Mapping[str, Any]]] = {}
+    for delivery in taken.order_by("pk").select_related("incident"):
+        assert delivery.incident is not None
+        newest[delivery.incident.pk] = (delivery.incident, delivery.payload)
+    return list(newest.values())

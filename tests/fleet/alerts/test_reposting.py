@@ -1,0 +1,183 @@
+"""What Alertmanager gets again each minute, against a real one where its list is what counts."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet.alerts import messages, store
+from fleet.alerts.outbox import Outbox
+from fleet.alerts.reposting import Reposter
+from fleet.alerts.senders import alertmanager
+from fleet.alerts.values import Notice, NoticeKind
+from fleet.models import Cluster
+from fleet.models.alerting import AlertClock, Channel, Delivery
+from fleet.models.incidents import Incident
+from tests.fakes.alertmanager import Alertmanager
+from tests.fakes.receivers import Receiver, receiving
+
+pytestmark = pytest.mark.django_db
+
+
+class Scene:
+    """A cluster that this process looks at, an Alertmanager channel, and incidents that it was told of."""
+
+    def __init__(self, url: str) -> None:
+        self.now = time.time()
+        self.cluster, _ = Cluster.objects.get_or_create(id="default", defaults={"name": "Default"})
+        AlertClock.objects.create(cluster=self.cluster, holder="me", held_until=self.now + 3600)
+        self.channel = Channel.objects.create(
+            name="am", kind="alertmanager", config={"url": url}, allow_private=True
+        )
+        self.reposter = Reposter("me", lambda: self.now)
+
+    def incident(self, name: str, **given: Any) -> Incident:
+        """Add an incident that fires."""
+        return Incident.objects.create(
+            cluster=self.cluster, key=f"proxy/{name}", cause_kind="proxy", cause_id=name, cause_name=name,
+            generation=1, opened_at=self.now - 60, affected=3, peak=7,
+            sentence=f"{name} does not answer.", **{"state": "firing", "severity": 2, "notices": 1} | given,
+        )  # fmt: skip
+
+    def message(self, row: Incident, kind: NoticeKind = NoticeKind.FIRING, *, sent: bool = True) -> Delivery:
+        """Add a message about it."""
+        notice = Notice(kind, store.value_of(row), self.now, row.notices)
+        links = messages.Links("https://console.example.com", "https://wiki.example.com/proxy", row.pk)
+        return Delivery.objects.create(
+            channel=self.channel, incident=row, key=f"{notice.key}/{kind.value}", kind=kind.value,
+            payload=messages.payload(notice, links), created_at=self.now, next_attempt_at=self.now,
+            sent_at=self.now if sent else None,
+        )  # fmt: skip
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    """Answers 200 unless a test says otherwise."""
+    with receiving() as made:
+        yield made
+
+
+@pytest.fixture
+def scene(receiver: Receiver) -> Scene:
+    """Posts to the receiver."""
+    return Scene(receiver.url)
+
+
+def causes(receiver: Receiver) -> list[str]:
+    """Names of the causes that came, request by request."""
+    return [alert["labels"]["cause"] for body in receiver.bodies for alert in body]
+
+
+def test_open_incidents_are_posted_however_quiet_they_are(scene: Scene, receiver: Receiver) -> None:
+    """An acknowledged, silenced or explained incident is still open, and Alertmanager must not lose it."""
+    quiet: dict[str, dict[str, Any]] = {
+        "loud": {},
+        "acknowledged": {"acked_at": 1.0, "acked_by": "ada"},
+        "silenced": {"silenced_by": "upgrade (ada)"},
+        "explained": {"inhibited_by": "backend/default"},
+        "recovering": {"state": "recovering"},
+    }
+    for name, columns in quiet.items():
+        scene.message(scene.incident(name, **columns))
+    assert scene.reposter.post() == 5
+    assert causes(receiver) == list(quiet)
+
+
+def test_what_is_over_or_was_never_sent_is_not_posted(scene: Scene, receiver: Receiver) -> None:
+    """Nor what another process looks at, nor for a channel that is switched off."""
+    scene.message(scene.incident("over", state="resolved", resolved_at=scene.now))
+    scene.message(scene.incident("unsent"), sent=False)
+    scene.incident("without-a-message")
+    assert scene.reposter.post() == 0
+    scene.message(scene.incident("open"))
+    assert Reposter("another", lambda: scene.now).post() == 0
+    Channel.objects.update(enabled=False)
+    assert scene.reposter.post() == 0
+    assert receiver.requests == []
+
+
+def test_alert_says_how_the_incident_is_now(scene: Scene, receiver: Receiver) -> None:
+    """Numbers are those of now; labels and links are those of the last message, so that it is the same alert."""
+    row = scene.incident("proxy-1", severity=1)
+    sent = scene.message(row)
+    Incident.objects.update(affected=9, peak=11, severity=2)
+    scene.now += 60
+    scene.reposter.post()
+    ((alert,),) = receiver.bodies
+    assert alert["labels"]["incident"] == sent.payload["incident"]["id"]
+    assert alert["labels"]["severity"] == "warning"
+    assert (alert["annotations"]["affected"], alert["annotations"]["peak"]) == ("9", "11")
+    assert alert["annotations"]["runbook_url"] == "https://wiki.example.com/proxy"
+    assert alert["generatorURL"] == f"https://console.example.com/incidents/{row.pk}/"
+
+
+def test_incident_that_ends_meanwhile_ends_there(
+    scene: Scene, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its resolve may come before our post, which would open it again for minutes."""
+    row = scene.incident("proxy-1")
+    scene.message(row)
+    post = alertmanager.post_alerts
+
+    def end_and_post(*arguments: Any, **options: Any) -> None:
+        Incident.objects.update(state="resolved", resolved_at=scene.now)
+        post(*arguments, **options)
+
+    monkeypatch.setattr(alertmanager, "post_alerts", end_and_post)
+    scene.reposter.post()
+    first, last = (body[0] for body in receiver.bodies)
+    assert first["labels"] == last["labels"]
+    assert last["endsAt"] == messages.iso(scene.now)
+    assert last["endsAt"] < first["endsAt"]
+
+
+def test_alertmanager_that_does_not_answer_is_logged_once(
+    scene: Scene, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And again after it worked in between."""
+    scene.message(scene.incident("proxy-1"))
+    receiver.answers = [503, 503, 200, 503]
+    with caplog.at_level(logging.WARNING):
+        taken = [scene.reposter.post() for _ in range(4)]
+    assert taken == [0, 0, 1, 0]
+    assert caplog.text.count("alertmanager.unreachable: open alerts of channel am") == 2
+
+
+def test_outbox_ends_the_alert_of_the_severity_before(scene: Scene, receiver: Receiver) -> None:
+    """Alertmanager takes another severity for another alert: the first ends in the request that begins the second."""
+    row = scene.incident("proxy-1", severity=1)
+    scene.message(row)
+    row.severity, row.notices = 2, 2
+    scene.message(row, NoticeKind.WORSE, sent=False)
+    outbox = Outbox("me", lambda: scene.now, lambda: 0.5, {"alertmanager": alertmanager.send})
+    assert outbox.step()
+    ((ended, begun),) = receiver.bodies
+    assert (ended["labels"]["severity"], begun["labels"]["severity"]) == ("warning", "critical")
+    assert ended["endsAt"] < begun["endsAt"]
+
+
+@pytest.mark.slow
+def test_restarted_alertmanager_lists_the_incident_again(tmp_path: Path) -> None:
+    """With nothing of the outbox: the incident was told of, is acknowledged, and owes no message for hours."""
+    with receiving() as hook, Alertmanager(tmp_path, hook.url) as manager:
+        scene = Scene(manager.url)
+        row = scene.incident("proxy-1", acked_at=1.0)
+        scene.message(row, sent=False)
+        outbox = Outbox("me", lambda: scene.now, lambda: 0.5, {"alertmanager": alertmanager.send})
+        assert outbox.step()
+        assert [alert["labels"]["severity"] for alert in manager.active()] == ["critical"]
+        manager.stop()
+        manager.start()
+        assert manager.active() == []
+        scene.reposter.post()
+        assert [alert["labels"]["incident"] for alert in manager.active()] == ["default/proxy/proxy-1/1"]
+        row.state, row.resolved_at, row.notices = "resolved", scene.now, 2
+        row.save()
+        scene.message(row, NoticeKind.RESOLVED, sent=False)
+        assert outbox.step()
+        assert manager.active() == []
