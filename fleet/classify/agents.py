@@ -179,7 +179,7 @@ def _degraded(s: Situation) -> Finding | None:
     grey = _rests_on_degraded(s)
     if grey is not None:
         return Finding(State.DEGRADED, Reason.INSTANCE_DEGRADED, grey, UNCLEAR)
-    if heartbeat.claimed > len(s.agent.tunnels) and s.frame.covered:
+    if heartbeat.claimed > len(s.agent.tunnels) and s.frame.covered and s.disagrees:
         return Finding(State.DEGRADED, Reason.DISAGREE, outlook=UNCLEAR)
     return None
 

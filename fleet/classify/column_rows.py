@@ -11,7 +11,14 @@ import numpy.typing as npt
 from fleet.classify.frame import FleetFrame
 from fleet.classify.memory import newest_proxies
 from fleet.classify.tables import FEED_FRESH, LIVE, SICK, UNREAD
-from fleet.domain.columns import HAD_TUNNEL, HEALTH_CHECK, NO_INSTANCE, REMEMBERED, RETIRED
+from fleet.domain.columns import (
+    DISAGREEMENT_SHIFT,
+    HAD_TUNNEL,
+    HEALTH_CHECK,
+    NO_INSTANCE,
+    REMEMBERED,
+    RETIRED,
+)
 from fleet.domain.evidence import Mode
 from fleet.domain.verdicts import NO_CAUSE, Reason, Recovery, State
 
@@ -94,6 +101,7 @@ class Subset:
         self.claimed = heartbeats["claimed"]
         self.retired: Mask = (memory["flags"] & RETIRED) != 0
         self.had_tunnel: Mask = (memory["flags"] & HAD_TUNNEL) != 0
+        self.disagrees: Mask = memory["flags"] >> DISAGREEMENT_SHIFT >= frame.timing.disagreement_rounds
         self.working_until: Times = memory["working_until"]
         self.lost_at: Times = memory["lost_at"]
         self.last_proxies: npt.NDArray[np.uint16] = rows.memory["last_proxies"].take(which, axis=0)

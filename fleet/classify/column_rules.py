@@ -168,7 +168,8 @@ def _degraded(s: Subset, out: Decided) -> None:
         grey = _first_degraded(s)
         out.put(grey != NO_INSTANCE, State.DEGRADED, Reason.INSTANCE_DEGRADED, grey, UNCLEAR)
     if s.frame.covered:
-        out.put(s.claimed > s.tunnels, State.DEGRADED, Reason.DISAGREE, outlook=UNCLEAR)
+        more = s.claimed > s.tunnels
+        out.put(more & s.disagrees, State.DEGRADED, Reason.DISAGREE, outlook=UNCLEAR)
 
 
 def _first_degraded(s: Subset) -> Index:

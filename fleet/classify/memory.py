@@ -9,7 +9,14 @@ import numpy.typing as npt
 
 from fleet.classify.frame import FleetFrame
 from fleet.classify.tables import LIVE, UNREAD
-from fleet.domain.columns import HAD_TUNNEL, NO_INSTANCE, REMEMBERED, empty_memory
+from fleet.domain.columns import (
+    DISAGREEMENT,
+    DISAGREEMENT_SHIFT,
+    HAD_TUNNEL,
+    NO_INSTANCE,
+    REMEMBERED,
+    empty_memory,
+)
 
 #: Weight of a row whose proxy is in slot 0, 1 or 2 of what is remembered, and of one that is in none.
 _SLOT = (1, 2, 4)
@@ -32,12 +39,13 @@ def remember(
     now: float,
     frame: FleetFrame | None = None,
 ) -> Remembered:
-    """Take note of homes, last auths and proxies, and of when tunnels were lost.
+    """Take note of homes, last auths and proxies, of when tunnels were lost, and how long views have disagreed.
 
     With a frame only tunnels that are live, or were merely not read, count: the last report of a dead proxy names
     tunnels for ever, and is no news. `memory` is not written to; it may be shorter than `heartbeats`.
     """
     count = len(heartbeats)
+    reporting = tunnel_agents
     if frame is not None:
         counts = (frame.tables.flags.take(tunnel_proxies) & (LIVE | UNREAD)) != 0
         if not counts.all():
@@ -56,11 +64,14 @@ def remember(
     found = has & ~whole
     reordered = _out_of_order(slots)
     homes_changed = bool(homeless.any())
-    if not (moved | first | homeless | lost | found | reordered).any():
+    flags = _disagreeing(known["flags"], heartbeats["claimed"], reporting, frame)
+    counted = flags != known["flags"]
+    if not (moved | first | homeless | lost | found | reordered | counted).any():
         return Remembered(known, homes_changed=False)
 
     new = known.copy()
     new["last_auth"][moved] = heartbeats["auth"][moved]
+    new["flags"] = flags
     new["flags"][first] |= HAD_TUNNEL
     new["lost_at"][lost] = now
     new["lost_at"][found] = 0
@@ -70,6 +81,26 @@ def remember(
     which = np.flatnonzero(reordered)
     new["last_proxies"][which] = newest_proxies(known, which, tunnel_agents, tunnel_proxies)
     return Remembered(new, homes_changed)
+
+
+def _disagreeing(
+    flags: npt.NDArray[np.uint8],
+    claimed: npt.NDArray[np.uint8],
+    reporting: npt.NDArray[np.uint32],
+    frame: FleetFrame | None,
+) -> npt.NDArray[np.uint8]:
+    """Return the flags with the rounds in a row in which each agent has claimed more tunnels than are reported."""
+    others = flags & np.uint8(0xFF & ~DISAGREEMENT)
+    if frame is None or not frame.covered:
+        return others
+    reported = np.bincount(reporting, minlength=len(flags))
+    # Who has lost every tunnel has another verdict: a fleet that is stranded need not be counted.
+    more = (claimed > reported) & (reported > 0)
+    if not more.any():
+        return others
+    enough = frame.timing.disagreement_rounds
+    rounds = np.minimum((flags >> DISAGREEMENT_SHIFT) + 1, enough).astype(np.uint8)
+    return np.where(more, others | (rounds << DISAGREEMENT_SHIFT), others)
 
 
 def newest_proxies(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from fleet.domain.columns import HAD_TUNNEL, HEALTH_CHECK, NO_INSTANCE, RETIRED
+from fleet.domain.columns import DISAGREEMENT_SHIFT, HAD_TUNNEL, HEALTH_CHECK, NO_INSTANCE, RETIRED
 from fleet.domain.evidence import AgentEvidence, Heartbeat, Mode
 from fleet.domain.verdicts import State
 
@@ -35,6 +35,7 @@ def evidence_of(
         had_tunnel=bool(flags & HAD_TUNNEL),
         working_until=working_until or None,
         lost_at=lost_at or None,
+        disagreement=flags >> DISAGREEMENT_SHIFT,
     )
 
 

@@ -78,6 +78,11 @@ class Situation:
         return sum(not self.sick(index) for index in self.live)
 
     @property
+    def disagrees(self) -> bool:
+        """It has claimed more tunnels than proxies report for longer than their views may lie apart."""
+        return self.agent.disagreement >= self.frame.timing.disagreement_rounds
+
+    @property
     def wanted(self) -> int:
         """How many tunnels to desired proxies it wants, never more than can be.
 

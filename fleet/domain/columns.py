@@ -61,13 +61,16 @@ MEMORY = np.dtype(
         ("home", "<u2"),  # the first proxy it was recorded on: its block on the map
         ("last_auth", "<u2"),
         ("last_proxies", "<u2", (REMEMBERED,)),  # newest first
-        ("flags", "u1"),  # RETIRED | HAD_TUNNEL
+        ("flags", "u1"),  # RETIRED | HAD_TUNNEL | DISAGREEMENT
         ("tracked", "u1"),  # unexpired proxies the agent says it knows
         ("lost_at", "<f8"),  # since when it has had no live tunnel; 0: it has one, or never had
     ]
 )
 RETIRED = 1
 HAD_TUNNEL = 2
+#: The rounds in a row in which it claimed more tunnels than proxies reported; means nothing to the database.
+DISAGREEMENT = 0xFC
+DISAGREEMENT_SHIFT = 2
 
 #: The verdict, one row per agent. 28 bytes.
 VERDICT = np.dtype(

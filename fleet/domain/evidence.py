@@ -6,11 +6,15 @@ with `now` passed in. All times are seconds since the epoch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
 from fleet.domain.instances import InstanceFacts
+
+#: Rounds of a disagreement are counted up to this many.
+LONGEST_DISAGREEMENT = 63
 
 
 class Mode(IntEnum):
@@ -65,6 +69,8 @@ class AgentEvidence:
     working_until: float | None = None
     #: Since when it has had no live tunnel; None while it has one, or when nobody took note.
     lost_at: float | None = None
+    #: In how many rounds in a row it claimed more tunnels than the proxies reported.
+    disagreement: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +107,14 @@ class Timing:
         """A tunnel is live if a proxy that is not silent reported it within two rounds (or the floor of staleness
         when rounds are long enough that two of them say less than one failed attempt)."""
         return max(2 * self.round_interval, self.stale_floor)
+
+    @property
+    def disagreement_rounds(self) -> int:
+        """In how many rounds in a row an agent and its proxies must disagree before that is a verdict.
+
+        Either view may be as old as `tunnels_live_for`: before that they may only have been read moments apart.
+        """
+        return min(1 + math.ceil(self.tunnels_live_for / self.round_interval), LONGEST_DISAGREEMENT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from fleet.classify import (
     prepare,
     remember,
 )
-from fleet.domain.columns import NO_INSTANCE
+from fleet.domain.columns import DISAGREEMENT, NO_INSTANCE
 from fleet.domain.events import Delta, Event, InstancesChanged, LayoutChanged
 from fleet.domain.evidence import Timing
 from fleet.domain.instances import InstanceState
@@ -92,7 +92,8 @@ def judge(record: Record, number: int, now: float, timing: Timing) -> Judged:
     previous = record.verdicts[: record.header.rows]
     verdicts = classify_columns(heartbeats, memory, agents, proxies, frame, now, previous)
     moved = changed(previous, verdicts)
-    remembered = _changed_rows(record.memory[: record.header.rows], memory)
+    before = record.memory[: record.header.rows]
+    remembered = _changed_rows(before, memory)
     spells = _spells(record, frame, now)
     counts = count_states(verdicts["state"])
     header = Header(
@@ -107,7 +108,11 @@ def judge(record: Record, number: int, now: float, timing: Timing) -> Judged:
         counts=tuple(counts[state] for state in State),
     )
     owed = Owed(
-        number, now, _transitions(previous, verdicts, moved), remembered, _turns(record.spells, spells)
+        number,
+        now,
+        _transitions(previous, verdicts, moved),
+        _lasting(before, memory, remembered),
+        _turns(record.spells, spells),
     )
     conclusion = Conclusion(
         header=header,
@@ -137,6 +142,14 @@ def _changed_rows(before: Rows, after: Rows) -> npt.NDArray[np.uint32]:
     rows = np.flatnonzero(old != new[: len(old)]) // words
     differ = rows[np.flatnonzero(np.diff(rows, prepend=-1))]
     return np.concatenate([differ, np.arange(len(before), len(after))]).astype(np.uint32)
+
+
+def _lasting(before: Rows, after: Rows, rows: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """Those of the changed rows that differ in what outlives the record: the rounds of a disagreement do not."""
+    old, new = (column[rows[rows < len(before)]] for column in (before, after))
+    for column in (old, new):
+        column["flags"] &= np.uint8(0xFF & ~DISAGREEMENT)
+    return np.concatenate([rows[_changed_rows(old, new)], rows[rows >= len(before)]])
 
 
 def _transitions(previous: Rows, verdicts: Rows, moved: npt.NDArray[np.intp]) -> Rows:

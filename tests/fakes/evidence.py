@@ -36,9 +36,18 @@ class Polled:
         self.writer.instances(self.cluster, self.epoch, named)
 
     def see(
-        self, tunnels: Sequence[Sequence[int]], *, now: float, agents: int, silent: Sequence[int] = ()
+        self,
+        tunnels: Sequence[Sequence[int]],
+        *,
+        now: float,
+        agents: int,
+        silent: Sequence[int] = (),
+        claimed: int = 0,
     ) -> None:
-        """Record a round: `tunnels` names the agents of each proxy, `silent` the proxies that do not answer."""
+        """Record a round: `tunnels` names the agents of each proxy, `silent` the proxies that do not answer.
+
+        `claimed`: how many tunnels each agent says it holds.
+        """
         writer, cluster, epoch = self.writer, self.cluster, self.epoch
         for index in range(self.auths + self.proxies):
             before = self._polls.get(index, Poll())
@@ -59,6 +68,7 @@ class Polled:
         indices = writer.agents(cluster, epoch, [(f"agent-{n}-id", f"agent-{n}") for n in range(agents)])
         rows = blank(HEARTBEAT, agents)
         rows["expires_at"], rows["ttl"], rows["auth"], rows["desired"] = now + TTL, TTL, 0, 1
+        rows["claimed"] = claimed
         assert writer.write_heartbeats(
             *(cluster, epoch),
             before=writer.feed(cluster, PRESENCE),

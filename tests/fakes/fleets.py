@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fleet.domain.columns import (
+    DISAGREEMENT_SHIFT,
     HAD_TUNNEL,
     HEALTH_CHECK,
     NO_INSTANCE,
@@ -153,6 +154,7 @@ def _memory(rng: np.random.Generator, agents: int, known: list[int]) -> npt.NDAr
     rows["flags"] = np.where(rng.random(agents) < 0.03, RETIRED, 0) | np.where(
         rng.random(agents) < 0.8, HAD_TUNNEL, 0
     )
+    rows["flags"] |= rng.choice([0, 1, 10, 11, 63], agents).astype(np.uint8) << DISAGREEMENT_SHIFT
     rows["tracked"] = rng.choice([0, 1, 2, 9], agents)
     rows["last_auth"] = np.where(rng.random(agents) < 0.8, rng.choice(known, agents), NO_INSTANCE)
     for row in rows:

@@ -66,6 +66,7 @@ MEMORIES = {
     "enrolled": {"last_proxies": (), "last_auth": None, "had_tunnel": False},
     "remembered": {},
     "lost just now": {"lost_at": NOW - 0.5},
+    "at odds for long": {"disagreement": 63},
 }
 Who = tuple[str, str, str]
 WHO: list[Who] = list(itertools.product(HEARTBEATS, TUNNELS, MEMORIES))

@@ -9,9 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fleet.classify import prepare, remember
-from fleet.domain.columns import HAD_TUNNEL, NO_INSTANCE, empty_heartbeats, empty_memory
+from fleet.domain.columns import (
+    DISAGREEMENT_SHIFT,
+    HAD_TUNNEL,
+    NO_INSTANCE,
+    empty_heartbeats,
+    empty_memory,
+)
 from fleet.domain.evidence import Feed
-from tests.fakes.small_fleet import NOW, PROXY_1, PROXY_2, SILENT, fleet
+from tests.fakes.small_fleet import NOW, PROXY_1, PROXY_2, SILENT, TIMING, fleet
 
 Tunnels = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint16]]
 
@@ -112,3 +118,30 @@ def test_remember_with_frame_takes_a_silent_proxys_last_report_for_no_news() -> 
 def test_remember_with_frame_loses_nothing_by_not_reading() -> None:
     """A proxy that is fine but was not read lately takes no tunnel away."""
     assert after_round(tunnels([(0, PROXY_1)]), {}, Feed(NOW - 60, NOW - 60))["lost_at"][0] == 0
+
+
+def test_remember_counts_the_rounds_of_a_disagreement_and_forgets_them() -> None:
+    """An agent claims two tunnels and one is reported: counted up to what makes a verdict, until both views agree."""
+    frame = prepare(fleet(), NOW)
+    rows = tunnels([(0, PROXY_1)])
+    heartbeats, memory = empty_heartbeats(1), empty_memory(1)
+    heartbeats["claimed"] = 2
+    rounds = []
+    for _ in range(TIMING.disagreement_rounds + 5):
+        memory = remember(memory, heartbeats, *rows, NOW, frame).memory
+        rounds.append(int(memory["flags"][0]) >> DISAGREEMENT_SHIFT)
+    assert rounds[:3] == [1, 2, 3]
+    assert set(rounds[-5:]) == {TIMING.disagreement_rounds}
+    assert memory["flags"][0] & HAD_TUNNEL
+
+    heartbeats["claimed"] = 1
+
+    assert remember(memory, heartbeats, *rows, NOW, frame).memory["flags"].tolist() == [HAD_TUNNEL]
+
+
+def test_remember_counts_no_disagreement_of_agents_without_a_tunnel() -> None:
+    """Thousands of stranded agents would be written in every round, and their verdict is another one."""
+    heartbeats = empty_heartbeats(1)
+    heartbeats["claimed"] = 1
+    memory = remember(empty_memory(1), heartbeats, *tunnels([]), NOW, prepare(fleet(), NOW)).memory
+    assert memory["flags"].tolist() == [0]

@@ -6,6 +6,7 @@ import numpy as np
 
 from fleet.classify import changed, count_states, evidence_of
 from fleet.domain.columns import (
+    DISAGREEMENT_SHIFT,
     HAD_TUNNEL,
     HEALTH_CHECK,
     NO_INSTANCE,
@@ -29,7 +30,7 @@ def test_evidence_of_full_rows() -> None:
     """Every field comes out."""
     heartbeats, memory = empty_heartbeats(2), empty_memory(2)
     heartbeats[1] = (100.0, 50.0, 20.0, 10.0, 3, 4, Mode.RECONNECT, HEALTH_CHECK, 2, 1)
-    memory[1] = (60.0, 4, 3, (5, 4, NO_INSTANCE), RETIRED | HAD_TUNNEL, 7, 70.0)
+    memory[1] = (60.0, 4, 3, (5, 4, NO_INSTANCE), RETIRED | HAD_TUNNEL | 9 << DISAGREEMENT_SHIFT, 7, 70.0)
     agents, proxies = np.array([1, 0, 1], np.uint32), np.array([9, 8, 4], np.uint16)
     assert evidence_of(1, "a", heartbeats, memory, agents, proxies) == AgentEvidence(
         id="a",
@@ -53,6 +54,7 @@ def test_evidence_of_full_rows() -> None:
         had_tunnel=True,
         working_until=60.0,
         lost_at=70.0,
+        disagreement=9,
     )
 
 

@@ -31,6 +31,8 @@ class Story:
         self.reported: dict[int, bool] = {}
         self.tunnel: int | None = PROXY_1
         self.alive = True
+        #: How many tunnels its heartbeats claim.
+        self.claimed = 1
         self.frozen: set[int] = set()
         self.cut: set[int] = set()
         #: Our own network is broken: the fleet lives on, and every poll fails.
@@ -48,7 +50,7 @@ class Story:
         for index, facts in self.instances.items():
             self.instances[index] = self._polled(facts)
         if self.alive and AUTH_1 not in self.cut | self.frozen and int(self.now) % 11 == 0:
-            self._heartbeat()
+            self.heartbeat()
         if all(self._fails(index) for index in AUTHS):
             self.presence = replace(self.presence, attempted_at=self.now)
         else:
@@ -101,10 +103,12 @@ class Story:
     def _fails(self, index: int) -> bool:
         return self.deaf or index in self.frozen
 
-    def _heartbeat(self) -> None:
+    def heartbeat(self) -> None:
+        """Write the resource of the agent anew."""
         row = self.resource[0]
         row["expires_at"], row["ttl"], row["ttl_seen"] = self.now + AGENT_TTL, AGENT_TTL, TTL
-        row["auth"], row["mode"], row["desired"], row["claimed"] = AUTH_1, Mode.PICK_FIRST, 1, 1
+        row["auth"], row["mode"], row["desired"] = AUTH_1, Mode.PICK_FIRST, 1
+        row["claimed"] = self.claimed
 
 
 def running() -> Story:
@@ -185,3 +189,21 @@ def test_everything_silent_is_unknown_and_strands_nobody() -> None:
     assert story.rounds(60) == [State.HEALTHY, State.UNKNOWN]
     story.deaf = False
     assert story.rounds(30) == [State.HEALTHY]
+
+
+def test_agent_that_closes_a_tunnel_stays_healthy_until_its_next_heartbeat() -> None:
+    """Its proxies report one tunnel while its last heartbeat claims two, for some rounds."""
+    story = running()
+    story.resource["claimed"] = 2
+    assert story.rounds(3) == [State.HEALTHY]
+    story.resource["claimed"] = 1
+    assert story.rounds(30) == [State.HEALTHY]
+
+
+def test_agent_that_keeps_claiming_what_no_proxy_has_is_degraded() -> None:
+    """No two views lie that far apart: one of them is wrong."""
+    story = running()
+    story.claimed = 2
+    story.heartbeat()
+    rounds = Timing(round_interval=1.0).disagreement_rounds
+    assert [story.round() for _ in range(rounds)] == [State.HEALTHY] * (rounds - 1) + [State.DEGRADED]

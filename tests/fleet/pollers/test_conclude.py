@@ -85,6 +85,21 @@ def test_round_in_which_nothing_changed(writer: Writer) -> None:
     assert len(writer.owed("default", 10)) == 1
 
 
+def test_rounds_in_which_an_agent_and_its_proxies_disagree(writer: Writer) -> None:
+    """They are counted in the record; the database hears of the verdict that follows, not of every round."""
+    polled = Polled(writer)
+    polled.begin()
+    for number in range(1, TIMING.disagreement_rounds + 1):
+        polled.see([[0], [1]], now=NOW + number, agents=2, claimed=2)
+        done = finish(writer, number)
+    assert done.header.counts[State.DEGRADED] == 2
+    owed = [unpack_owed(blob) for blob in writer.owed("default", 100)]
+    assert [(one.round, len(one.transitions), len(one.remembered)) for one in owed] == [
+        (1, 2, 2),
+        (TIMING.disagreement_rounds, 2, 0),
+    ]
+
+
 def test_round_concluded_twice(writer: Writer) -> None:
     """The second one does nothing."""
     polled = Polled(writer)
