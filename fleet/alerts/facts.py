@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fleet.alerts.values import Cause, CauseKind
-from fleet.classify import prepare
+from fleet.classify import FleetFrame, prepare
 from fleet.domain.columns import HEALTH_CHECK, REASON_BITS, RECOVERY_SHIFT
 from fleet.domain.instances import InstanceKind, InstanceState
 from fleet.domain.verdicts import BACKEND_CAUSE, Reason, Recovery, State
@@ -96,6 +96,8 @@ class Facts:
     versions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     #: What fails together has one cause: proxy groups and regions, and the keys of the instances of each.
     together: Mapping[Cause, tuple[str, ...]] = field(default_factory=dict)
+    #: When each sick instance fell sick, by its key; of the backend and the cluster the earliest that it can have been.
+    began: Mapping[str, float] = field(default_factory=dict)
 
 
 def blind(cluster: str, now: float, as_of: float | None, why: str) -> Facts:
@@ -147,6 +149,7 @@ def gather(
             if view.facts.version
         },
         together=_together(table.instances.values()),
+        began=_began(table, frame),
     )
 
 
@@ -170,6 +173,16 @@ def cause_of_instance(view: InstanceView) -> Cause:
     """An instance as a cause."""
     kind = CauseKind.AUTH if view.facts.kind is InstanceKind.AUTH else CauseKind.PROXY
     return Cause(kind, view.facts.id, view.facts.name)
+
+
+def backend_of(cluster: str) -> Cause:
+    """What the auths of a cluster keep their resources in, as a cause."""
+    return Cause(CauseKind.BACKEND, cluster, f"backend/{cluster}")
+
+
+def whole_of(cluster: str) -> Cause:
+    """A cluster as a cause."""
+    return Cause(CauseKind.CLUSTER, cluster, f"cluster {cluster}")
 
 
 def agents_of(table: FleetTable, key: str) -> npt.NDArray[np.intp]:
@@ -210,7 +223,7 @@ def _places(verdicts: npt.NDArray[np.void], rows: npt.NDArray[np.intp]) -> npt.N
 
 def _cause(table: FleetTable, place: int) -> Cause:
     if place == BACKEND_CAUSE:
-        return Cause(CauseKind.BACKEND, table.cluster, f"backend/{table.cluster}")
+        return backend_of(table.cluster)
     view = table.instances.get(place)
     if view is not None:
         return cause_of_instance(view)
@@ -246,6 +259,21 @@ def _affected(
 def _sick(view: InstanceView) -> Sick:
     expired_only = view.state is InstanceState.EXPIRED
     return Sick(cause_of_instance(view), view.sentence, view.agents, expired_only)
+
+
+def _began(table: FleetTable, frame: FleetFrame) -> dict[str, float]:
+    began = {
+        cause_of_instance(table.instances[index]).key: standing.since
+        for index, standing in frame.standings.items()
+        if standing.sick and index in table.instances
+    }
+    # Polls find the effect before the cause as well, by as much as makes a source stale.
+    margin = frame.timing.stale_after
+    if frame.backend_since is not None:
+        began[backend_of(table.cluster).key] = frame.backend_since - margin
+    if frame.unreachable:
+        began[whole_of(table.cluster).key] = frame.now - margin
+    return began
 
 
 def _drifted(table: FleetTable, states: npt.NDArray[np.uint8]) -> int:

@@ -71,14 +71,28 @@ def _explains(
     if weak in _INSTANCES and other.state is IncidentState.RECOVERING and quiet_for > _GRACE:
         return False
     if strong in (CauseKind.CLUSTER, CauseKind.BACKEND):
-        return True
+        return not _was_before(incident, other)
     if weak in _FLEETWIDE:
         # A labelled agent is watched for its own sake: only what explains everything explains it.
         return not _is_labelled(incident)
     if strong is CauseKind.AUTH:
         # A proxy that answers and merely expired could not write its heartbeat. One that is dead is dead.
         return finding is not None and finding.expired_only
+    if strong in JOINT and other.inhibited_by:
+        # What explains the group explains who is in it, or else that stands for itself.
+        return False
     return incident.key in members.get(other.key, ())
+
+
+def _was_before(incident: Incident, other: Incident) -> bool:
+    """Whether an incident began before the other can have begun, or was told before it."""
+    if incident.cause.kind in _FLEETWIDE:
+        # Agents come and go at these causes all the time.
+        began = incident.fired_at if incident.notices else None
+        return began is not None and began < (other.began_at or other.opened_at)
+    if incident.began_at is None or other.began_at is None:
+        return False
+    return incident.began_at < other.began_at
 
 
 def _is_labelled(incident: Incident) -> bool:

@@ -31,6 +31,9 @@ _TREND_STEP = 10.0
 #: A cause that is gone may leave agents behind that are on their way back: they are not a trouble of their own for so
 #: long. The slowest way back that RFD 226 allows takes 13 minutes.
 _LINGER = 900.0
+#: The first message says how bad it was, also when the worst is over by then, for so long after it was due: one that a
+#: silence held back for an hour says how it is.
+_LATE = 60.0
 #: The times of an incident whose rule was deleted meanwhile.
 _NO_RULE = Rule("deleted", RuleKind.STRANDED, Severity.WARNING)
 
@@ -114,7 +117,7 @@ def plan(incident: Incident, look: Look) -> Plan:
         over = (incident.quiet_since or look.now) + recover_seconds(incident, look)
         kind = NoticeKind.RESOLVED if incident.notices else None
         return Plan(over if kind else None, kind, "it is resolved then, if it stays quiet")
-    return _while_firing(incident, rule)
+    return _while_firing(incident, rule, look.now)
 
 
 def due(incident: Incident, look: Look) -> NoticeKind | None:
@@ -144,12 +147,13 @@ def recover_seconds(incident: Incident, look: Look) -> float:
     return max((rule.recover_seconds for rule in known), default=look.strongest(incident).recover_seconds)
 
 
-def _while_firing(incident: Incident, rule: Rule) -> Plan:
+def _while_firing(incident: Incident, rule: Rule, now: float) -> Plan:
     told_at = incident.notified_at
-    if told_at is None and incident.marks and not any(mark.ripe for mark in incident.marks.values()):
-        return Plan(None, None, "what fired is over, and what is left has not held for long enough")
     if told_at is None:
-        first = max(incident.fired_at or 0.0, incident.opened_at + rule.group_wait)
+        first = _first_at(incident, rule)
+        ripe = any(mark.ripe for mark in incident.marks.values()) or not incident.marks
+        if not ripe and now >= first + _LATE:
+            return Plan(None, None, "what fired is over, and what is left has not held for long enough")
         return Plan(
             first, NoticeKind.FIRING, f"the first message waits {rule.group_wait:g} s for what belongs to it"
         )
@@ -163,6 +167,11 @@ def _while_firing(incident: Incident, rule: Rule) -> Plan:
     if incident.affected > grown and incident.flapping_since is None and not ripening:
         return Plan(told_at + rule.group_interval, NoticeKind.UPDATE, "it harms far more than was said")
     return Plan(told_at + rule.repeat_seconds, NoticeKind.REPEAT, "it is said again while it lasts")
+
+
+def _first_at(incident: Incident, rule: Rule) -> float:
+    """When the first message is due: it waits for what belongs to it."""
+    return max(incident.fired_at or 0.0, incident.opened_at + rule.group_wait)
 
 
 def _marked(incident: Incident, finding: Finding, look: Look) -> Incident:
@@ -194,26 +203,40 @@ def _measured(incident: Incident, finding: Finding, look: Look) -> Incident:
     marks = incident.marks.values()
     counting = [mark for mark in marks if mark.ripe] or list(marks)
     worst = max(counting, key=lambda mark: (mark.severity, mark.count))
+    after = _worsened(incident, worst, finding)
+    severity, sentence = worst.severity, worst.sentence
+    if _is_untold(after, look) and after.worst_severity is not None and severity < after.worst_severity:
+        severity, sentence = after.worst_severity, after.worst_sentence
     after = replace(
-        _worsened(incident, worst, finding),
-        severity=worst.severity,
+        after,
+        severity=severity,
         affected=finding.affected,
         peak=max(incident.peak, finding.affected),
         names=finding.names or incident.names,
         heals_at=finding.heals_at,
         stuck=finding.stuck,
-        sentence=worst.sentence,
+        sentence=sentence,
         labels=tuple(sorted(finding.labels.union(incident.labels))),
     )
     return _traced(after, look.now)
 
 
+def _is_untold(incident: Incident, look: Look) -> bool:
+    """Whether nobody has heard of an incident yet, and is about to."""
+    return not incident.notices and look.now < _first_at(incident, look.strongest(incident)) + _LATE
+
+
 def _worsened(incident: Incident, mark: Mark, finding: Finding) -> Incident:
-    """Keep how it is, if it has fired and was never worse."""
-    worst = incident.worst_severity
-    if not mark.ripe or (worst is not None and (mark.severity, finding.affected) <= (worst, incident.peak)):
+    """Keep the worst severity it fired with, and how it was called when it harmed most."""
+    severity, sentence = incident.worst_severity, incident.worst_sentence
+    rises = mark.ripe and not incident.inhibited_by and (severity is None or mark.severity > severity)
+    if rises:
+        severity = mark.severity
+    if not sentence or finding.affected > incident.peak or (rises and not incident.peak):
+        sentence = finding.harm or mark.sentence
+    if (severity, sentence) == (incident.worst_severity, incident.worst_sentence):
         return incident
-    return replace(incident, worst_severity=mark.severity, worst_sentence=mark.sentence)
+    return replace(incident, worst_severity=severity, worst_sentence=sentence)
 
 
 def _traced(incident: Incident, now: float) -> Incident:
@@ -248,6 +271,7 @@ def _open(incident: Incident, finding: Finding | None, look: Look, *, explaining
             flips=_flips(incident.flips, now),
             affected=0,
             heals_at=None,
+            sentence=incident.worst_sentence or incident.sentence,
         )
         incident = _traced(incident, now)
         happened.append(Happening(now, "recovering", "Nothing is wrong any more; it has to stay so."))

@@ -15,6 +15,8 @@ from fleet.alerts.values import Cause, CauseKind, Incident, IncidentState, Notic
 
 #: Kinds of channels that people read. The others open an alert for every message, and for some nobody would end it.
 READ = frozenset({"email", "webhook", "apprise"})
+#: Labels of links in a text, where the name of the link alone would read as another line of it.
+_LINK_LABELS = {"Agents": "List of agents"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +66,20 @@ def lines(notice: Notice, links: Links) -> list[str]:
     found = [
         f"What: {headline(incident)}.",
         f"Cause: {incident.cause.words}.",
-        f"Agents: {incident.affected} now, {incident.peak} at most.",
+        f"Affected: {_agents(incident.affected)} now, {incident.peak} at most.",
         f"Since: {clock(incident.opened_at)}, for {duration_words(incident.duration(notice.at))}.",
     ]
     if notice.kind is NoticeKind.RESOLVED:
         found.append(f"Resolved: {clock(incident.resolved_at or notice.at)}.")
-    elif incident.peak:
+    elif incident.affected:
         found.append(f"Recovery: {recovery_words(incident)}.")
+    elif incident.peak:
+        found.append("Recovery: no agent is affected any more.")
     if incident.names:
-        more = incident.peak - len(incident.names)
-        found.append(f"Agents: {', '.join(incident.names)}{f' and {more} more' if more > 0 else ''}.")
-    found += [f"{word}: {url}" for word, url in urls(incident, links).items()]
+        label = "Affected agents" if incident.affected else "Agents affected before"
+        more = (incident.affected or incident.peak) - len(incident.names)
+        found.append(f"{label}: {', '.join(incident.names)}{f' and {more} more' if more > 0 else ''}.")
+    found += [f"{_LINK_LABELS.get(word, word)}: {url}" for word, url in urls(incident, links).items()]
     return found
 
 
@@ -194,7 +199,13 @@ def iso(at: float | None) -> str | None:
     return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
+def _agents(count: int) -> str:
+    return f"{count} agent{'s' if count != 1 else ''}"
+
+
 def _heals(incident: Incident) -> str:
+    if incident.peak and not incident.affected:
+        return " - no agent is affected now"
     if incident.stuck:
         return " - does not heal by itself"
     if incident.heals_at is None:

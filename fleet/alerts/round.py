@@ -103,7 +103,7 @@ def _one(
         held = incident
     elif held.state is IncidentState.FIRING and held.inhibited_by and not held.notices and held.fired_at:
         # Nobody heard of it: it waits until it stands for itself.
-        held = replace(held, state=IncidentState.PENDING, fired_at=None)
+        held = replace(held, state=IncidentState.PENDING, fired_at=None, worst_severity=None)
     eyeless = not around.seeing and incident.cause.kind is not CauseKind.CONSOLE
     if eyeless:
         step = hold(held, this.now)
@@ -145,6 +145,7 @@ def _begun(cluster: str, finding: Finding, past: Past | None, now: float) -> Inc
         generation=1 if past is None else past.generation + 1,
         state=IncidentState.PENDING,
         opened_at=now,
+        began_at=finding.began_at,
         # Opening again is a turn, too: slow flapping is flapping.
         flips=(*flips, now) if flips else (),
     )

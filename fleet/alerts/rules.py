@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fleet.alerts.facts import Affected, Facts, Sick
+from fleet.alerts.facts import Affected, Facts, Sick, backend_of, whole_of
 from fleet.alerts.values import Cause, CauseKind, Finding, Severity, Signal
 
 
@@ -141,13 +141,10 @@ def _held(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, Signal]]:
             yield sick.cause, _signal(rule, sick.agents, sick.sentence)
     elif rule.kind is RuleKind.BACKEND and facts.backend_down:
         said = "All auths fell sick together: their backend is the likely cause."
-        yield _backend(facts), _signal(rule, 0, said)
+        yield backend_of(facts.cluster), _signal(rule, 0, said)
     elif rule.kind is RuleKind.UNREACHABLE and facts.unreachable:
         said = "No instance of the cluster answers, while our own probe is good."
-        yield (
-            Cause(CauseKind.CLUSTER, facts.cluster, f"cluster {facts.cluster}"),
-            _signal(rule, facts.agents, said),
-        )
+        yield whole_of(facts.cluster), _signal(rule, facts.agents, said)
     else:
         yield from _fleet(rule, facts)
 
@@ -156,13 +153,32 @@ def _agents(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, Signal]]:
     for group in facts.groups:
         count = group.count(stranded=rule.kind is RuleKind.STRANDED, label=rule.label)
         if count >= rule.threshold(facts.agents):
-            yield group.cause, _signal(rule, count, _counted(rule, count))
+            yield group.cause, _signal(rule, count, _counted(rule, count, [group]))
 
 
-def _counted(rule: Rule, count: int) -> str:
-    what = f"{rule.label} agent" if rule.label else "agent"
+def _counted(rule: Rule, count: int, groups: Sequence[Affected]) -> str:
+    """Say how many agents are harmed: those that a label chooses, or all of them, as the figure beside it counts."""
+    if not rule.label:
+        return harm_words(groups)
     word = "stranded" if rule.kind is RuleKind.STRANDED else "at risk"
-    return f"{count} {what}{'s' if count != 1 else ''} {word}."
+    return f"{count} {rule.label} agent{'s' if count != 1 else ''} {word}."
+
+
+def harm_words(groups: Sequence[Affected], *, past: bool = False) -> str:
+    """Return `12 agents stranded and 55 at risk.`, or `12 agents were stranded ...`; empty when nobody is harmed."""
+    parts: list[str] = []
+    for word, count in (
+        ("stranded", sum(group.stranded for group in groups)),
+        ("at risk", sum(group.at_risk for group in groups)),
+    ):
+        if not count:
+            continue
+        if parts:
+            parts.append(f"{count} {word}")
+            continue
+        verb = ("were " if count != 1 else "was ") if past else ""
+        parts.append(f"{count} agent{'s' if count != 1 else ''} {verb}{word}")
+    return f"{' and '.join(parts)}." if parts else ""
 
 
 def _fleet(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, Signal]]:
@@ -195,18 +211,23 @@ def _fold(
         for key in sick:
             for signal in held[key]:
                 found.setdefault(signal.rule, {})[causes[key].name] = signal
-        folded[cause.key] = [_joint(rules[rule], by_name, len(keys)) for rule, by_name in found.items()]
+        groups = [group for group in facts.groups if group.cause.key in keys]
+        folded[cause.key] = [
+            _joint(rules[rule], by_name, groups, len(keys)) for rule, by_name in found.items()
+        ]
     held.update(folded)
 
 
-def _joint(rule: Rule, by_name: Mapping[str, Signal], members: int) -> Signal:
+def _joint(
+    rule: Rule, by_name: Mapping[str, Signal], groups: Sequence[Affected], members: int
+) -> Signal:
     """What a rule found at several instances, by their names, as one; its words count them all."""
     count = sum(signal.count for signal in by_name.values())
     if rule.kind is RuleKind.INSTANCE:
         more = " and others" if len(by_name) > _NAMES else ""
         said = f"{len(by_name)} of {members} instances are sick: {', '.join([*by_name][:_NAMES])}{more}."
     else:
-        said = _counted(rule, count)
+        said = _counted(rule, count, groups)
     return _signal(rule, count, said)
 
 
@@ -234,7 +255,15 @@ def _finding(
         stuck=any(group.stuck for group in groups),
         expired_only=sick is not None and sick.expired_only,
         labels=frozenset(label for group in groups for label in group.labels),
+        harm=harm_words(groups, past=True),
+        began_at=_beginning(members, facts),
     )
+
+
+def _beginning(members: Sequence[str], facts: Facts) -> float | None:
+    """Return when a cause began: of several instances, when a second one of them fell sick."""
+    times = sorted(facts.began[member] for member in members if member in facts.began)
+    return times[min(1, len(times) - 1)] if times else None
 
 
 def _latest(groups: Sequence[Affected]) -> float | None:
@@ -245,7 +274,3 @@ def _latest(groups: Sequence[Affected]) -> float | None:
 
 def _signal(rule: Rule, count: int, sentence: str) -> Signal:
     return Signal(rule.name, rule.severity, count, sentence, labelled=bool(rule.label))
-
-
-def _backend(facts: Facts) -> Cause:
-    return Cause(CauseKind.BACKEND, facts.cluster, f"backend/{facts.cluster}")

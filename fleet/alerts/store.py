@@ -25,8 +25,8 @@ from fleet.models.incidents import Incident, IncidentEvent, VersionChange
 
 #: What a look may write; acknowledgements are people's.
 _WRITTEN = (
-    "state", "severity", "fired_at", "quiet_since", "resolved_at", "affected", "peak", "names", "heals_at", "stuck",
-    "sentence", "worst_severity", "worst_sentence", "marks", "flips", "flapping_since", "trend", "notified_at",
+    "state", "severity", "began_at", "fired_at", "quiet_since", "resolved_at", "affected", "peak", "names", "heals_at",
+    "stuck", "sentence", "worst_severity", "worst_sentence", "marks", "flips", "flapping_since", "trend", "notified_at",
     "notified_severity", "notified_affected", "notices", "escalated_at", "inhibited_by", "silenced_by", "labels",
 )  # fmt: skip
 _CHUNK = 500
@@ -41,6 +41,7 @@ def value_of(row: Incident) -> values.Incident:
         state=IncidentState(row.state),
         opened_at=row.opened_at,
         severity=Severity(row.severity),
+        began_at=row.began_at,
         fired_at=row.fired_at,
         quiet_since=row.quiet_since,
         resolved_at=row.resolved_at,

@@ -108,6 +108,10 @@ class Finding:
     expired_only: bool = False
     #: Labels of agents it harms.
     labels: frozenset[str] = frozenset()
+    #: What it does to them, in the past tense: how the incident is called when nobody is harmed any more.
+    harm: str = ""
+    #: When the cause fell sick, or at the earliest; None when that is not known.
+    began_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +141,8 @@ class Incident:
     state: IncidentState
     opened_at: float
     severity: Severity = Severity.INFO
+    #: When the cause fell sick, or at the earliest; None when that is not known.
+    began_at: float | None = None
     #: When it began to fire, to be quiet, and when it ended.
     fired_at: float | None = None
     quiet_since: float | None = None
@@ -147,7 +153,7 @@ class Incident:
     heals_at: float | None = None
     stuck: bool = False
     sentence: str = ""
-    #: How it was at its worst: so it is called when it is over. None before it fired.
+    #: The worst that it fired with, and how it was called when it harmed most: so it is called when it is over.
     worst_severity: Severity | None = None
     worst_sentence: str = ""
     #: By rule.

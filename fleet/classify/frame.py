@@ -32,8 +32,8 @@ class FleetFrame:
     presence_stale: bool
     #: Every auth is sick: nobody can write a resource, and resources expire by prediction.
     frozen: bool
-    #: All auths fell sick within one TTL: their backend is to blame.
-    backend_down: bool
+    #: Since when all auths have been sick that fell sick within one TTL: their backend is to blame. None: it is not.
+    backend_since: float | None
     #: A resource that expires at or before this has expired.
     expired_until: float
     #: A resource that expires after this has not. What lies between the two is not known.
@@ -46,6 +46,11 @@ class FleetFrame:
     #: How many healthy auths and healthy proxies there are.
     ok_auths: int
     ok_proxies: int
+
+    @property
+    def backend_down(self) -> bool:
+        """All auths fell sick within one TTL."""
+        return self.backend_since is not None
 
     def state(self, index: int) -> InstanceState:
         """Tell the state of an instance; unknown for an index nobody has heard of."""
@@ -86,7 +91,7 @@ def prepare(fleet: FleetEvidence, now: float) -> FleetFrame:
         unreachable=_is_unreachable(standings.values(), now, timing),
         presence_stale=not is_fresh(last_attempt(fleet.presence), now, timing),
         frozen=frozen,
-        backend_down=_is_backend_down(auths),
+        backend_since=_backend_since(auths),
         expired_until=expired_until,
         unexpired_from=unexpired_from,
         covered=bool(proxies) and not any(_may_hide_tunnels(proxy, now) for proxy in proxies),
@@ -137,17 +142,17 @@ def _is_unreachable(standings: Iterable[Standing], now: float, timing: Timing) -
     return 2 * sum(s.state is InstanceState.SILENT for s in targets) > len(targets)
 
 
-def _is_backend_down(auths: Iterable[Standing]) -> bool:
-    """Tell whether all auths fell sick within one TTL of each other.
+def _backend_since(auths: Iterable[Standing]) -> float | None:
+    """Tell when the first of all auths fell sick, if all of them did within one TTL of each other.
 
     One auth alone is no "all". Auths that had expired before the last one fell are left over from an earlier time.
     """
     present = [auth for auth in auths if auth.state is not InstanceState.GONE]
     if not present or not all(auth.sick for auth in present):
-        return False
+        return None
     last = max(auth.since for auth in present)
     ttl = max(DEFAULT_TTL if auth.facts.ttl is None else auth.facts.ttl for auth in present)
     together = [auth for auth in present if auth.since >= last - ttl]
     earlier = [auth for auth in present if auth.since < last - ttl]
     left_over = all(a.facts.expires_at is not None and a.facts.expires_at <= last for a in earlier)
-    return len(together) >= 2 and left_over
+    return min(auth.since for auth in together) if len(together) >= 2 and left_over else None

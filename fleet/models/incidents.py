@@ -25,6 +25,8 @@ class Incident(models.Model):
     state = models.CharField(max_length=12)
     severity = models.PositiveSmallIntegerField()
     opened_at = models.FloatField()
+    #: When the cause fell sick, or at the earliest.
+    began_at = models.FloatField(null=True, blank=True)
     fired_at = models.FloatField(null=True, blank=True)
     quiet_since = models.FloatField(null=True, blank=True)
     resolved_at = models.FloatField(null=True, blank=True)

@@ -36,7 +36,11 @@ class Transition(models.Model):
         constraints = (
             models.UniqueConstraint(fields=("cluster", "agent", "round"), name="one_transition_per_round"),
         )
-        indexes = (models.Index(fields=("cluster", "-at"), name="transition_by_time"),)
+        indexes = (
+            models.Index(fields=("cluster", "-at"), name="transition_by_time"),
+            # The timeline of one agent, in the order of `ordering`.
+            models.Index(fields=("cluster", "agent", "-at", "-id"), name="transition_by_agent"),
+        )
 
     @override
     def __str__(self) -> str:
@@ -62,7 +66,11 @@ class InstanceTransition(models.Model):
                 fields=("cluster", "instance", "round"), name="one_turn_per_instance_and_round"
             ),
         )
-        indexes = (models.Index(fields=("cluster", "-at"), name="instance_turn_by_time"),)
+        indexes = (
+            models.Index(fields=("cluster", "-at"), name="instance_turn_by_time"),
+            # The turns of one instance, in the order of `ordering`.
+            models.Index(fields=("cluster", "instance", "-at", "-id"), name="instance_turn_by_instance"),
+        )
 
     @override
     def __str__(self) -> str:

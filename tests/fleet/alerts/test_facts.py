@@ -10,7 +10,9 @@ from fleet.alerts.values import CauseKind
 from fleet.domain.instances import InstanceState
 from fleet.domain.verdicts import NO_CAUSE, Reason, Recovery, State
 from fleet.domain.views import FleetTable
+from tests.fakes import small_fleet
 from tests.fakes.reader import FakeReader
+from tests.fakes.small_fleet import SILENT, UNHEALTHY
 
 _NOW = time.time()
 
@@ -83,3 +85,22 @@ def test_match_names_takes_exact_names_and_globs() -> None:
     names = ["web-1", "web-2", "db-1", "Web-3"]
     assert match_names(names, ["db-1", "web-*"]).tolist() == [True, True, True, False]
     assert not match_names(names, []).any()
+
+
+def test_gather_says_since_when_each_cause_has_been_sick() -> None:
+    """Of an instance as rounds found it; of the backend since its first auth, less the time that polls may take."""
+    now = small_fleet.NOW
+    table = replace(
+        FakeReader([State.HEALTHY], as_of=now).table("default", now),
+        fleet=small_fleet.fleet(
+            auth_1=UNHEALTHY,
+            auth_2={**UNHEALTHY, "sick_since": now - 8},
+            proxy_1={**SILENT, "sick_since": now - 300},
+        ),
+    )
+    assert gather(table, now).began == {
+        "auth/auth-id-1": now - 2,
+        "auth/auth-id-2": now - 8,
+        "proxy/proxy-id-1": now - 300,
+        "backend/default": now - 18,
+    }

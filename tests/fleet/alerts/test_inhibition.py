@@ -45,6 +45,33 @@ def test_auth_explains_a_proxy_that_merely_expired() -> None:
     assert inhibitor(proxy, finding, [auth], {}, 1.0) == auth.key
 
 
+@pytest.mark.parametrize("strong", [_K.CLUSTER, _K.BACKEND])
+@pytest.mark.parametrize(("began_at", "explained"), [(99.0, False), (100.0, True), (130.0, True), (None, True)])
+def test_what_began_before_the_stronger_cause_stands_for_itself(
+    strong: CauseKind, began_at: float | None, explained: bool
+) -> None:
+    """A proxy that was killed before the backend failed; where nobody knows when, the stronger explains it."""
+    proxy = _incident(_K.PROXY, "dead", began_at=began_at)
+    assert bool(inhibitor(proxy, None, [_incident(strong, began_at=100.0)], {}, 200.0)) is explained
+
+
+def test_agents_that_were_told_before_the_backend_failed_stand_for_themselves() -> None:
+    """They come and go, so it is the first message that counts."""
+    backend = _incident(_K.BACKEND, began_at=100.0)
+    for fired_at, notices, explained in ((50.0, 1, False), (50.0, 0, True), (150.0, 1, True)):
+        agents = _incident(_K.AGENTS, "no-tunnel", fired_at=fired_at, notices=notices)
+        assert bool(inhibitor(agents, None, [backend], {}, 200.0)) is explained
+
+
+def test_group_that_something_explains_explains_nobody() -> None:
+    """Its proxies that the backend explains are explained by that; the one that was dead before stands for itself."""
+    group = _incident(_K.GROUP, "eu", inhibited_by="backend/s")
+    dead = _incident(_K.PROXY, "dead")
+    members = {group.key: frozenset({dead.key})}
+    assert not inhibitor(dead, None, [group], members, 1.0)
+    assert inhibitor(dead, None, [_incident(_K.GROUP, "eu")], members, 1.0) == group.key
+
+
 def test_quiet_cause_explains_instances_for_a_minute_only() -> None:
     """An instance that is sick long after it has troubles of its own; agents may still be coming back."""
     backend = _incident(_K.BACKEND, quiet_since=0.0)

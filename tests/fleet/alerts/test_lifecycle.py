@@ -4,8 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from fleet.alerts.facts import Affected
 from fleet.alerts.lifecycle import Look, advance, due, hold, noticed, plan
+from fleet.alerts.matching import parse
 from fleet.alerts.rules import DEFAULT_RULES, find
+from fleet.alerts.silences import Silence
 from fleet.alerts.values import Incident, IncidentState, NoticeKind, Severity
 from tests.fakes.alerting import PROXY, Watch, sound, stranded
 
@@ -86,24 +89,51 @@ def test_what_is_over_is_called_what_it_was_at_its_worst() -> None:
 
     over = watch.fired[worst.id]
     assert over.state is IncidentState.RESOLVED
-    assert (over.severity, over.sentence, over.peak) == (Severity.CRITICAL, worst.sentence, 207)
+    assert (over.severity, over.sentence, over.peak) == (Severity.CRITICAL, "207 agents were stranded.", 207)
 
 
-def test_agents_that_fled_leave_a_warning_that_has_to_hold_as_long_as_any() -> None:
-    """A proxy dies and its agents are elsewhere within the group wait: no page, and of the proxy after its minute."""
+def test_agents_that_fled_are_told_with_the_severity_and_the_number_that_they_had() -> None:
+    """A proxy dies and its agents are elsewhere within the group wait: one page within 35 s, and one resolve."""
     watch = Watch()
-    watch.run(15, stranded(207))
+    watch.run(13, stranded(113))
     dead = replace(stranded(0), groups=())
-    watch.run(40, dead)
-    assert watch.kinds == []
-    because = plan(watch.incidents[PROXY.key], _look(watch.now)).because
-    assert because == "what fired is over, and what is left has not held for long enough"
-    watch.run(20, dead)
-    assert [(notice.kind, notice.incident.severity) for _, notice in watch.notices] == [
-        (NoticeKind.FIRING, Severity.WARNING)
-    ]
+    watch.run(60, dead)
+    ((at, page),) = watch.notices
+    assert at <= 35
+    assert (page.incident.severity, page.incident.peak, page.incident.affected) == (Severity.CRITICAL, 113, 0)
+    assert page.incident.sentence == "113 agents were stranded."
+    now = watch.incidents[PROXY.key]
+    assert (now.severity, now.sentence) == (Severity.WARNING, "proxy-1 does not answer.")
     watch.run(400, sound())
     assert watch.kinds == ["firing", "resolved"]
+
+
+def test_agents_that_fled_during_a_silence_are_not_told_when_it_ends() -> None:
+    """An hour later what is told is how it is then: a proxy that is dead."""
+    watch = Watch()
+    watch.quiet = [Silence("upgrade", parse("cause=proxy-1"), watch.now, watch.now + 3600)]
+    watch.run(13, stranded(113))
+    dead = replace(stranded(0), groups=())
+    watch.run(3000, dead, step=5)
+    watch.quiet = []
+    watch.run(10, dead)
+    ((_, page),) = watch.notices
+    assert (page.incident.severity, page.incident.sentence) == (Severity.WARNING, "proxy-1 does not answer.")
+
+
+def test_incident_that_nobody_is_harmed_by_any_more_is_called_what_its_peak_was() -> None:
+    """The name and the figure beside it count the same agents, also where most fled before it fired."""
+    watch = Watch()
+    watch.run(4, replace(stranded(12), groups=(Affected(PROXY, stranded=12, at_risk=55),)))
+    watch.run(60, stranded(14))
+    assert watch.incidents[PROXY.key].sentence == "14 agents stranded."
+    watch.run(10, sound())
+    quiet = watch.incidents[PROXY.key]
+    assert (quiet.state, quiet.affected, quiet.peak) == (IncidentState.RECOVERING, 0, 67)
+    assert quiet.sentence == "12 agents were stranded and 55 at risk."
+    watch.run(400, sound())
+    (over,) = watch.fired.values()
+    assert (over.sentence, over.peak) == (quiet.sentence, 67)
 
 
 def test_trend_is_thinned() -> None:

@@ -35,6 +35,34 @@ def test_text_has_six_lines_and_three_links() -> None:
     assert said[4] == "Recovery: cannot be told yet."
 
 
+def test_lines_of_a_message_have_a_label_each() -> None:
+    """A program that reads it by line is not led astray."""
+    labels = [line.partition(":")[0] for line in text(_notices()[0], _LINKS).splitlines()]
+    assert labels == [
+        *("What", "Cause", "Affected", "Since", "Recovery", "Affected agents"),
+        *("Incident", "List of agents", "Runbook"),
+    ]
+
+
+def test_message_about_agents_that_fled_names_them_as_of_before() -> None:
+    """None are affected now: nothing is said of a recovery to come, and the rest of the names is counted right."""
+    page = _notices()[0]
+    gone = replace(page, incident=replace(page.incident, affected=0, sentence="207 agents were stranded."))
+    assert subject(gone) == "CRIT default: 207 agents were stranded, proxy-1 - no agent is affected now"
+    said = text(gone, Links()).splitlines()
+    assert said[2] == "Affected: 0 agents now, 207 at most."
+    assert said[4] == "Recovery: no agent is affected any more."
+    assert said[5].startswith("Agents affected before: agent-0, ")
+    assert said[5].endswith(" and 197 more.")
+
+
+def test_message_counts_the_names_it_leaves_out_among_those_affected_now() -> None:
+    """Of 51 agents ten are named, though 207 were affected before."""
+    page = _notices()[0]
+    fewer = replace(page, incident=replace(page.incident, affected=51))
+    assert " and 41 more." in text(fewer, Links())
+
+
 def test_recovery_is_a_sentence() -> None:
     """By itself and by when, or only with its cause."""
     incident = _notices()[0].incident

@@ -57,6 +57,26 @@ def test_dead_backend_is_one_incident_also_when_auths_fall_one_after_the_other()
     assert [one.key for one in watch.fired.values() if one.notices] == [BACKEND.key]
 
 
+def test_proxy_that_was_dead_before_the_backend_failed_stands_for_itself() -> None:
+    """It was told; the backend explains its auths, and not the proxy that was killed minutes earlier."""
+    watch = Watch()
+    dead = watch.now + 1
+    proxy = replace(stranded(207), began={PROXY.key: dead})
+    watch.run(180, proxy)
+    failed = watch.now + 1
+    down = replace(
+        proxy,
+        sick=(*proxy.sick, Sick(AUTH, "auth-1 answers, but its /readyz is 503.", 5000)),
+        backend_down=True,
+        groups=(*proxy.groups, Affected(BACKEND, at_risk=9000)),
+        began={PROXY.key: dead, AUTH.key: failed, BACKEND.key: failed - 10.0},
+    )
+    watch.run(300, down)
+    assert [notice.incident.key for _, notice in watch.notices] == [PROXY.key, BACKEND.key]
+    assert watch.incidents[PROXY.key].inhibited_by == ""
+    assert watch.incidents[AUTH.key].inhibited_by == BACKEND.key
+
+
 def test_cause_is_not_over_while_agents_it_stranded_come_back() -> None:
     """With announce TTLs of ten minutes that takes longer than the quiet time: no page of their own meanwhile.
 

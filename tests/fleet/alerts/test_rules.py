@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fleet.alerts.facts import Affected
-from fleet.alerts.rules import DEFAULT_RULES, Rule, RuleKind, find
-from fleet.alerts.values import Severity
+from fleet.alerts.facts import Affected, Sick
+from fleet.alerts.rules import DEFAULT_RULES, Rule, RuleKind, find, harm_words
+from fleet.alerts.values import Cause, CauseKind, Severity
 from tests.fakes.alerting import PROXY, sightless, sound, stranded
 
 
@@ -72,3 +72,31 @@ def test_instances_off_their_wanted_policies_are_drift() -> None:
     assert {key: one.affected for key, one in found.items()} == {"fleet/policies": 0}
     said = found["fleet/policies"].signals[0].sentence
     assert said == "2 instances do not run with the policies that are wanted: auth-1, proxy-2."
+
+
+def test_finding_counts_in_words_what_it_counts_in_figures() -> None:
+    """Stranded agents and those at risk, by every rule that is not about a label, and in the past for later."""
+    group = Affected(PROXY, stranded=60, at_risk=55, labelled={"critical": 1})
+    found = find(replace(sound(), groups=(group,)), DEFAULT_RULES)[PROXY.key]
+    sentences = {signal.sentence for signal in found.signals}
+    assert sentences == {"60 agents stranded and 55 at risk.", "1 critical agent stranded."}
+    assert (found.affected, found.harm) == (115, "60 agents were stranded and 55 at risk.")
+    assert harm_words([Affected(PROXY, stranded=1)], past=True) == "1 agent was stranded."
+    assert harm_words([Affected(PROXY, at_risk=2)]) == "2 agents at risk."
+    assert harm_words([]) == ""
+
+
+def test_finding_says_when_its_cause_fell_sick() -> None:
+    """Of a group when the second of its proxies did: one alone is no group."""
+    names = ("a", "b", "c")
+    causes = [Cause(CauseKind.PROXY, name, name) for name in names]
+    group = Cause(CauseKind.GROUP, "eu", "proxy group eu")
+    facts = replace(
+        sound(),
+        sick=tuple(Sick(cause, f"{cause.name} is silent.", 0) for cause in causes[:2]),
+        together={group: tuple(cause.key for cause in causes)},
+        began={causes[0].key: 10.0, causes[1].key: 70.0},
+    )
+    found = find(facts, DEFAULT_RULES)
+    began = {key: one.began_at for key, one in found.items()}
+    assert began == {causes[0].key: 10.0, causes[1].key: 70.0, group.key: 70.0}

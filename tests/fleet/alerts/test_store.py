@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fleet.alerts import store
@@ -23,7 +25,7 @@ def test_incident_comes_back_as_it_was_written() -> None:
     """Every field of the value, through the database."""
     watch = Watch()
     watch.run(90, stranded(207, critical=2))
-    value = watch.incidents[PROXY.key]
+    value = replace(watch.incidents[PROXY.key], began_at=watch.began - 5.0)
     rows: dict[str, Incident] = {}
     store.save(rows, [value], [], [])
     assert store.value_of(store.load("default")[PROXY.key]) == value

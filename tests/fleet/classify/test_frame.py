@@ -74,6 +74,7 @@ def test_prepare_left_over_auth_does_not_hide_the_backend() -> None:
     instances = {**where.instances, 9: third}
     left_over = fleet(auth_1=UNHEALTHY, auth_2=UNHEALTHY, instances=instances)
     assert prepare(left_over, NOW).backend_down
+    assert prepare(left_over, NOW).backend_since == NOW - 2
 
 
 def test_prepare_resource_expiry_needs_an_answer_or_a_frozen_list() -> None:
