@@ -9,7 +9,7 @@ from typing import Any
 
 from dashboards.agent_query import READING_ORDER, natural
 from fleet.domain.evidence import AgentEvidence, Heartbeat
-from fleet.domain.instances import InstanceKind, InstanceState
+from fleet.domain.instances import SICK, InstanceKind
 from fleet.domain.verdicts import Reason, Recovery, State, Verdict
 from fleet.domain.views import AgentView, Explanation, InstanceView, Summary
 from fleet.models.tokens import ApiToken
@@ -272,7 +272,7 @@ def instance_card(view: InstanceView, now: float) -> InstanceCard:
         heartbeat_ms=age_ms(written_at, now),
         ttl_ms=None if facts.ttl is None else round(facts.ttl * 1000),
         bad=tuple((state, n) for state, n in in_order(view.counts) if n and state is not State.HEALTHY),
-        grey=view.health_sentence if view.state in (InstanceState.OK, InstanceState.UNKNOWN) else "",
+        grey=view.health_sentence if view.state not in SICK else "",
         draining=None if view.draining is None else view.draining.reason,
     )
 

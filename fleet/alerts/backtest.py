@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from heapq import merge
 from operator import attrgetter
 
-from fleet.alerts.facts import RATE_SECONDS, SICK
+from fleet.alerts.facts import RATE_SECONDS
 from fleet.alerts.messages import duration_words
 from fleet.alerts.rules import Rule, RuleKind
+from fleet.domain.instances import FAULTS
 from fleet.domain.verdicts import State
 
 _WATCHED = {
@@ -22,7 +23,7 @@ _WATCHED = {
 }
 _LOST = frozenset({State.STRANDED.slug, State.OFFLINE.slug, State.AT_RISK.slug})
 _HARMED = frozenset({State.STRANDED.slug, State.AT_RISK.slug})
-_SICK = frozenset(state.slug for state in SICK)
+_SICK = frozenset(state.slug for state in FAULTS)
 #: What the history calls that which is no instance, before the cluster's name.
 _BACKEND, _CLUSTER = "backend/", "cluster/"
 #: Kinds that are about instances, and which of their turns are looked at.

@@ -15,12 +15,10 @@ import numpy.typing as npt
 from fleet.alerts.values import Cause, CauseKind
 from fleet.classify import FleetFrame, prepare
 from fleet.domain.columns import HEALTH_CHECK, REASON_BITS, RECOVERY_SHIFT
-from fleet.domain.instances import InstanceKind, InstanceState
+from fleet.domain.instances import FAULTS, InstanceKind, InstanceState
 from fleet.domain.verdicts import BACKEND_CAUSE, Reason, Recovery, State
 from fleet.domain.views import FleetTable, InstanceView
 
-#: States of an instance that are a fault of it. One that deregistered itself did what it was told.
-SICK = frozenset({InstanceState.SILENT, InstanceState.UNHEALTHY, InstanceState.EXPIRED})
 #: The rate of loss is that of so many seconds.
 RATE_SECONDS = 60.0
 _NAMES = 10
@@ -136,7 +134,7 @@ def gather(
         agents=int(np.count_nonzero((states != State.RETIRED) & (states != State.NEVER))),
         stranded=int(np.count_nonzero(states == State.STRANDED)),
         groups=_groups(table, verdicts, labels or {}),
-        sick=tuple(_sick(view) for view in table.instances.values() if view.state in SICK),
+        sick=tuple(_sick(view) for view in table.instances.values() if view.state in FAULTS),
         backend_down=frame.backend_down,
         unreachable=frame.unreachable,
         lost_lately=int(np.count_nonzero(lost & (verdicts["since"] > table.as_of - RATE_SECONDS))),

@@ -15,7 +15,7 @@ from fleet.classify.sentences import explain
 from fleet.classify.situation import Resource, Situation, read
 from fleet.classify.standings import Standing
 from fleet.domain.evidence import AgentEvidence, FleetEvidence, Mode
-from fleet.domain.instances import InstanceState
+from fleet.domain.instances import LOST, InstanceState
 from fleet.domain.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State, Verdict
 
 
@@ -233,7 +233,7 @@ def _auth_trouble(s: Situation, index: int) -> tuple[Reason, int, Outlook]:
 
 
 def _proxy_reason(proxy: Standing) -> Reason:
-    if proxy.state in (InstanceState.EXPIRED, InstanceState.GONE):
+    if proxy.state in LOST:
         return Reason.PROXY_EXPIRED
     return Reason.PROXY_UNHEALTHY
 

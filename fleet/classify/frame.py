@@ -10,7 +10,7 @@ from fleet.classify.instances import is_fresh
 from fleet.classify.standings import Standing, last_attempt, standings_of
 from fleet.classify.tables import Tables
 from fleet.domain.evidence import FleetEvidence, Timing
-from fleet.domain.instances import InstanceKind, InstanceState
+from fleet.domain.instances import CUT_OFF, InstanceKind, InstanceState
 
 #: Announce TTL of an instance that never said one (ServerAnnounceTTL), seconds.
 DEFAULT_TTL = 600.0
@@ -104,7 +104,7 @@ def prepare(fleet: FleetEvidence, now: float) -> FleetFrame:
 
 def _may_hide_tunnels(proxy: Standing, now: float) -> bool:
     # An expired proxy that no longer answers is as dead as a silent one; one that answers may hold tunnels.
-    if proxy.live or proxy.state in (InstanceState.SILENT, InstanceState.GONE):
+    if proxy.live or proxy.state in CUT_OFF:
         return False
     return proxy.holds or not proxy.sick
 

@@ -8,9 +8,6 @@ from __future__ import annotations
 from fleet.domain.evidence import Timing
 from fleet.domain.instances import InstanceFacts, InstanceState, ServingStatus
 
-#: States of an instance that harm who depends on it.
-SICK = frozenset({InstanceState.SILENT, InstanceState.UNHEALTHY, InstanceState.EXPIRED, InstanceState.GONE})
-
 READY = 200
 
 

@@ -5,15 +5,8 @@ from __future__ import annotations
 from fleet.classify.frame import FleetFrame
 from fleet.classify.situation import Resource, Situation
 from fleet.domain.evidence import Mode
-from fleet.domain.instances import InstanceState
+from fleet.domain.instances import COMPLAINTS
 from fleet.domain.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State
-
-_COMPLAINT = {
-    InstanceState.SILENT: "does not answer",
-    InstanceState.UNHEALTHY: "is unhealthy",
-    InstanceState.EXPIRED: "has expired",
-    InstanceState.GONE: "has deregistered itself",
-}
 
 
 def explain(s: Situation, state: State, reason: Reason, cause: int, recovery: Recovery) -> str:
@@ -119,7 +112,7 @@ def _ails(index: int, frame: FleetFrame) -> str:
 
 
 def _complaint(index: int, frame: FleetFrame) -> str:
-    return _COMPLAINT[frame.state(index)]
+    return COMPLAINTS[frame.state(index)]
 
 
 def _auth(s: Situation) -> str:

@@ -9,7 +9,7 @@ from fleet.classify.frame import FleetFrame
 from fleet.classify.standings import Standing
 from fleet.domain.columns import REMEMBERED
 from fleet.domain.evidence import AgentEvidence
-from fleet.domain.instances import InstanceState
+from fleet.domain.instances import CUT_OFF
 
 
 class Resource(Enum):
@@ -106,7 +106,7 @@ class Situation:
 
     def cut_off(self, index: int | None) -> bool:
         """Tell whether an instance passes nothing on: it is silent or gone."""
-        return index is not None and self.frame.state(index) in (InstanceState.SILENT, InstanceState.GONE)
+        return index is not None and self.frame.state(index) in CUT_OFF
 
     def _blames(self, index: int, lost_at: float | None) -> bool:
         standing = self.frame.standings.get(index)

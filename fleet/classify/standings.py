@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fleet.classify.instances import (
-    SICK,
     has_answered,
     instance_state,
     is_expired,
@@ -15,7 +14,7 @@ from fleet.classify.instances import (
     sick_since,
 )
 from fleet.domain.evidence import Feed, FleetEvidence
-from fleet.domain.instances import InstanceFacts, InstanceKind, InstanceState
+from fleet.domain.instances import HOLDING, SICK, InstanceFacts, InstanceKind, InstanceState
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ def _standing(
         state=state,
         sick=sick,
         since=sick_since(facts, state, now) if sick else 0.0,
-        holds=answers and state in (InstanceState.UNHEALTHY, InstanceState.EXPIRED),
+        holds=answers and state in HOLDING,
         live=proxy and reported and not silent,
         unread=proxy and not reported and not sick,
         feed_fresh=proxy and is_fresh(last_attempt(feed), now, timing),

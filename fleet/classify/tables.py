@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fleet.classify.standings import Standing
-from fleet.domain.instances import InstanceState
+from fleet.domain import instances
 
 #: One entry for every u2, `NO_INSTANCE` too: lookups need no bounds check.
 SIZE = 1 << 16
@@ -49,7 +49,7 @@ class Tables:
 
 
 def _flags(standing: Standing) -> int:
-    cut_off = standing.state in (InstanceState.SILENT, InstanceState.GONE)
+    cut_off = standing.state in instances.CUT_OFF
     return (
         SICK * standing.sick
         | LIVE * standing.live

@@ -15,7 +15,7 @@ from fleet.control import Busy, LeaseHeld, LeaseLost, Stale, WrongState, changes
 from fleet.control.lease import Lease
 from fleet.domain import policy_matrix, rollout
 from fleet.domain.changes import ChangeState
-from fleet.domain.instances import InstanceState
+from fleet.domain.instances import FAULTS, InstanceState
 from fleet.domain.node_policies import NodeReport
 from fleet.domain.rollout import Move, NodeSeen, StepState, Terms
 from fleet.domain.views import InstanceView
@@ -139,7 +139,7 @@ class _Step:
             for view in self.views.values()
             if view.facts.kind in kinds
             and view.facts.id not in ours
-            and view.state not in (InstanceState.OK, InstanceState.GONE)
+            and (view.state in FAULTS or view.state is InstanceState.UNKNOWN)
             and not self._waiting(view.facts.id)
         )
 

@@ -12,7 +12,7 @@ from fleet.domain.agent_report import AgentReport, Answer
 from fleet.domain.closing_plan import SeenAgent, SeenProxy, SeenTunnel
 from fleet.domain.columns import HEALTH_CHECK
 from fleet.domain.evidence import Mode
-from fleet.domain.instances import InstanceKind, InstanceState
+from fleet.domain.instances import LOST, InstanceKind, InstanceState
 from fleet.domain.networking_plan import Fleet
 from fleet.domain.policy_outlook import Sight, Told
 from fleet.domain.verdicts import State
@@ -21,8 +21,6 @@ from fleet.domain.views import FleetTable, InstanceView
 #: Agents before this do not know the fields that close tunnels.
 _KNOWS_SINCE = (0, 1)
 _MODES = {Mode.PICK_FIRST: "pick_first", Mode.RECONNECT: "reconnect"}
-_LOST = frozenset({InstanceState.EXPIRED, InstanceState.GONE})
-_SICK = frozenset({InstanceState.SILENT, InstanceState.UNHEALTHY, InstanceState.UNKNOWN})
 
 
 def fleet_of(table: FleetTable, answers: Mapping[int, Answer], now: float) -> Fleet:
@@ -122,7 +120,7 @@ def newest_generations(views: Iterable[InstanceView]) -> dict[str, int]:
     """By group, the highest generation among proxies that agents track."""
     newest: dict[str, int] = {}
     for view in views:
-        if view.state not in _LOST:
+        if view.state not in LOST:
             facts = view.facts
             newest[facts.group] = max(newest.get(facts.group, 0), facts.generation)
     return newest
@@ -133,7 +131,7 @@ def _proxy(view: InstanceView, newest: Mapping[str, int]) -> SeenProxy:
     return SeenProxy(
         id=facts.id,
         name=facts.name,
-        tracked=view.state not in _LOST,
+        tracked=view.state not in LOST,
         newest=facts.generation == newest.get(facts.group),
-        unsure=view.state in _SICK,
+        unsure=view.state not in LOST and view.state is not InstanceState.OK,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
@@ -34,6 +35,28 @@ class InstanceState(IntEnum):
     def slug(self) -> str:
         """Its name in the API."""
         return self.name.lower()
+
+
+#: It harms those who depend on it.
+SICK = frozenset({InstanceState.SILENT, InstanceState.UNHEALTHY, InstanceState.EXPIRED, InstanceState.GONE})
+#: A fault of it. An instance that deregistered itself did as it was asked, though it harms those who depend on it.
+FAULTS = SICK - {InstanceState.GONE}
+#: Agents drop it from their trackers.
+LOST = frozenset({InstanceState.EXPIRED, InstanceState.GONE})
+#: It passes nothing on.
+CUT_OFF = frozenset({InstanceState.SILENT, InstanceState.GONE})
+#: While it answers, connections to it hold.
+HOLDING = SICK - CUT_OFF
+#: The states of auths that may be asked for lists, the better first.
+READABLE = (InstanceState.OK, InstanceState.UNKNOWN)
+
+#: What a sick instance does, after its name.
+COMPLAINTS: Mapping[InstanceState, str] = {
+    InstanceState.SILENT: "does not answer",
+    InstanceState.UNHEALTHY: "is unhealthy",
+    InstanceState.EXPIRED: "has expired",
+    InstanceState.GONE: "has deregistered itself",
+}
 
 
 class ServingStatus(IntEnum):

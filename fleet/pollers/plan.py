@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fleet.classify import instance_state, preference
 from fleet.domain.evidence import Timing
-from fleet.domain.instances import InstanceFacts, InstanceKind, InstanceState, ServingStatus
+from fleet.domain.instances import READABLE, InstanceFacts, InstanceKind, ServingStatus
 
 #: An instance that expired this long ago and does not answer is asked no more; seconds.
 _FORGET_AFTER = 600.0
@@ -53,11 +53,10 @@ def lists_from(
     """
     auths = [facts for facts in instances if facts.kind is InstanceKind.AUTH and is_asked(facts, now)]
     states = {facts.index: instance_state(facts, now, timing) for facts in auths}
-    wanted = (InstanceState.OK, InstanceState.UNKNOWN)
-    usable = [facts for facts in auths if states[facts.index] in wanted]
+    usable = [facts for facts in auths if states[facts.index] in READABLE]
     usable.sort(
         key=lambda facts: (
-            wanted.index(states[facts.index]),
+            READABLE.index(states[facts.index]),
             preference(facts, now, timing),
             facts.index != last,
             facts.index,

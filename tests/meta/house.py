@@ -125,6 +125,13 @@ RULES = (
         ends=_ANY,
     ),
     Rule(
+        "state-set",
+        "sets of instance states have one declaration each, with what they mean: fleet/domain/instances.py",
+        r"[{(\[]\s*InstanceState\.\w+,\s*InstanceState\.",
+        where=r"^(fleet|dashboards)/",
+        but=r"^fleet/domain/instances\.py",
+    ),
+    Rule(
         "machine-path",
         "a path of one machine",
         r"(?<![\w.])/(work|root|farm|home/\w+)/|/tmp/[a-z]",

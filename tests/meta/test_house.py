@@ -24,6 +24,7 @@ _OFFENCES = {
     "luck": ("tests/x.py", "@pytest.mark.xfail\n"),
     "fixed-port": ("tests/flow/x.py", "url = 'http://127.0.0.1:8000/'\n"),
     "registry": ("README.md", "see https://py" + "pi.org/x\n"),
+    "state-set": ("fleet/x.py", "sick = {InstanceState.SILENT, InstanceState.GONE}\n"),
     "machine-path": ("docs/x.md", "cd /root/x\n"),
     "blocking-sleep": ("fleet/x.py", "async def f():\n    time.sleep(1)\n"),
     "fixed-sleep": ("tests/x.py", "def test_x():\n    time.sleep(1)\n"),
