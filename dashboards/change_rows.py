@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,7 +95,12 @@ def closing(plan: Mapping[str, Any]) -> dict[str, Any] | None:
         for step in said["steps"]
     ]
     proxies = [
-        {**proxy, "after": networking_plan.said(proxy["after"]), "loses": _loses(proxy)}
+        {
+            **proxy,
+            "after": networking_plan.said(proxy["after"]),
+            "loses": _loses(proxy),
+            "gains": _counts(proxy.get("dials", (0, 0))),
+        }
         for proxy in said["proxies"]
     ]
     return {
@@ -105,6 +110,7 @@ def closing(plan: Mapping[str, Any]) -> dict[str, Any] | None:
         "excess_said": networking_plan.said(said["excess"]),
         "expired_said": networking_plan.said(said["expired"]),
         "carrying_said": networking_plan.said(said["carrying"]),
+        "tunnels_after_said": networking_plan.said(said.get("tunnels_after", (0, 0))),
         "steps": steps,
         "proxies": proxies,
     }
@@ -112,8 +118,12 @@ def closing(plan: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _loses(proxy: Mapping[str, Any]) -> str:
     low, high = proxy["after"]
-    lost = (proxy["before"] - high, proxy["before"] - low)
-    return networking_plan.said(lost) if lost[1] else ""
+    # Plans of before they counted what is dialled have only the tunnels that are left.
+    return _counts(proxy.get("closes", (proxy["before"] - high, proxy["before"] - low)))
+
+
+def _counts(numbers: Sequence[int]) -> str:
+    return networking_plan.said(numbers) if numbers[1] else ""
 
 
 def _time(seconds: float) -> str:
@@ -159,5 +169,7 @@ def outcome(change: Change) -> dict[str, Any] | None:
         "gone": said["gone"],
         "more": max(difference, 0),
         "fewer": -min(difference, 0),
+        "dialled": said.get("dialled", 0),
+        "to_dial": said.get("to_dial", 0),
         "curve": [(_time(round(at)), closed) for at, closed in said.get("curve", ())],
     }

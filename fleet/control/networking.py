@@ -178,9 +178,9 @@ def taken_back(change: Change) -> NetworkingConfig:
 
 
 def progress_of(change: Change) -> dict[str, Any]:
-    """How many tunnels that were to close have closed, for page and API."""
-    foreseen = change.plan.get("closing", {}).get("closes", [0, 0])[1]
-    closed = change.outcome.get("closed", 0)
+    """How many tunnels that were to close or to be dialled are, for page and API."""
+    foreseen = change.plan.get("closing", {}).get("closes", [0, 0])[1] + networking_plan.to_dial(change.plan)
+    closed = change.outcome.get("closed", 0) + change.outcome.get("dialled", 0)
     over = change.state == ChangeState.VERIFIED
     return {
         "total": foreseen,
@@ -221,18 +221,17 @@ def verify(change: Change, table: FleetTable, now: datetime) -> None:
     if table.stale or table.as_of is None or change.ended_at is None:
         return
     plan: Mapping[str, Any] = change.plan
-    outcome = networking_plan.compare(plan, tunnels_of(table, plan.get("watched", {})))
+    outcome = networking_plan.compare(plan, tunnels_of(table, networking_plan.agents_compared(plan)))
     since = round((now - change.ended_at).total_seconds(), 1)
     curve = list(change.outcome.get("curve", ()))
     told = {**outcome, "at": table.as_of, "curve": curve}
     if not curve or curve[-1][1] != outcome["closed"]:
         told["curve"] = [*curve, [since, outcome["closed"]]][-_POINTS:]
+    if told["curve"] != curve or outcome["dialled"] != change.outcome.get("dialled"):
         changes.note(change, outcome=told)
     over = now > change.ended_at + timedelta(seconds=networking_plan.ends_after(plan)) + _SLACK
-    if over or outcome["closed"] >= outcome["foreseen"][1]:
-        foreseen = f"foreseen: {networking_plan.said(outcome['foreseen'])}"
-        closed = networking_plan.counted([outcome["closed"]] * 2, "tunnel")
-        detail = f"{closed} closed, {foreseen if outcome['difference'] else 'as foreseen'}"
+    if over or networking_plan.is_done(outcome):
+        detail = networking_plan.outcome_words(outcome)
         changes.move(change, ChangeState.VERIFIED, now, detail=detail, outcome=told)
 
 

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from fleet.control import Busy, LeaseHeld, changes, lease, networking
+from fleet.domain import networking_plan
 from fleet.domain.changes import ChangeState
 from fleet.models.changes import Change
 from fleet.models.networking import NetworkingReading
@@ -134,7 +135,7 @@ def _conclude(change: Change, before: Stored, after: Stored, now: datetime) -> N
             log_before=documents["before"], log_after=documents["after"],
         )  # fmt: skip
         return
-    waits = change.plan.get("closing", {}).get("closes", [0, 0])[1] > 0
+    waits = networking_plan.moves(change.plan)
     changes.move(
         change,
         ChangeState.VERIFYING if waits else ChangeState.VERIFIED,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
@@ -87,7 +87,7 @@ def policies_of(table: FleetTable, interval: float, now: float) -> Sight:
     )
 
 
-def tunnels_of(table: FleetTable, agents: Mapping[str, int]) -> dict[str, int]:
+def tunnels_of(table: FleetTable, agents: Collection[str]) -> dict[str, int]:
     """How many tunnels some agents hold now, by id; those that are not in the record any more are left out."""
     counts = np.bincount(table.tunnel_agents, minlength=len(table.ids))
     return {name: int(counts[index]) for index, name in enumerate(table.ids) if name in agents}

@@ -102,6 +102,9 @@ class ProxyOutlook:
     name: str
     before: int
     after: Range
+    #: Tunnels to it that close, and that agents dial.
+    closes: Range
+    dials: Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,11 @@ class ClosingPlan:
     touched: tuple[str, ...] = field(repr=False, default=())
     #: Tunnels of those that close, now.
     watched: Mapping[str, int] = field(repr=False, default_factory=dict)
+    #: By agent that dials and closes nothing: how many tunnels it has now, and how many it dials.
+    dialling: Mapping[str, Range] = field(repr=False, default_factory=dict)
+    #: All tunnels now, and in the end.
+    tunnels: int = 0
+    tunnels_after: Range = (0, 0)
 
 
 @dataclass(slots=True)
@@ -150,6 +158,9 @@ class _World:
     unknown_closes: int = 0
     watched: dict[str, int] = field(default_factory=dict)
     opening: dict[str, int] = field(default_factory=dict)
+    has: dict[str, int] = field(default_factory=dict)
+    gained_low: Counter[str] = field(default_factory=Counter)
+    gained_high: Counter[str] = field(default_factory=Counter)
 
 
 def foresee(
@@ -189,6 +200,7 @@ def _summed(
         return max(min(low), 0), max(high)
 
     closes = spread((w.closes - doubted[id(w)] for w in worlds), (w.closes for w in worlds))
+    opens, tunnels = sum(likely.opening.values()), sum(held.values())
     unit = policy.threshold or None
     low_wait, high_wait = (unit, unit) if unit else policy.wait
     return ClosingPlan(
@@ -199,7 +211,7 @@ def _summed(
         agents=_both(len(w.watched) for w in worlds),
         carrying=spread((w.carrying_low for w in worlds), (w.carrying_high for w in worlds)),
         left_with_one=likely.left_with_one,
-        opens=sum(likely.opening.values()),
+        opens=opens,
         steps=tuple(
             Step(nth, count, nth * low_wait, nth * high_wait) for nth, count in sorted(likely.nth.items())
         ),
@@ -208,6 +220,13 @@ def _summed(
         version_unknown=likely.unknown,
         touched=tuple(sorted({*likely.watched, *likely.opening})),
         watched={**other.watched, **likely.watched},
+        dialling={
+            agent: (likely.has[agent], missing)
+            for agent, missing in likely.opening.items()
+            if agent not in likely.watched and agent not in other.watched
+        },
+        tunnels=tunnels,
+        tunnels_after=(max(tunnels - closes[1] + opens, 0), max(tunnels - closes[0] + opens, 0)),
     )
 
 
@@ -219,7 +238,9 @@ def _both(values: Iterable[int]) -> Range:
 def _outlook(proxy: SeenProxy, before: int, likely: _World, other: _World) -> ProxyOutlook:
     least = min(world.lost_low[proxy.id] for world in (likely, other))
     most = max(world.lost_high[proxy.id] for world in (likely, other))
-    return ProxyOutlook(proxy.id, proxy.name, before, (max(before - most, 0), max(before - least, 0)))
+    dials = likely.gained_low[proxy.id], likely.gained_high[proxy.id]
+    after = max(before - most, 0) + dials[0], max(before - least, 0) + dials[1]
+    return ProxyOutlook(proxy.id, proxy.name, before, after, (least, most), dials)
 
 
 def _world(
@@ -240,10 +261,20 @@ def _world(
         missing = snapshot.wanted - sum(tunnel.proxy in desired for tunnel in agent.tunnels)
         was = Snapshot(agent.desired, (), tuple(ids), tuple(desired), 0.0, None)
         if missing > 0 and snapshot.wanted > was.wanted:
-            world.opening[agent.id] = missing
+            _dial(world, agent, missing, desired)
         if policy.active and len(agent.tunnels) > 1:
             _add(world, agent, closings(policy, agent.tunnels, snapshot))
     return world
+
+
+def _dial(world: _World, agent: SeenAgent, missing: int, desired: Collection[str]) -> None:
+    """Take note of the tunnels an agent dials; the load balancer decides to which of the proxies that it lacks."""
+    world.opening[agent.id] = missing
+    world.has[agent.id] = len(agent.tunnels)
+    lacking = set(desired) - {tunnel.proxy for tunnel in agent.tunnels}
+    world.gained_high.update(lacking)
+    if len(lacking) <= missing:
+        world.gained_low.update(lacking)
 
 
 def closings(

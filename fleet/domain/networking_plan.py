@@ -27,6 +27,8 @@ TUNNEL_FIELDS = frozenset(
     }
 )
 _PING_FIELDS = frozenset({"keep_alive_interval", "keep_alive_count_max"})
+#: Agents hear of the config within seconds, and dial a tunnel a second or so; one that has not by then may not at all.
+_DIALLED_WITHIN = 60.0
 #: What Refloat's own agents and proxies follow; all else is kept and served for Teleport's programs.
 FOLLOWED = TUNNEL_FIELDS | _PING_FIELDS
 
@@ -63,6 +65,7 @@ def plan_of(before: NetworkingConfig, after: NetworkingConfig, fleet: Fleet | No
         foreseen = foresee(before, after, fleet.agents, fleet.proxies, fleet.held)
         plan["closing"] = to_json(foreseen, fleet)
         plan["watched"] = dict(foreseen.watched)
+        plan["dialling"] = {agent: list(numbers) for agent, numbers in foreseen.dialling.items()}
         plan["agents"] = len(foreseen.touched)
         plan["rule_before"] = rule_of(before).label
         plan["notes"] += _closing_notes(before, after, foreseen, fleet)
@@ -91,12 +94,21 @@ def to_json(plan: ClosingPlan, fleet: Fleet) -> dict[str, Any]:
         "carrying": list(plan.carrying),
         "left_with_one": plan.left_with_one,
         "opens": plan.opens,
+        "tunnels": plan.tunnels,
+        "tunnels_after": list(plan.tunnels_after),
         "steps": [
             {"nth": step.nth, "tunnels": step.tunnels, "earliest": step.earliest, "latest": step.latest}
             for step in plan.steps
         ],
         "proxies": [
-            {"id": one.id, "name": one.name, "before": one.before, "after": list(one.after)}
+            {
+                "id": one.id,
+                "name": one.name,
+                "before": one.before,
+                "after": list(one.after),
+                "closes": list(one.closes),
+                "dials": list(one.dials),
+            }
             for one in plan.proxies
         ],
         "too_old": plan.too_old,
@@ -130,7 +142,7 @@ def counted(numbers: Sequence[int] | Range, word: str) -> str:
 
 
 def compare(plan: Mapping[str, Any], now_held: Mapping[str, int]) -> dict[str, Any]:
-    """What happened so far to the agents that were to close tunnels; `now_held` counts the tunnels they have now.
+    """What happened so far to the agents that were to close or to dial; `now_held` counts the tunnels they have now.
 
     An agent that is not in it has gone with all it had, which is no closing.
     """
@@ -139,18 +151,47 @@ def compare(plan: Mapping[str, Any], now_held: Mapping[str, int]) -> dict[str, A
     closed = sum(max(watched[agent] - now, 0) for agent, now in present.items())
     low, high = plan["closing"]["closes"]
     difference = closed - high if closed > high else min(closed - low, 0)
+    dialling: Mapping[str, Sequence[int]] = plan.get("dialling", {})
+    dialled = sum(
+        min(max(now_held[agent] - had, 0), missing)
+        for agent, (had, missing) in dialling.items()
+        if agent in now_held
+    )
     return {
         "closed": closed,
-        "gone": len(watched) - len(present),
+        "gone": len(watched) - len(present) + sum(agent not in now_held for agent in dialling),
         "difference": difference,
         "foreseen": [low, high],
+        "dialled": dialled,
+        "to_dial": to_dial(plan),
     }
+
+
+def agents_compared(plan: Mapping[str, Any]) -> frozenset[str]:
+    """The agents that `compare` wants the tunnels of."""
+    return frozenset({*plan.get("watched", {}), *plan.get("dialling", {})})
+
+
+def to_dial(plan: Mapping[str, Any]) -> int:
+    """How many tunnels the agents that are watched for it dial."""
+    return sum(missing for _, missing in plan.get("dialling", {}).values())
+
+
+def moves(plan: Mapping[str, Any]) -> bool:
+    """Whether tunnels close or are dialled, so that there is something to wait for."""
+    return plan.get("closing", {}).get("closes", [0, 0])[1] > 0 or bool(plan.get("dialling"))
+
+
+def is_done(outcome: Mapping[str, Any]) -> bool:
+    """Whether all that was foreseen has happened."""
+    return bool(outcome["closed"] >= outcome["foreseen"][1] and outcome["dialled"] >= outcome["to_dial"])
 
 
 def ends_after(plan: Mapping[str, Any]) -> float:
     """Seconds after the change by which all is over that was foreseen; 0 when nothing was."""
     steps = plan.get("closing", {}).get("steps", ())
-    return max((float(step["latest"]) for step in steps), default=0.0)
+    latest = [float(step["latest"]) for step in steps] + ([_DIALLED_WITHIN] if plan.get("dialling") else [])
+    return max(latest, default=0.0)
 
 
 def _closing_notes(
@@ -211,3 +252,16 @@ def _ping_note(before: NetworkingConfig, after: NetworkingConfig) -> str:
         f"A half-open tunnel is noticed after {patience(after)}, now after {patience(before)}; "
         f"each tunnel is pinged every {pings(after)}, now every {pings(before)}."
     )
+
+
+def outcome_words(outcome: Mapping[str, Any]) -> str:
+    """What happened beside what was foreseen, as `compare` has it."""
+    foreseen, dialled, more = outcome["foreseen"], outcome["dialled"], outcome["to_dial"]
+    parts = []
+    if foreseen[1] or not more:
+        against = f"foreseen: {said(foreseen)}" if outcome["difference"] else "as foreseen"
+        parts.append(f"{counted([outcome['closed']] * 2, 'tunnel')} closed, {against}")
+    if more:
+        against = f"foreseen: {more:,}" if dialled != more else "as foreseen"
+        parts.append(f"{counted([dialled] * 2, 'tunnel')} dialled, {against}")
+    return "; ".join(parts)

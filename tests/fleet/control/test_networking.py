@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+import numpy as np
 import pytest
 from django.contrib.auth.models import User
 
@@ -114,3 +115,28 @@ def test_verify_compares_until_all_is_over(alice: User) -> None:
     assert change.state == ChangeState.VERIFYING
     networking.verify(change, table, NOW + timedelta(hours=1))
     assert (change.state, change.detail) == ("verified", "2 tunnels closed, foreseen: 3")
+
+
+@pytest.mark.usefixtures("read")
+def test_verify_waits_for_tunnels_that_are_dialled(alice: User) -> None:
+    """More tunnels are wanted and none closes: the change is verified when they are there, not at once."""
+    reader = FakeReader(as_of=NOW.timestamp())
+    table = reader.table("default", NOW.timestamp())
+    table.heartbeats["desired"] = 1
+    fleet = fleet_of(table, {}, NOW.timestamp())
+    change = networking.plan(
+        "default", "r1", replace(PEERING, agent_connection_count=2), by(alice), NOW, lambda: fleet
+    )
+    changes.confirm(change, by(alice), reason="a test", typed="", now=NOW)
+    changes.start(change, NOW)
+    changes.move(change, ChangeState.VERIFYING, NOW)
+    networking.verify(change, table, NOW)
+    assert (change.state, change.outcome["dialled"], change.outcome["to_dial"]) == ("verifying", 0, 4)
+    assert networking.progress_of(change)["percent"] == 0
+    both = replace(
+        table,
+        tunnel_agents=np.concatenate([table.tunnel_agents, table.tunnel_agents]),
+        tunnel_proxies=np.concatenate([table.tunnel_proxies, 5 - table.tunnel_proxies]),
+    )
+    networking.verify(change, both, NOW)
+    assert (change.state, change.detail) == ("verified", "4 tunnels dialled, as foreseen")

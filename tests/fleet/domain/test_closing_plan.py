@@ -128,6 +128,22 @@ def test_more_tunnels_wanted_are_dialled() -> None:
     assert (plan.opens, plan.closes, plan.touched) == (1, (0, 0), ("a",))
 
 
+def test_tunnels_that_are_dialled_count_in_the_outlook_of_proxies() -> None:
+    """Where an agent can dial only one proxy it is that one; among several the load balancer decides."""
+    two = replace(ONE, agent_connection_count=2)
+    agents = [_agent("a", "p1"), _agent("b", "p1"), _agent("c", "p2", "p1")]
+    held = {"p1": 3, "p2": 1}
+    plan = foresee(ONE, two, agents, [P1, P2], held)
+    assert [(p.name, p.before, p.after, p.dials) for p in plan.proxies] == [
+        ("proxy-1", 3, (3, 3), (0, 0)),
+        ("proxy-2", 1, (3, 3), (2, 2)),
+    ]
+    assert (plan.tunnels, plan.tunnels_after, plan.dialling) == (4, (6, 6), {"a": (1, 1), "b": (1, 1)})
+    three = foresee(ONE, two, agents, [P1, P2, P3], held)
+    assert [(p.name, p.after) for p in three.proxies][1:] == [("proxy-2", (1, 3)), ("proxy-3", (0, 2))]
+    assert three.tunnels_after == (6, 6)
+
+
 def test_rule_of_a_config() -> None:
     """By name; a threshold wins."""
     assert [rule_of(one) for one in (ONE, RFD, UPSTREAM, replace(RFD, tunnel_disconnect_threshold=1.0))] == [

@@ -6,7 +6,18 @@ from dataclasses import replace
 import pytest
 
 from fleet.domain.closing_plan import SeenAgent, SeenProxy, SeenTunnel
-from fleet.domain.networking_plan import Fleet, compare, ends_after, moves_tunnels, plan_of, said
+from fleet.domain.networking_plan import (
+    Fleet,
+    agents_compared,
+    compare,
+    ends_after,
+    is_done,
+    moves,
+    moves_tunnels,
+    outcome_words,
+    plan_of,
+    said,
+)
 from fleet.protocol.networking_config import NetworkingConfig, Strategy
 
 ONE = NetworkingConfig(tunnel_strategy=str(Strategy.PROXY_PEERING), agent_connection_count=1)
@@ -62,6 +73,23 @@ def test_more_wanted_are_dialled() -> None:
     assert plan["question"] == "Have 1 agent dial 1 more tunnel?"
 
 
+def test_compare_counts_what_is_dialled() -> None:
+    """Up to what was foreseen of each agent; one that left dials no more. All of it is there before it is done."""
+    agents = (SeenAgent("a", 1, (SeenTunnel("p1"),)), SeenAgent("b", 1, (SeenTunnel("p1"),)))
+    plan = plan_of(ONE, replace(ONE, agent_connection_count=2), replace(_fleet(), agents=agents))
+    assert moves(plan)
+    assert agents_compared(plan) == {"a", "b"}
+    assert ends_after(plan) == 60.0
+    some = compare(plan, {"a": 3, "b": 1})
+    assert (some["dialled"], some["to_dial"], is_done(some)) == (1, 2, False)
+    assert outcome_words(some) == "1 tunnel dialled, foreseen: 2"
+    gone = compare(plan, {"a": 2})
+    assert (gone["dialled"], gone["gone"]) == (1, 1)
+    done = compare(plan, {"a": 2, "b": 2})
+    assert is_done(done)
+    assert outcome_words(done) == "2 tunnels dialled, as foreseen"
+
+
 def test_sick_proxies_old_agents_and_users_are_named() -> None:
     """Each is a note."""
     fleet = _fleet(unsure=True)
@@ -93,7 +121,8 @@ def test_other_fields_touch_no_tunnel() -> None:
 )
 def test_compare_shows_the_difference(now: dict[str, int], expected: dict[str, int]) -> None:
     """More, fewer, or as foreseen; an agent that left closed nothing."""
-    assert compare(plan_of(ONE, RFD, _fleet()), now) == {**expected, "foreseen": [1, 1]}
+    found = compare(plan_of(ONE, RFD, _fleet()), now)
+    assert found == {**expected, "foreseen": [1, 1], "dialled": 0, "to_dial": 0}
 
 
 def test_said() -> None:
