@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from fleet.domain.naming import natural
 from fleet.domain.verdicts import State
 from fleet.domain.views import FleetTable
 
@@ -146,14 +147,6 @@ def select(table: FleetTable, query: AgentQuery) -> npt.NDArray[np.intp]:
     for word in query.words:
         mask &= _with_word(table, word)
     return np.flatnonzero(mask)
-
-
-def natural(name: str) -> tuple[str, int, str, str]:
-    """Order names as people count: agent-2 before agent-10."""
-    stem = name.rstrip("0123456789")
-    # Of two numbers the one with more digits is larger; int() refuses thousands of them.
-    digits = name[len(stem) :].lstrip("0")
-    return stem, len(digits), digits, name
 
 
 def ordered(table: FleetTable, query: AgentQuery, sort: str = "") -> npt.NDArray[np.intp]:

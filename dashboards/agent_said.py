@@ -8,6 +8,7 @@ from datetime import datetime
 
 from dashboards.presenters import age_ms, moment
 from fleet.domain.agent_report import AgentReport, Answer
+from fleet.domain.naming import natural
 from fleet.domain.views import Explanation, InstanceView
 
 
@@ -109,4 +110,4 @@ def _proxies(
                 advised=tunnel.advised if tunnel else False,
             )
         )
-    return tuple(sorted(found, key=lambda proxy: (not proxy.claimed, proxy.name)))
+    return tuple(sorted(found, key=lambda proxy: (not proxy.claimed, natural(proxy.name))))

@@ -23,6 +23,7 @@ from fleet.alerts.values import CauseKind, IncidentState, Notice, NoticeKind, Se
 from fleet.domain.changes import OCCUPYING
 from fleet.domain.columns import NO_INSTANCE, REASON_BITS
 from fleet.domain.instances import InstanceState
+from fleet.domain.naming import natural
 from fleet.domain.verdicts import Reason
 from fleet.domain.views import FleetTable
 from fleet.models.alerting import Channel, Delivery
@@ -208,7 +209,7 @@ def _versions(rows: Iterable[VersionChange]) -> Iterator[Before]:
     for row in rows:
         groups.setdefault((row.old, row.new), []).append(row)
     for (old, new), some in groups.items():
-        called = sorted(row.name for row in some)
+        called = sorted((row.name for row in some), key=natural)
         names = ", ".join(called[:5]) + (f" and {len(some) - 5} more" if len(some) > 5 else "")
         what = f"version {old} became {new}" if old else f"seen for the first time, version {new}"
         yield Before(datetime.fromtimestamp(some[0].at, UTC), names, what)

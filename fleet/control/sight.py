@@ -13,6 +13,7 @@ from fleet.domain.closing_plan import SeenAgent, SeenProxy, SeenTunnel
 from fleet.domain.columns import HEALTH_CHECK
 from fleet.domain.evidence import Mode
 from fleet.domain.instances import LOST, InstanceKind, InstanceState
+from fleet.domain.naming import natural
 from fleet.domain.networking_plan import Fleet
 from fleet.domain.policy_outlook import Sight, Told
 from fleet.domain.verdicts import State
@@ -56,7 +57,7 @@ def fleet_of(table: FleetTable, answers: Mapping[int, Answer], now: float) -> Fl
     newest = newest_generations(views)
     return Fleet(
         agents=tuple(seen),
-        proxies=tuple(_proxy(view, newest) for view in sorted(views, key=lambda view: view.facts.name)),
+        proxies=tuple(_proxy(view, newest) for view in sorted(views, key=lambda view: natural(view.facts.name))),
         held={identity: int(held[index]) for index, identity in ids.items()},
         size=int(len(table.ids) - retired.sum()),
         as_of=table.as_of,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fleet.domain.instances import InstanceState
+from fleet.domain.naming import natural
 from fleet.domain.node_policies import Observed, PolicyReport
 from fleet.domain.views import InstanceView
 from fleet.protocol import policies
@@ -86,7 +87,7 @@ def matrix(
 ) -> tuple[Line, ...]:
     """Every instance with its policies, auths first."""
     here = [view for view in views if view.state is not InstanceState.GONE]
-    here.sort(key=lambda view: (view.facts.kind, view.facts.name))
+    here.sort(key=lambda view: (view.facts.kind, natural(view.facts.name)))
     return tuple(_line(view, observed.get(view.facts.id), wanted) for view in here)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from fleet.domain.naming import natural
 from fleet.domain.policy_plan import Running, TakesEffect, announce_ttl, restarts, ttl_load
 from fleet.protocol import announce, discovery, durations, policies, reconnecting, service_config, switches
 from fleet.protocol.policies import BY_NAME, PLURALS
@@ -135,7 +136,7 @@ def _ttl(
     return {
         "role": role,
         "title": title,
-        "names": sorted(one.name for one in group),
+        "names": sorted((one.name for one in group), key=natural),
         "before": _load(asdict(was)),
         "after": _load(asdict(found.after)),
         "warnings": list(found.warnings),
@@ -165,7 +166,7 @@ def _balancing(instances: Sequence[Changing], sight: Sight) -> Iterable[dict[str
         if told != _told(config)
     )
     yield _effect(
-        "Clients' load balancing", _said(wanted), auths, changing, TakesEffect.AT_CONNECT, sight, stale
+        "Clients' load balancing", _said(wanted), auths, changing, TakesEffect.AT_CONNECT, sight.agents, stale
     )
 
 
@@ -176,7 +177,9 @@ def _others(instances: Sequence[Changing], sight: Sight) -> Iterable[dict[str, A
         if not changing:
             continue
         text = changing[0].then[name]
-        found = _effect(BY_NAME[name].label, text or "never", here, changing, TakesEffect.AT_START, sight)
+        # By HTTP no agent is connected.
+        on = {} if name == policies.HTTP_CLOSE_VARIABLE else sight.agents
+        found = _effect(BY_NAME[name].label, text or "never", here, changing, TakesEffect.AT_START, on)
         tunnels = sum(sight.agents.get(one.id, 0) for one in changing if one.restarts)
         if name == policies.HTTP_CLOSE_VARIABLE:
             found["sentence"] += (
@@ -197,15 +200,13 @@ def _effect(
     here: Sequence[Changing],
     changing: Sequence[Changing],
     effect: TakesEffect,
-    sight: Sight,
+    agents: Mapping[str, int],
     stale: int = 0,
 ) -> dict[str, Any]:
-    """Who must restart for it; those that nobody restarts now are named too."""
-    # By HTTP no agent is connected.
-    on = {} if label == BY_NAME[policies.HTTP_CLOSE_VARIABLE].label else sight.agents
-    running = {one.id: Running(one.name, one not in changing, on.get(one.id, 0)) for one in here}
+    """Who must restart for it; those that nobody restarts now are named too. `agents` it concerns, by instance id."""
+    running = {one.id: Running(one.name, one not in changing, agents.get(one.id, 0)) for one in here}
     found = restarts(running, effect, stale)
-    by_hand = sorted(one.name for one in changing if not one.restarts)
+    by_hand = sorted((one.name for one in changing if not one.restarts), key=natural)
     sentence = f"{label} to “{value}”: {found.sentence[:1].lower()}{found.sentence[1:]}"
     if by_hand:
         sentence += f" Not restarted by this: {', '.join(by_hand)}."

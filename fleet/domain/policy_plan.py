@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fleet.domain.naming import natural
 from fleet.protocol import durations
 from fleet.protocol.tracker import DEFAULT_PROXY_EXPIRY
 
@@ -141,7 +142,7 @@ def restarts(running: Mapping[str, Running], effect: TakesEffect, stale_agents: 
     """
     lacking = [one for one in running.values() if not one.has_it]
     moved = sum(one.agents for one in lacking)
-    names = tuple(sorted(one.name for one in lacking))
+    names = tuple(sorted((one.name for one in lacking), key=natural))
     if not names:
         sentence = "No process needs a restart."
     else:

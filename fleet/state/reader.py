@@ -17,6 +17,7 @@ from fleet.classify import FleetFrame, prepare
 from fleet.domain.agent_report import Answer
 from fleet.domain.columns import MEMORY, NO_INSTANCE, TUNNEL, VERDICT
 from fleet.domain.evidence import Timing
+from fleet.domain.naming import natural
 from fleet.domain.verdicts import State
 from fleet.domain.views import (
     AgentView,
@@ -128,7 +129,7 @@ class Reader:
     def instances(self, cluster: str, now: float) -> tuple[InstanceView, ...]:
         """All instances ever seen, auths first, by name. Raises StateUnavailable."""
         views = self.table(cluster, now).instances.values()
-        return tuple(sorted(views, key=lambda view: (view.facts.kind, view.facts.name, view.facts.index)))
+        return tuple(sorted(views, key=lambda view: (view.facts.kind, natural(view.facts.name), view.facts.index)))
 
     def agent(self, table: FleetTable, index: int) -> AgentView:
         """One agent of the table. Raises IndexError."""

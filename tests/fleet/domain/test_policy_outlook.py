@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from fleet.domain import policy_outlook
 from fleet.domain.policy_outlook import Changing, Sight
 from fleet.protocol import reconnecting
 from fleet.protocol.announce import AUTH_TTL_VARIABLE, PROXY_TTL_VARIABLE
 from fleet.protocol.discovery import COMPACT_VARIABLE
-from fleet.protocol.policies import HTTP_CLOSE_VARIABLE
+from fleet.protocol.policies import BY_NAME, HTTP_CLOSE_VARIABLE
 from fleet.protocol.service_config import RFD_VARIABLE
 
 RECONNECT = (
@@ -113,3 +115,16 @@ def test_nothing_changes_nothing_is_said() -> None:
     odd = Changing("p1", "proxy-1", "proxy", False, {PROXY_TTL_VARIABLE: "soon"}, {PROXY_TTL_VARIABLE: "1m"})
     found = policy_outlook.outlook([odd, _to(PROXIES[1])], SIGHT)
     assert (found["ttl"], found["effects"], found["notes"]) == ([], [], [])
+
+
+def test_agents_of_a_policy_are_counted_by_what_it_is_not_by_its_label(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agents are not connected by HTTP: that is known of the variable, whatever the pages call it."""
+    label = BY_NAME[HTTP_CLOSE_VARIABLE].label
+    renamed = {**BY_NAME, reconnecting.VARIABLE: replace(BY_NAME[reconnecting.VARIABLE], label=label)}
+    monkeypatch.setattr(policy_outlook, "BY_NAME", renamed)
+    proxies = [
+        Changing("p1", "proxy-1", "proxy", True, {reconnecting.VARIABLE: ""}, {reconnecting.VARIABLE: "1h"})
+    ]
+    (effect,) = policy_outlook.outlook(proxies, SIGHT)["effects"]
+    assert "25 tunnels" in effect["sentence"]
+    assert (effect["label"], effect["agents_now"] + effect["agents_later"]) == (label, 25)
