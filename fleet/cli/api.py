@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,16 @@ from fleet.cli.answers import Failure
 _TIMEOUT = 15.0
 #: Agents in one page; the console allows no more than this in one answer.
 _PAGE = 500
+#: Agents whose name is looked at, of those in which it is contained.
+_SEARCHED = 10_000
 #: Answers that mean: understood, and not done.
 _REFUSED = {409, 412, 428}
 #: What fields of a confirmation are called here.
 _FLAGS = {"typed": "--typed", "reason": "--reason"}
+
+
+class NotFound(Failure):
+    """The console knows no such thing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +67,8 @@ class Console:
                 return json.load(response)
         except urllib.error.HTTPError as error:
             with error:
-                raise Failure(self._refusal(error)) from error
+                kind = NotFound if error.code == 404 else Failure
+                raise kind(self._refusal(error)) from error
         except OSError as error:
             why = getattr(error, "reason", error)
             raise Failure(f"no console answers at {self.url}: {why}. Is it running? (`make demo`)") from error
@@ -79,6 +87,25 @@ class Console:
             cursor = page["next"]
             if not cursor:
                 return
+
+    def of_agent(self, text: str, ask: Callable[[str], Any], *, cluster: str) -> Any:
+        """Ask about an agent by its id, or else by its name; `ask` gets the id as part of a path. Raises Failure."""
+        try:
+            return ask(urllib.parse.quote(text, safe=""))
+        except NotFound:
+            ids = self._ids_of(text, cluster)
+            if not ids:
+                raise
+        if len(ids) > 1:
+            raise Failure(f"{len(ids)} agents are called {text}; name one by its id: {', '.join(ids[:5])}")
+        return ask(urllib.parse.quote(ids[0], safe=""))
+
+    def _ids_of(self, name: str, cluster: str) -> list[str]:
+        try:
+            found = self.agents({"q": shlex.quote(name)}, cluster=cluster, limit=_SEARCHED)
+            return [agent["id"] for agent in found if agent["name"] == name]
+        except Failure:
+            return []  # no name that the filter understands
 
     def _refusal(self, error: urllib.error.HTTPError) -> str:
         detail, problems = _detail(error)

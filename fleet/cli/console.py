@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import click
 
@@ -83,12 +82,14 @@ def agents(
 
 
 @click.command()
-@click.argument("agent_id", metavar="ID")
+@click.argument("agent_id", metavar="ID|NAME")
 @asks_console
 @_json
 def agent(console: api.Console, cluster: str, agent_id: str, as_json: bool) -> None:
     """Explain one agent: its verdict and all it rests on."""
-    said = console.get(f"/agents/{quote(agent_id, safe='')}", cluster=cluster)
+    said = console.of_agent(
+        agent_id, lambda found: console.get(f"/agents/{found}", cluster=cluster), cluster=cluster
+    )
     if as_json:
         show_json(said)
         return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import quote
 
 import click
 
@@ -12,7 +11,7 @@ from fleet.cli import api
 from fleet.cli.console import asks_console
 
 _reason = click.option("--reason", required=True, help="Why; it is kept in the log.")
-_ids = click.argument("agent_ids", metavar="ID...", nargs=-1, required=True)
+_ids = click.argument("agent_ids", metavar="ID|NAME...", nargs=-1, required=True)
 
 
 @click.command()
@@ -45,5 +44,9 @@ def _each(
     sentence: Callable[[str], str],
 ) -> None:
     for agent_id in agent_ids:
-        said = console.post(f"/agents/{quote(agent_id, safe='')}/retire", body, cluster=cluster)
+        said = console.of_agent(
+            agent_id,
+            lambda found: console.post(f"/agents/{found}/retire", body, cluster=cluster),
+            cluster=cluster,
+        )
         click.echo(sentence(said["name"]))

@@ -97,6 +97,21 @@ def test_agent_is_explained_by_id(fake: FakeConsole) -> None:
     assert not any(line.startswith("auth") for line in lines)
 
 
+def test_agent_is_explained_by_name(fake: FakeConsole) -> None:
+    """The list shows names, so a name is what is at hand; where several agents have it, their ids are named."""
+    fake.answers["/api/v1/agents/a"] = (200, AGENT)
+    found = {**DATED, "total": 2, "next": None, "agents": [{**AGENT, "id": "x", "name": "agent-10"}, AGENT]}
+    fake.answers["/api/v1/agents?q=agent-1&limit=500"] = (200, found)
+    assert "agent      agent-1 (a)" in refloat(fake, "agent", "agent-1").output
+    twice = {**found, "agents": [AGENT, {**AGENT, "id": "z"}]}
+    fake.answers["/api/v1/agents?q=agent-1&limit=500"] = (200, twice)
+    refused = refloat(fake, "agent", "agent-1")
+    assert refused.exit_code == 2
+    assert "2 agents are called agent-1; name one by its id: a, z" in refused.output
+    nobody = refloat(fake, "agent", "nobody")
+    assert (nobody.exit_code, nobody.output.count("404")) == (2, 1)
+
+
 @pytest.mark.parametrize("words", [("summary",), ("agents",), ("instances",), ("agent", "a/b")], ids=" ".join)
 def test_json_is_the_apis_answer(fake: FakeConsole, words: tuple[str, ...]) -> None:
     """For scripts."""
