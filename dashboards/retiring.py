@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
+
 from django.utils import timezone
 
 from dashboards import acting, reading
+from dashboards.presenters import age_ms
 from fleet.control import retiring
 from fleet.control.changes import By
 from fleet.control.retiring import Wanted
+from fleet.domain.verdicts import State
 from fleet.domain.views import Explanation
+from fleet.models.changes import AuditEntry
+from fleet.models.remembered import Agent
 
 
 def is_alive(found: Explanation) -> bool:
@@ -23,3 +30,36 @@ def want(cluster: str, found: Explanation, by: By, *, retired: bool, reason: str
     wanted = Wanted(view.id, view.name, view.index, retired, reason.strip(), by.actor, by.request_id)
     retiring.ask(cluster, wanted, timezone.now)
     acting.enqueue("fleet.tasks.apply_retired")
+
+
+@dataclass(frozen=True, slots=True)
+class Retirement:
+    """What an operator said last of an agent that is retired, or is about to be or to count again."""
+
+    retired: bool
+    #: Rounds judge the agent by it; until the next one they do not yet.
+    in_force: bool
+    #: Empty and None where the log of that time is gone.
+    who: str = ""
+    reason: str = ""
+    at: datetime | None = None
+    at_ms: int | None = None
+
+
+def retirement(cluster: str, found: Explanation, now: float) -> Retirement | None:
+    """Who retired an agent and why, or reinstated it a moment ago; None for one that nobody retired."""
+    view = found.view
+    retired = Agent.objects.filter(cluster=cluster, agent_id=view.id, retired=True).exists()
+    judged = view.state is State.RETIRED
+    if not retired and not judged:
+        return None
+    action = "agent.retire" if retired else "agent.unretire"
+    entry = (
+        AuditEntry.objects.filter(cluster=cluster, action=action, outcome="done", after__agent=view.id)
+        .order_by("-pk")
+        .first()
+    )
+    if entry is None:
+        return Retirement(retired, retired is judged)
+    ago = age_ms(entry.at.timestamp(), now)
+    return Retirement(retired, retired is judged, entry.who, entry.reason, entry.at, ago)

@@ -15,6 +15,7 @@ from dashboards import agent_csv, agent_query, presenters, reading
 from dashboards.agent_query import AgentQuery, Page, QueryError
 from dashboards.agent_said import said
 from dashboards.permissions import requires
+from dashboards.retiring import retirement
 from dashboards.views.pages import needs_record, prefix_of
 from fleet.domain.views import FleetTable
 from fleet.models.access import Permission, may
@@ -93,7 +94,8 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
     """Show one agent.
 
     Template `dashboards/agent.html`: the frame's, `agent` (AgentRow), `tunnels` (AgentTunnel), `evidence` as
-    (words, value), `said` (Said or None), `history` (Change, newest first), `may_act`. htmx with the target
+    (words, value), `said` (Said or None), `history` (Change, newest first), `retirement` (or None),
+    `may_act`. htmx with the target
     `agent-card` gets `dashboards/_agent_card.html` with `agent`.
     """
     now = reading.current_time()
@@ -105,6 +107,7 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
     context["may_act"] = may(request.user, Permission.ACT_ON_FLEET, cluster)
     if request.headers.get("HX-Target") == "agent-card":
         return render(request, "dashboards/_agent_card.html", context)
+    context["retirement"] = retirement(cluster, explanation, now)
     context["history"] = presenters.history(
         Transition.objects.filter(cluster_id=cluster, agent=agent_id)[:_CHANGES], now
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from django.contrib import messages
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponseBase
 from django.shortcuts import redirect, render
-from django.utils.http import urlencode
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
@@ -16,7 +17,6 @@ from dashboards.permissions import requires
 from dashboards.views.pages import needs_record, prefix_of
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
-from fleet.models.remembered import Agent
 
 
 @requires(Permission.ACT_ON_FLEET)
@@ -26,8 +26,8 @@ from fleet.models.remembered import Agent
 def retire(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Ask for a reason (GET), and want it retired or not any more (POST with `wanted`: `retire` or `unretire`).
 
-    Template `dashboards/retire.html`: the frame's, `agent` (AgentRow), `retired`, `alive` (it shows a sign of life),
-    `form`.
+    Template `dashboards/retire.html`: the frame's, `agent` (AgentRow), `retired`, `retirement`, `alive` (it shows a
+    sign of life), `form`.
     """
     now = reading.current_time()
     reader = reading.reader()
@@ -35,7 +35,8 @@ def retire(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) 
     if found is None:
         raise Http404(f"There is no agent {agent_id} in the cluster {cluster}.")
     # What operators said last; the record follows within a round or two.
-    retired = Agent.objects.filter(cluster=cluster, agent_id=found.view.id, retired=True).exists()
+    retirement = retiring.retirement(cluster, found, now)
+    retired = retirement is not None and retirement.retired
     alive, wants = retiring.is_alive(found), request.POST.get("wanted")
     form = RetireForm(
         request.POST if request.method == "POST" else None,
@@ -46,9 +47,11 @@ def retire(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) 
         assert isinstance(user, User), "the view requires a permission, so somebody is signed in"
         by, reason = acting.by(request, user), form.cleaned_data["reason"]
         retiring.want(cluster, found, by, retired=wants == "retire", reason=reason)
-        what = "is retired: it counts nowhere any more" if wants == "retire" else "counts again"
-        messages.success(request, f"{found.view.name} {what}, from the next round on.")
-        return redirect(f"{prefix_of(cluster)}/agents/?{urlencode({'q': found.view.name})}")
-    context = presenters.agent_page(found, now) | {"retired": retired, "alive": alive, "form": form}
+        what = "will be retired" if wants == "retire" else "will be reinstated"
+        messages.success(request, f"{found.view.name} {what} with the next round.")
+        return redirect(f"{prefix_of(cluster)}/agents/{quote(found.view.id, safe='')}/")
+    context = presenters.agent_page(found, now) | {
+        "retired": retired, "retirement": retirement, "alive": alive, "form": form,
+    }  # fmt: skip
     frame = presenters.frame(reader.summary(cluster, now), now, "agents")
     return render(request, "dashboards/retire.html", frame | context)

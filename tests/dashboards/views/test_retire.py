@@ -39,10 +39,16 @@ def test_retire_and_count_again(client: Client, page: str, sent: list[str]) -> N
     assert f'href="{path}"' in client.get(page).content.decode()
     assert "It is alive." in client.get(path).content.decode()
     said: dict[str, Any] = {"wanted": "retire", "reason": REASON, "sure": "on"}
-    assert client.post(path, said).status_code == 302
+    answer = client.post(path, said)
+    assert answer.headers["Location"] == page
     assert Agent.objects.get().retired
     assert AuditEntry.objects.get().action == "agent.retire"
     assert sent == ["fleet.tasks.apply_retired"]
+    for shown in (client.get(page).content.decode(), client.get(path).content.decode()):
+        assert "Retired by <b>operator</b>" in shown
+        assert f"“{REASON}”" in shown
+        assert "takes effect with the next round" in shown
+        assert "counts nowhere" not in shown
     assert "Count it again" in client.get(path).content.decode()
     assert client.post(path, {"wanted": "unretire", "reason": REASON}).status_code == 302
     assert not Agent.objects.get().retired
