@@ -6,12 +6,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import reduce
+from operator import or_
+from shlex import quote
 from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
+import numpy.typing as npt
 from django.db.models import Q
 
+from dashboards import agent_query
+from dashboards.audit_words import OF_THE_FLEET, action_words
 from dashboards.presenters import age_ms, moment
 from fleet.alerts import store
 from fleet.alerts.lifecycle import Look, plan
@@ -22,7 +28,7 @@ from fleet.alerts.senders import origin
 from fleet.alerts.values import CauseKind, IncidentState, Notice, NoticeKind, Severity
 from fleet.domain.changes import OCCUPYING
 from fleet.domain.columns import NO_INSTANCE, REASON_BITS
-from fleet.domain.instances import InstanceState
+from fleet.domain.instances import CUT_OFF, InstanceKind, InstanceState
 from fleet.domain.naming import natural
 from fleet.domain.verdicts import Reason
 from fleet.domain.views import FleetTable
@@ -30,6 +36,8 @@ from fleet.models.alerting import Channel, Delivery
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange
 from fleet.models.networking import NetworkingRevision
+
+Indices = npt.NDArray[np.intp]
 
 #: What changed in so many seconds before an incident may be its cause.
 _BEFORE = 1800.0
@@ -172,7 +180,7 @@ class Before:
 
 
 def changed_before(cluster: str, opened_at: float) -> list[Before]:
-    """What changed in the half hour before, newest first: changes that ran, acts, configs of others, versions."""
+    """What changed in the half hour before, newest first: changes, acts on the fleet, configs of others, versions."""
     since, until = moment(opened_at - _BEFORE), moment(opened_at)
     assert since is not None
     assert until is not None
@@ -180,8 +188,9 @@ def changed_before(cluster: str, opened_at: float) -> list[Before]:
         Q(ended_at=None, state__in=[state.value for state in OCCUPYING]) | Q(ended_at__gte=since)
     )
     acts = AuditEntry.objects.filter(
-        cluster__in=("", cluster), outcome="done", change_id=None, at__gte=since, at__lte=until
-    )
+        reduce(or_, (Q(action__startswith=f"{first}.") for first in OF_THE_FLEET)),
+        cluster__in=("", cluster), outcome="done", change_id=None, at__gte=since, at__lte=until,
+    ).order_by("-at")  # fmt: skip
     configs = NetworkingRevision.objects.filter(
         cluster=cluster, change=None, at__gte=since, at__lte=until
     ).exclude(previous=None)
@@ -193,7 +202,7 @@ def changed_before(cluster: str, opened_at: float) -> list[Before]:
             Before(one.started_at or until, one.who, f"{one.title} ({one.state})", one.reason, f"/changes/{one.pk}/")
             for one in ran[:_LISTED]
         ),
-        *(Before(one.at, one.who, f"{one.action} {one.subject}", one.reason) for one in acts[:_LISTED]),
+        *(Before(one.at, one.who, f"{action_words(one.action)}: {one.subject}", one.reason) for one in acts[:_LISTED]),
         *(
             Before(one.at, one.who or "not through this console", f"networking config {one.revision}", one.reason)
             for one in configs[:_LISTED]
@@ -215,7 +224,7 @@ def _versions(rows: Iterable[VersionChange]) -> Iterator[Before]:
         yield Before(datetime.fromtimestamp(some[0].at, UTC), names, what)
 
 
-def in_common(table: FleetTable, indices: np.ndarray[Any, Any]) -> list[dict[str, Any]]:
+def in_common(table: FleetTable, indices: Indices) -> list[dict[str, Any]]:
     """What the agents of an incident have in common: by reason, home proxy and auth, most first."""
     if not len(indices):
         return []
@@ -270,10 +279,11 @@ def target_of(row: Channel) -> str:
     return to or ("a sealed address" if row.secrets else "none")
 
 
-def reconnect_query(row: Incident, cause: InstanceState | None) -> tuple[str, str]:
+def reconnect_query(row: Incident, cause: InstanceState | None, table: FleetTable) -> tuple[str, str]:
     """The query of the page that plans a reconnect of the agents of an incident, or why there is none.
 
     Agents are asked through their tunnels: who has none, or only through a proxy that does not answer, hears nothing.
+    An agent that is stranded by its auth has its tunnels still: it is who needs it most.
     """
     if row.state == IncidentState.RESOLVED.value or row.cause_kind not in _MOVABLE:
         return "", ""
@@ -284,7 +294,21 @@ def reconnect_query(row: Incident, cause: InstanceState | None) -> tuple[str, st
                 f"{row.cause_name} does not answer, so its agents cannot be asked to reconnect elsewhere.",
             )
         return urlencode({"proxy": row.cause_name}), ""
-    return urlencode({"q": f"auth:{row.cause_name} -state:stranded"}), ""
+    text = quote(f"auth:{row.cause_name}")
+    if not _can_be_asked(table, agent_query.select(table, agent_query.parse(text))):
+        return "", f"No agent of {row.cause_name} has a tunnel through which it can be asked to reconnect."
+    return urlencode({"q": text}), ""
+
+
+def _can_be_asked(table: FleetTable, indices: Indices) -> bool:
+    """Whether any of these agents has a tunnel to a proxy that passes something on."""
+    answering = [
+        index
+        for index, view in table.instances.items()
+        if view.facts.kind is InstanceKind.PROXY and view.state not in CUT_OFF
+    ]
+    asked = table.tunnel_agents[np.isin(table.tunnel_proxies, answering)]
+    return bool(np.isin(indices, asked).any())
 
 
 def delivery_row(row: Delivery, now: float) -> dict[str, Any]:

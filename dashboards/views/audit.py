@@ -15,6 +15,7 @@ from django.views.decorators.http import require_http_methods
 
 from dashboards import change_rows
 from dashboards.audit_query import OUTCOMES, PAGE, SINCE, AuditQuery
+from dashboards.audit_words import action_words, differences
 from dashboards.change_rows import AUDIT_COLUMNS
 from dashboards.permissions import requires
 from fleet.models.access import Permission
@@ -29,7 +30,7 @@ _IN_A_FILE = 50_000
 @require_http_methods(["GET", "HEAD"])
 @never_cache
 def audit(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show it. Template `dashboards/audit.html`: `page`, `entries`, `query`, `outcomes`, `since`, `older`, `export`."""
+    """Show it. Template `dashboards/audit.html`: `page`, `rows`, `query`, `outcomes`, `since`, `older`, `export`."""
     query = AuditQuery.of(request.GET.dict())
     rows = list(query.rows(cluster, timezone.now())[: PAGE + 1])
     asked = request.GET.copy()
@@ -40,6 +41,14 @@ def audit(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
     context = {
         "page": "audit",
         "entries": rows[:PAGE],
+        "rows": [
+            {
+                "entry": entry,
+                "words": action_words(entry.action),
+                "differences": differences(entry.before, entry.after),
+            }
+            for entry in rows[:PAGE]
+        ],
         "query": query,
         "outcomes": OUTCOMES,
         "since": SINCE,

@@ -14,6 +14,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from dashboards import acting, change_rows, doing, policy_rows
+from dashboards.audit_words import action_words
 from dashboards.permissions import requires
 from dashboards.views.pages import needs_record, prefix_of, signed_in
 from fleet.control import Refused, Stale, changes, desired, networking
@@ -127,7 +128,10 @@ def _show(request: HttpRequest, row: Change, error: Refused | None = None) -> Ht
         "closing": change_rows.closing(row.plan),
         "outcome": change_rows.outcome(row) if config else None,
         "asks": changes.what_it_asks(row),
-        "entries": AuditEntry.objects.filter(change_id=row.pk).order_by("pk"),
+        "entries": [
+            (entry, action_words(entry.action))
+            for entry in AuditEntry.objects.filter(change_id=row.pk).order_by("pk")
+        ],
         "busy": changes.busy_sentence(row.cluster_id) if row.state in {"planned", "confirmed"} else "",
         "can_act": can,
         "can_approve": can and row.state == "confirmed" and row.needs_second and not row.approved_by

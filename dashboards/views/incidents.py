@@ -152,7 +152,7 @@ def _live(row: Incident, cluster: str, now: float) -> dict[str, Any]:
     indices = agents_of(table, row.key)[:0] if over else agents_of(table, row.key)
     view = known.get(row.cause_id)
     card = None if view is None else presenters.instance_card(view, now)
-    query, why_not = alert_presenters.reconnect_query(row, None if view is None else view.state)
+    query, why_not = alert_presenters.reconnect_query(row, None if view is None else view.state, table)
     return presenters.frame(summary, now, "incidents") | {
         "agents": [
             presenters.agent_row(reader.agent(table, int(index)), known, now) for index in indices[:_AGENTS]

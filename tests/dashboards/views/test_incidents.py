@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from urllib.parse import parse_qsl
 
 import pytest
 from django.test import Client
 
 from dashboards.alert_presenters import changed_before, reconnect_query
+from dashboards.choosing import chosen
 from fleet.domain.instances import InstanceState
 from fleet.domain.verdicts import State
 from fleet.models.access import Permission
@@ -96,7 +99,12 @@ def test_page_says_what_changed_in_the_half_hour_before(
     for subject, minutes in (("web", 5), ("old", 31), ("after", -1)):
         AuditEntry.objects.create(
             at=at - timedelta(minutes=minutes), cluster="default", who="bo", actor_kind="person",
-            action="drain.start", subject=subject, outcome="done",
+            action="instance.drain", subject=subject, outcome="done",
+        )  # fmt: skip
+    for action in ("channel.test", "page.incident.silence", "token.make"):
+        AuditEntry.objects.create(
+            at=at - timedelta(minutes=4), cluster="default", who="cy", actor_kind="person",
+            action=action, subject="console", outcome="done",
         )  # fmt: skip
     first = NetworkingRevision.objects.create(cluster=cluster, revision="r1", document={}, at=at)
     NetworkingRevision.objects.create(
@@ -111,7 +119,7 @@ def test_page_says_what_changed_in_the_half_hour_before(
     assert [(one.who, one.what) for one in found] == [
         ("proxy-1, proxy-2", "version 17.1 became 17.2"),
         ("not through this console", "networking config r2"),
-        ("bo", "drain.start web"),
+        ("bo", "drain instance: web"),
         ("ada", "ran (verified)"),
     ]
     client.force_login(person("viewer"))
@@ -138,7 +146,7 @@ def test_page_says_how_an_instance_fared(client: Client, person: MakeUser, incid
     [
         ("proxy", InstanceState.UNHEALTHY, ("proxy=proxy-1", "")),
         ("proxy", InstanceState.SILENT, ("", "proxy-1 does not answer")),
-        ("auth", InstanceState.SILENT, ("q=auth%3Aproxy-1+-state%3Astranded", "")),
+        ("auth", InstanceState.SILENT, ("q=auth%3Aauth-1", "")),
         ("backend", None, ("", "")),
     ],
 )
@@ -146,10 +154,24 @@ def test_reconnect_is_offered_where_agents_can_be_asked(
     incident: Incident, kind: str, state: InstanceState | None, expected: tuple[str, str]
 ) -> None:
     """Not through a proxy that is silent, and for that the page says why."""
-    incident.cause_kind, incident.cause_name = kind, "proxy-1"
-    query, why = reconnect_query(incident, state)
+    incident.cause_kind, incident.cause_name = kind, f"{kind}-1"
+    table = FakeReader([State.STRANDED] * 4, as_of=time.time()).table("default", time.time())
+    query, why = reconnect_query(incident, state, table)
     assert (query, why[: len(expected[1])]) == expected
     assert bool(why) == bool(expected[1])
+
+
+def test_reconnect_of_an_auth_finds_the_agents_that_it_stranded(incident: Incident) -> None:
+    """All of its agents are stranded and have their tunnels: the query that is offered finds each of them."""
+    incident.cause_kind, incident.cause_name = "auth", "auth-1"
+    table = FakeReader([State.STRANDED] * 4, as_of=time.time()).table("default", time.time())
+    query, _ = reconnect_query(incident, InstanceState.UNHEALTHY, table)
+    assert chosen(table, dict(parse_qsl(query))).indices.tolist() == [0, 2]
+    bare = replace(table, tunnel_agents=table.tunnel_agents[:0], tunnel_proxies=table.tunnel_proxies[:0])
+    assert reconnect_query(incident, InstanceState.UNHEALTHY, bare) == (
+        "",
+        "No agent of auth-1 has a tunnel through which it can be asked to reconnect.",
+    )
 
 
 def test_operator_acknowledges_notes_and_silences(
