@@ -46,6 +46,8 @@ def matrix(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
         "page": "policies",
         "tables": policy_rows.tables(here, wanted, reading.current_time()),
         "drifting": sum(line.drifts for line in lines),
+        "reporting": sum(line.reports for line in lines),
+        "unreported": sum(not line.reports for line in lines),
         "only_drift": only_drift,
         "can_change": may(request.user, Permission.CHANGE_CONFIG, cluster),
         "busy": changes.busy_sentence(cluster),

@@ -72,6 +72,11 @@ class Line:
     asked_at: float | None
 
     @property
+    def reports(self) -> bool:
+        """Whether it says what it runs with."""
+        return any(cell.state is not CellState.UNKNOWN for cell in self.cells)
+
+    @property
     def drifts(self) -> bool:
         """Whether anything is not as wanted."""
         return any(cell.state in (CellState.DRIFT, CellState.RESTART, CellState.LEFT) for cell in self.cells)

@@ -36,9 +36,19 @@ def page(
     return client
 
 
+def test_matrix_of_instances_that_report_nothing(page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is said to be as desired where nothing is known."""
+    monkeypatch.setattr(reading, "policy_book", lambda: FakePolicyBook())
+    shown = page.get("/policies/").content.decode()
+    assert "No instance has reported its policies." in shown
+    assert "match their desired values" not in shown
+
+
 def test_matrix_and_its_way_to_a_plan(page: Client) -> None:
     """What each runs with; a change of a role restarts whoever would run with something else."""
-    assert "not asked yet" in page.get("/policies/").content.decode()
+    first = page.get("/policies/").content.decode()
+    assert "not asked yet" in first
+    assert "All reporting instances match their desired values; 2 instances have not reported." in first
     form = page.get("/policies/auth/").content.decode()
     revision = re.search(r'name="revision" value="(\w+)"', form)
     assert revision is not None
