@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
+from django.db import connection
+from django.db.models import QuerySet
 from redis import Redis
 
 from fleet.domain.columns import HAD_TUNNEL, RETIRED
@@ -140,3 +142,22 @@ def test_prune_deletes_what_is_older(writer: Writer, monkeypatch: pytest.MonkeyP
     assert prune(datetime.fromtimestamp(AS_OF + 5, UTC)) == 10
     assert sorted(InstanceTransition.objects.values_list("round", flat=True)) == [5, 6]
     assert sorted(Transition.objects.values_list("round", flat=True)) == [5, 6]
+
+
+@pytest.mark.parametrize(
+    ("rows", "index"),
+    [
+        (Transition.objects.filter(cluster="default", agent="a"), "transition_by_agent"),
+        (InstanceTransition.objects.filter(cluster="default", instance="a"), "instance_turn_by_instance"),
+    ],
+)
+@pytest.mark.skipif(
+    connection.vendor != "sqlite", reason="PostgreSQL plans by statistics, of which a test has none"
+)
+def test_timeline_of_one_is_read_by_an_index_in_its_order(
+    rows: QuerySet[Transition | InstanceTransition], index: str
+) -> None:
+    """A cluster's history has millions of rows: neither all of them nor all of one agent's are walked or sorted."""
+    plan = rows[:50].explain()
+    assert index in plan
+    assert "TEMP B-TREE" not in plan
