@@ -272,8 +272,8 @@ def aged(head: StreamHeader, now: float) -> StreamHeader:
 
 
 def age_ms(as_of: float | None, now: float) -> int | None:
-    """Milliseconds since the newest round; None before the first one."""
-    return None if as_of is None else max(0, round((now - as_of) * 1000))
+    """Milliseconds since the newest round, negative where another clock dated it; None before the first one."""
+    return None if as_of is None else round((now - as_of) * 1000)
 
 
 def delta_text(event: Mapping[str, Any], now: float) -> str:

@@ -48,6 +48,8 @@ class InstanceCard:
     #: Age of its own heartbeat, and its announce TTL.
     heartbeat_ms: int | None
     ttl_ms: int | None
+    #: No list of instances was answered lately, so newer heartbeats would not have been seen.
+    unlisted: bool
     #: Its agents that are not healthy, by state, none of them zero.
     bad: Counts
     #: Why it is Degraded, or worse, as a destination; empty when its state says as much, or all is well.
@@ -118,13 +120,19 @@ class TokenRow:
 
 
 def frame(summary: Summary, now: float, page: str) -> dict[str, Any]:
-    """What every page with live numbers gives the frame: `page`, `summary`, `counts`, `age_ms`, `stale`."""
+    """What every page with live numbers gives the frame: `page`, `summary`, `counts`, `age_ms`, `stale`.
+
+    `fleet_size`: agents that count, so without the `retired_count` that are retired.
+    """
+    retired = summary.counts.get(State.RETIRED, 0)
     return {
         "page": page,
         "summary": summary,
         "counts": in_order(summary.counts),
         "age_ms": age_ms(summary.as_of, now),
         "stale": summary.stale,
+        "fleet_size": summary.agents - retired,
+        "retired_count": retired,
     }
 
 
@@ -272,6 +280,7 @@ def instance_card(view: InstanceView, now: float) -> InstanceCard:
         agents=view.agents,
         heartbeat_ms=age_ms(written_at, now),
         ttl_ms=None if facts.ttl is None else round(facts.ttl * 1000),
+        unlisted=not view.listed,
         bad=tuple((state, n) for state, n in in_order(view.counts) if n and state is not State.HEALTHY),
         grey=view.health_sentence if view.state not in SICK else "",
         draining=None if view.draining is None else view.draining.reason,

@@ -9,6 +9,7 @@ from django.views.decorators.http import require_safe
 from dashboards import presenters, reading
 from dashboards.permissions import requires
 from dashboards.views.pages import needs_record
+from fleet.alerts.causes import causes_now
 from fleet.models.access import Permission, may
 from fleet.models.clusters import DEFAULT_CLUSTER
 
@@ -19,13 +20,18 @@ from fleet.models.clusters import DEFAULT_CLUSTER
 def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show the fleet in numbers.
 
-    Template `dashboards/fleet.html`: the frame's (presenters.frame), `auths` and `proxies` (InstanceCard), and
-    `may_act`. htmx with the target `instances` gets `dashboards/_instances.html` with the last three.
+    Template `dashboards/fleet.html`: the frame's (presenters.frame), `auths` and `proxies` (InstanceCard), `causes`
+    (SickCause) and `may_act`. htmx with the target `instances` gets `dashboards/_instances.html` with the last four.
     """
     now = reading.current_time()
     reader = reading.reader()
     may_act = may(request.user, Permission.ACT_ON_FLEET, cluster)
-    cards = {**presenters.instance_cards(reader.instances(cluster, now), now), "may_act": may_act}
+    table = reader.table(cluster, now)
+    cards = {
+        **presenters.instance_cards(tuple(table.instances.values()), now),
+        "causes": causes_now(table),
+        "may_act": may_act,
+    }
     if request.headers.get("HX-Target") == "instances":
         return render(request, "dashboards/_instances.html", cards)
     frame = presenters.frame(reader.summary(cluster, now), now, "fleet")

@@ -146,8 +146,8 @@ def gather(
             for view in table.instances.values()
             if view.facts.version
         },
-        together=_together(table.instances.values()),
-        began=_began(table, frame),
+        together=instances_together(table.instances.values()),
+        began=beginnings(table, frame),
     )
 
 
@@ -189,7 +189,7 @@ def agents_of(table: FleetTable, key: str) -> npt.NDArray[np.intp]:
     if not len(hurt):
         return hurt
     places = _places(table.verdicts, hurt)
-    together = _together(table.instances.values()).items()
+    together = instances_together(table.instances.values()).items()
     members = next((keys for cause, keys in together if cause.key == key), (key,))
     wanted = [place for place in np.unique(places).tolist() if _cause(table, place).key in members]
     return hurt[np.isin(places, wanted)]
@@ -259,7 +259,8 @@ def _sick(view: InstanceView) -> Sick:
     return Sick(cause_of_instance(view), view.sentence, view.agents, expired_only)
 
 
-def _began(table: FleetTable, frame: FleetFrame) -> dict[str, float]:
+def beginnings(table: FleetTable, frame: FleetFrame) -> dict[str, float]:
+    """When each sick instance fell sick, by its key; of the backend and the cluster the earliest moment it can be."""
     began = {
         cause_of_instance(table.instances[index]).key: standing.since
         for index, standing in frame.standings.items()
@@ -284,7 +285,12 @@ def _drifted(table: FleetTable, states: npt.NDArray[np.uint8]) -> int:
     return int(len(policies) - counts.max())
 
 
-def _together(views: Iterable[InstanceView]) -> dict[Cause, tuple[str, ...]]:
+def fail_together(sick: int, members: int) -> bool:
+    """Whether so many sick ones of a group or region are one cause: two at least, and half of them."""
+    return sick >= 2 and 2 * sick >= members
+
+
+def instances_together(views: Iterable[InstanceView]) -> dict[Cause, tuple[str, ...]]:
     """Proxies of a group, and instances of a region if there is more than one: the only one is the cluster."""
     found: dict[Cause, list[str]] = {}
     there = [view for view in views if view.state is not InstanceState.GONE]

@@ -14,7 +14,7 @@ _FLEETWIDE = frozenset({CauseKind.AGENTS, CauseKind.FLEET})
 JOINT = frozenset({CauseKind.REGION, CauseKind.GROUP})
 _INSTANCES = frozenset({CauseKind.AUTH, CauseKind.PROXY}) | JOINT
 #: The strongest first.
-_STRENGTH = tuple(CauseKind)
+STRENGTH = tuple(CauseKind)
 
 
 def inhibitor(
@@ -29,7 +29,7 @@ def inhibitor(
     `members`: by the key of each open incident of a group or region, the keys it stands for.
     """
     explaining = [other for other in others if _explains(other, incident, finding, members, now)]
-    explaining.sort(key=lambda other: _STRENGTH.index(other.cause.kind))
+    explaining.sort(key=lambda other: STRENGTH.index(other.cause.kind))
     return explaining[0].key if explaining else ""
 
 
@@ -62,7 +62,7 @@ def _explains(
     now: float,
 ) -> bool:
     strong, weak = other.cause.kind, incident.cause.kind
-    if other.key == incident.key or _STRENGTH.index(strong) >= _STRENGTH.index(weak):
+    if other.key == incident.key or STRENGTH.index(strong) >= STRENGTH.index(weak):
         return False
     if strong is CauseKind.CONSOLE:
         # What we saw last may be long gone: until we see again we say nothing of it.

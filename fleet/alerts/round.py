@@ -57,6 +57,9 @@ def look(
     for key, finding in findings.items():
         if key not in before:
             before[key] = _begun(facts.cluster, finding, past(key), now)
+        elif before[key].state is IncidentState.RECOVERING and finding.began_at is not None:
+            # It was well meanwhile: what it suffers from now began later.
+            before[key] = replace(before[key], began_at=finding.began_at)
     outcome = Outcome()
     strong = representatives(before.values())
     members = _members(strong, facts)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fleet.alerts.facts import Affected, Facts, Sick, backend_of, whole_of
+from fleet.alerts.facts import Affected, Facts, Sick, backend_of, fail_together, whole_of
 from fleet.alerts.values import Cause, CauseKind, Finding, Severity, Signal
 
 
@@ -204,7 +204,7 @@ def _fold(
     folded: dict[str, list[Signal]] = {}
     for cause, keys in facts.together.items():
         sick = [key for key in keys if key in held]
-        if len(sick) < 2 or 2 * len(sick) < len(keys):
+        if not fail_together(len(sick), len(keys)):
             continue
         causes[cause.key] = cause
         found: dict[str, dict[str, Signal]] = {}
@@ -218,9 +218,7 @@ def _fold(
     held.update(folded)
 
 
-def _joint(
-    rule: Rule, by_name: Mapping[str, Signal], groups: Sequence[Affected], members: int
-) -> Signal:
+def _joint(rule: Rule, by_name: Mapping[str, Signal], groups: Sequence[Affected], members: int) -> Signal:
     """What a rule found at several instances, by their names, as one; its words count them all."""
     count = sum(signal.count for signal in by_name.values())
     if rule.kind is RuleKind.INSTANCE:

@@ -57,7 +57,9 @@ def fleet_of(table: FleetTable, answers: Mapping[int, Answer], now: float) -> Fl
     newest = newest_generations(views)
     return Fleet(
         agents=tuple(seen),
-        proxies=tuple(_proxy(view, newest) for view in sorted(views, key=lambda view: natural(view.facts.name))),
+        proxies=tuple(
+            _proxy(view, newest) for view in sorted(views, key=lambda view: natural(view.facts.name))
+        ),
         held={identity: int(held[index]) for index, identity in ids.items()},
         size=int(len(table.ids) - retired.sum()),
         as_of=table.as_of,

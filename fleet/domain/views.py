@@ -100,6 +100,8 @@ class InstanceView:
     health_sentence: str = ""
     #: It takes nobody new.
     draining: Draining | None = None
+    #: The list of instances, which has its heartbeat, was answered lately.
+    listed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

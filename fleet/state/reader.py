@@ -129,7 +129,9 @@ class Reader:
     def instances(self, cluster: str, now: float) -> tuple[InstanceView, ...]:
         """All instances ever seen, auths first, by name. Raises StateUnavailable."""
         views = self.table(cluster, now).instances.values()
-        return tuple(sorted(views, key=lambda view: (view.facts.kind, natural(view.facts.name), view.facts.index)))
+        return tuple(
+            sorted(views, key=lambda view: (view.facts.kind, natural(view.facts.name), view.facts.index))
+        )
 
     def agent(self, table: FleetTable, index: int) -> AgentView:
         """One agent of the table. Raises IndexError."""

@@ -93,6 +93,7 @@ def views_of(
             health_since=None if health is Health.UNKNOWN else facts.watch.active.signal.at,
             health_sentence=health_sentence(facts, health),
             draining=facts.watch.draining,
+            listed=facts.listed_at is None or now - facts.listed_at < fleet.timing.stale_after,
         )
     return views
 

@@ -91,6 +91,33 @@ async def test_instances_are_asked_for_on_a_hint(visiting: Visiting) -> None:
     await expect(page.locator("#status-line")).to_contain_text("50 stranded: proxy-1 does not answer.")
 
 
+async def test_backend_is_named_as_the_one_cause(visiting: Visiting) -> None:
+    """Not three auths "and 1 more": the sentence and the alert name what the incident names."""
+    visit = await visiting()
+    await visit.fleet.begin()
+    page = await visit.open("/")
+    await wait_live(page)
+    await visit.fleet.fail_backend()
+    await expect(page.locator("#status-line")).to_contain_text(
+        "200 at risk: all 3 auth servers fell sick together, likely because of their backend."
+    )
+
+
+async def test_clocks_that_differ_are_named(visiting: Visiting) -> None:
+    """A heartbeat, and a round, dated three minutes ahead: neither a negative bar nor an age of nothing."""
+    visit = await visiting()
+    await visit.fleet.begin()
+    page = await visit.open("/")
+    await wait_live(page)
+    await visit.fleet.date_ahead(0, 180)
+    beat = page.locator('[data-instance="proxy-1"] .beat')
+    await expect(beat).to_contain_text("heartbeat dated 3 min ahead of the console: the clocks differ")
+    assert float(await beat.locator(".beat-fill").get_attribute("width") or -1) >= 0
+    await visit.fleet.run_ahead(180)
+    await expect(page.locator("#banner")).to_contain_text("dated 3 min ahead of this console")
+    await expect(page.locator("#age-text")).to_have_text("dated 3 min ahead")
+
+
 async def test_stranding_interrupts_once_per_cause(visiting: Visiting) -> None:
     """The alert tells a stranding with its cause, stays as the count moves, and speaks again for a further cause."""
     visit = await visiting()
@@ -192,6 +219,10 @@ async def test_stale_data_looks_stale(visiting: Visiting) -> None:
     await expect(page.locator('[data-count="unknown"]')).to_have_text("199")
     await expect(page.locator('[data-count="stranded"]')).to_have_text("0")
     await expect(page.locator('[data-count="retired"]')).to_have_text("1")
+    await expect(page.locator("#total")).to_have_text("199")
+    await expect(page.locator("#total-retired")).to_have_text(", and 1 retired")
+    await expect(page.locator("#link-state")).to_have_text("Live updates: connected, but polling has stopped")
+    await expect(page).to_have_title("(? old numbers) Fleet now · Refloat")
     assert "grayscale" in await page.locator(".live").first.evaluate("part => getComputedStyle(part).filter")
     beat = page.locator(".beat-text").first
     await expect(beat).to_have_text(re.compile(r"^last heartbeat seen .* ago$"))
@@ -199,6 +230,8 @@ async def test_stale_data_looks_stale(visiting: Visiting) -> None:
     await expect(page.locator("#banner")).to_be_hidden()
     await expect(page.locator('[data-count="stranded"]')).to_have_text("1")
     await expect(beat).to_contain_text("expires after")
+    await expect(page).to_have_title("(✖ 1) Fleet now · Refloat")
+    await expect(page.locator("#link-state")).to_have_text("Live updates: on")
 
 
 async def test_a_closed_socket_comes_back(visiting: Visiting) -> None:

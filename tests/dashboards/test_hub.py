@@ -48,6 +48,12 @@ def test_delta_text_carries_an_age_and_no_clock() -> None:
     assert set(message) == {"type", "epoch", "seq", "age_ms", "changes", "counts"}
 
 
+def test_age_of_what_is_dated_ahead_is_negative() -> None:
+    """The browser names clocks that differ; an age of nothing would hide that polling stopped."""
+    assert hub.age_ms(NOW + 180, NOW) == -180_000
+    assert hub.age_ms(None, NOW) is None
+
+
 async def test_slow_socket_starts_over() -> None:
     """What waits for a socket is bounded; past that it is one request to start over, and then what came later."""
     waiting = Subscription()

@@ -64,6 +64,15 @@ def test_instance_cards_as_people_count() -> None:
     silent = cards["proxies"][0]
     assert (silent.slug, silent.heartbeat_ms, silent.ttl_ms) == ("silent", 3000, 10_000)
     assert silent.bad == ((State.STRANDED, 1),)
+    unread = presenters.instance_card(replace(views[2], listed=False), NOW)
+    assert (silent.unlisted, unread.unlisted) == (False, True)
+
+
+def test_frame_counts_agents_without_those_that_are_retired() -> None:
+    """They count as nothing but retired, in the total neither."""
+    fake = FakeReader(states=[State.HEALTHY, State.RETIRED, State.STRANDED], as_of=NOW)
+    frame = presenters.frame(fake.summary("default", NOW), NOW, "fleet")
+    assert (frame["fleet_size"], frame["retired_count"]) == (2, 1)
 
 
 def test_agent_page_names_instances() -> None:

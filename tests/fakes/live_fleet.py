@@ -78,6 +78,19 @@ class LiveFleet:
         await asyncio.to_thread(self._write_resources, proxies, time.time() - 1)
         await self.change({})
 
+    async def date_ahead(self, proxy: int, seconds: float) -> None:
+        """Let a proxy whose clock is ahead by so much write its heartbeat, and publish the round that follows."""
+        await asyncio.to_thread(self._write_resources, [proxy], time.time() + TTL + seconds)
+        await self.change({})
+
+    async def run_ahead(self, seconds: float) -> None:
+        """Conclude a round on a machine whose clock is ahead by so much, and publish it."""
+        await self.publish(await asyncio.to_thread(self._conclude, -seconds))
+
+    async def fail_backend(self) -> None:
+        """Fail the last two polls of every auth, and publish the round that follows."""
+        await self.silence(*range(-AUTHS, 0))
+
     async def grow(self, states: Mapping[int, State], homes: Collection[int]) -> None:
         """Add agents at these proxies and publish the round that sees them first."""
         self.homes += homes

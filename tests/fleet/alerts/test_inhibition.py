@@ -46,7 +46,9 @@ def test_auth_explains_a_proxy_that_merely_expired() -> None:
 
 
 @pytest.mark.parametrize("strong", [_K.CLUSTER, _K.BACKEND])
-@pytest.mark.parametrize(("began_at", "explained"), [(99.0, False), (100.0, True), (130.0, True), (None, True)])
+@pytest.mark.parametrize(
+    ("began_at", "explained"), [(99.0, False), (100.0, True), (130.0, True), (None, True)]
+)
 def test_what_began_before_the_stronger_cause_stands_for_itself(
     strong: CauseKind, began_at: float | None, explained: bool
 ) -> None:

@@ -124,16 +124,16 @@ def test_agents_that_fled_during_a_silence_are_not_told_when_it_ends() -> None:
 def test_incident_that_nobody_is_harmed_by_any_more_is_called_what_its_peak_was() -> None:
     """The name and the figure beside it count the same agents, also where most fled before it fired."""
     watch = Watch()
-    watch.run(4, replace(stranded(12), groups=(Affected(PROXY, stranded=12, at_risk=55),)))
-    watch.run(60, stranded(14))
-    assert watch.incidents[PROXY.key].sentence == "14 agents stranded."
+    watch.run(4, replace(stranded(60), groups=(Affected(PROXY, stranded=60, at_risk=70),)))
+    watch.run(60, stranded(80))
+    assert watch.incidents[PROXY.key].sentence == "80 agents stranded."
     watch.run(10, sound())
     quiet = watch.incidents[PROXY.key]
-    assert (quiet.state, quiet.affected, quiet.peak) == (IncidentState.RECOVERING, 0, 67)
-    assert quiet.sentence == "12 agents were stranded and 55 at risk."
+    assert (quiet.state, quiet.affected, quiet.peak) == (IncidentState.RECOVERING, 0, 130)
+    assert quiet.sentence == "60 agents were stranded and 70 at risk."
     watch.run(400, sound())
     (over,) = watch.fired.values()
-    assert (over.sentence, over.peak) == (quiet.sentence, 67)
+    assert (over.sentence, over.peak) == (quiet.sentence, 130)
 
 
 def test_trend_is_thinned() -> None:

@@ -117,7 +117,9 @@ def test_nothing_changes_nothing_is_said() -> None:
     assert (found["ttl"], found["effects"], found["notes"]) == ([], [], [])
 
 
-def test_agents_of_a_policy_are_counted_by_what_it_is_not_by_its_label(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_agents_of_a_policy_are_counted_by_what_it_is_not_by_its_label(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Agents are not connected by HTTP: that is known of the variable, whatever the pages call it."""
     label = BY_NAME[HTTP_CLOSE_VARIABLE].label
     renamed = {**BY_NAME, reconnecting.VARIABLE: replace(BY_NAME[reconnecting.VARIABLE], label=label)}

@@ -142,6 +142,14 @@ def test_instances_polled_long_ago(writer: Writer, reader: Reader) -> None:
     assert {view.state for view in views} == {InstanceState.UNKNOWN}
 
 
+def test_instances_whose_list_nobody_answers_any_more(writer: Writer, reader: Reader) -> None:
+    """Rounds go on while every auth is cut off: heartbeats are as old as the list, which is not their fault."""
+    fill(writer, STATES)
+    assert all(view.listed for view in reader.instances("default", AS_OF + 1))
+    assert conclude(writer, STATES, as_of=AS_OF + 30)
+    assert not any(view.listed for view in reader.instances("default", AS_OF + 30))
+
+
 def test_agent_and_its_explanation(writer: Writer, reader: Reader) -> None:
     """The view names instances by id, the explanation holds every instance it names."""
     fill(writer, STATES)

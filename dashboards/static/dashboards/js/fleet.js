@@ -2,7 +2,7 @@
 
 import { STATES } from "./fleet-state.js";
 import { Live } from "./live.js";
-import { announce, fetchPart, formatAge, formatCount, interrupt, markTab, showFreshness, throttled } from "./page.js";
+import { announce, CLOCKS_DIFFER_MS, fetchPart, formatAge, formatCount, interrupt, markTab, showFreshness, throttled } from "./page.js";
 import { Strandings } from "./stranding.js";
 
 /** Ages of instances are told by the server: ask again this often even without a hint. */
@@ -18,13 +18,15 @@ const live = new Live({ ...document.body.dataset, cells: false });
 
 function paintCounts() {
   const counts = live.state.counts;
-  const total = STATES.reduce((sum, slug) => sum + (counts[slug] ?? 0), 0);
+  const retired = counts.retired ?? 0;
+  const total = STATES.reduce((sum, slug) => sum + (counts[slug] ?? 0), 0) - retired;
   for (const slug of STATES) {
     const n = counts[slug] ?? 0;
     document.querySelector(`[data-count="${slug}"]`).textContent = formatCount(n);
     document.querySelector(`.tile[data-state="${slug}"]`).toggleAttribute("data-zero", n === 0);
   }
   document.getElementById("total").textContent = formatCount(total);
+  document.getElementById("total-retired").textContent = retired > 0 ? `, and ${formatCount(retired)} retired` : "";
   paintShare(counts);
   markTab(counts.stranded ?? 0);
 }
@@ -45,18 +47,16 @@ function readCounts() {
   return counts;
 }
 
-/** Cards of the strip whose instance is sick. */
-function sickCards() {
-  return [...document.querySelectorAll("#instances [data-instance]")].filter((card) => card.dataset.state in SICKNESS);
+/** What the fleet suffers from, as the server has it: the causes that incidents are about. */
+function sickCauses() {
+  return [...document.querySelectorAll("#causes [data-cause]")];
 }
 
-/** What a sick instance does, in a sentence. */
-const SICKNESS = { silent: "does not answer", unhealthy: "is unhealthy", expired: "has expired" };
-
-/** "proxy-1 does not answer and auth-2 is unhealthy", from the strip; empty when all are well. */
-function sickWords(sick) {
-  const shown = sick.slice(0, 3).map((card) => `${card.dataset.instance} ${SICKNESS[card.dataset.state]}`);
-  if (sick.length > 3) shown.push(`${sick.length - 3} more are sick`);
+/** "proxy-1 does not answer and auth-2 is unhealthy"; empty when all are well. */
+function sickWords(causes) {
+  const shown = causes.slice(0, 3).map((cause) => cause.textContent);
+  const more = causes.length - shown.length;
+  if (more > 0) shown.push(more === 1 ? "1 more is sick" : `${more} more are sick`);
   return shown.length < 2 ? shown.join("") : `${shown.slice(0, -1).join(", ")} and ${shown.at(-1)}`;
 }
 
@@ -64,8 +64,8 @@ function sickWords(sick) {
 function paintStatusLine() {
   const counts = live.state.counts;
   const distrust = live.distrust;
-  const cards = sickCards();
-  const sick = sickWords(cards);
+  const causes = sickCauses();
+  const sick = sickWords(causes);
   const worst = ["stranded", "at_risk", "unknown", "offline", "degraded"].find((slug) => counts[slug] > 0);
   let shape = "healthy";
   let text = "No stranded agents.";
@@ -86,7 +86,7 @@ function paintStatusLine() {
     text = `No stranded agents, but ${sick}.`;
   }
   if (distrust === null && live.state.ready) {
-    const news = strandings.isNews(counts.stranded ?? 0, cards.map((card) => card.dataset.instance), performance.now());
+    const news = strandings.isNews(counts.stranded ?? 0, causes.map((cause) => cause.dataset.cause), performance.now());
     if (news) interrupt(text);
     else announce(text);
   }
@@ -107,9 +107,17 @@ function writeStatus(shape, text, tail) {
   rest.textContent = tail;
 }
 
+/** How the link stands; one that is open says nothing while no new numbers come. */
+function linkWords() {
+  if (live.link === "open" && live.distrust === "pollers" && live.ageMs !== null) return "connected, but polling has stopped";
+  if (live.link === "open" && live.distrust === "link") return "off, the console does not answer";
+  return { connecting: "connecting", open: "on", waiting: "off, trying again", "signed-out": "signed out", "not-allowed": "not allowed" }[live.link];
+}
+
 function paintFoot() {
-  const words = { connecting: "connecting", open: "on", waiting: "off, trying again", "signed-out": "signed out", "not-allowed": "not allowed" };
-  document.getElementById("link-state").textContent = `Live updates: ${words[live.link]}`;
+  const link = document.getElementById("link-state");
+  link.textContent = `Live updates: ${linkWords()}`;
+  link.toggleAttribute("data-stale", live.distrust !== null);
   if (live.state.ready) document.getElementById("interval").textContent = String(live.state.intervalMs / 1000);
   const age = live.ageMs;
   if (age !== null) {
@@ -125,19 +133,24 @@ function adoptBeats() {
 
 /**
  * Heartbeat age against the TTL: late from nine tenths on, for heartbeats come after half of it.
- * Of what we no longer see, it says only when we last did.
+ * Of what we no longer see, it says only when we last did; of a heartbeat dated ahead, that clocks differ.
  */
 function paintBeats() {
   const now = performance.now();
   for (const beat of document.querySelectorAll("[data-heartbeat-ms]")) {
     const ttl = Number(beat.dataset.ttlMs);
     const age = now - beat.zero;
-    const unseen = live.distrust !== null || beat.closest("[data-state]").dataset.state === "unknown";
+    const unlisted = live.distrust === null && beat.hasAttribute("data-unlisted");
+    const unseen = live.distrust !== null || unlisted || beat.closest("[data-state]").dataset.state === "unknown";
+    const ahead = age < -CLOCKS_DIFFER_MS;
     beat.toggleAttribute("data-unseen", unseen);
     beat.toggleAttribute("data-late", !unseen && age > 0.9 * ttl);
-    beat.querySelector(".beat-fill").setAttribute("width", String(Math.min(100, (100 * age) / ttl)));
-    beat.querySelector(".beat-text").textContent = unseen
-      ? `last heartbeat seen ${formatAge(age)} ago`
+    beat.querySelector(".beat-fill").setAttribute("width", String(Math.min(100, Math.max(0, (100 * age) / ttl))));
+    beat.toggleAttribute("data-ahead", ahead);
+    beat.querySelector(".beat-text").textContent = ahead
+      ? `heartbeat dated ${formatAge(age)} ahead of the console: the clocks differ`
+      : unseen
+      ? `last heartbeat seen ${formatAge(age)} ago${unlisted ? "; no auth server lists newer ones" : ""}`
       : `heartbeat ${formatAge(age)} ago, expires after ${formatAge(ttl)}`;
   }
 }

@@ -2,6 +2,7 @@
    docs/live.md, *Wire protocol*. Whoever is in doubt asks for a new snapshot. */
 
 import { FleetState } from "./fleet-state.js";
+import { CLOCKS_DIFFER_MS } from "./page.js";
 
 /** Without any frame for this long the numbers look stale (beats come every second). */
 const SILENT_MS = 15_000;
@@ -35,6 +36,8 @@ export class Live extends EventTarget {
     this.overtakeTimer = null;
     /** performance.now() when the newest round concluded, as the last frame said. */
     this.concludedAt = null;
+    /** How far ahead of the server the newest round is dated, as the last frame said; 0 when it is not. */
+    this.aheadMs = 0;
     this.heardAt = performance.now();
     this.polledAt = null;
   }
@@ -110,7 +113,10 @@ export class Live extends EventTarget {
       return;
     }
     const message = JSON.parse(data);
-    if (typeof message.age_ms === "number") this.concludedAt = this.heardAt - message.age_ms;
+    if (typeof message.age_ms === "number") {
+      this.concludedAt = this.heardAt - message.age_ms;
+      this.aheadMs = message.age_ms < -CLOCKS_DIFFER_MS ? -message.age_ms : 0;
+    }
     switch (message.type) {
       case "hello": this.state.hello(message); break;
       case "delta": this.receiveDelta(message); break;

@@ -19,6 +19,14 @@ export function formatAge(ms) {
   return `${Math.round(s / 86_400)} d`;
 }
 
+/** A moment that is further ahead than this was dated by another clock. */
+export const CLOCKS_DIFFER_MS = 2_000;
+
+/** The age of numbers in words; of those dated ahead of the console, that clocks differ. */
+export function ageWords(ms) {
+  return ms < -CLOCKS_DIFFER_MS ? `dated ${formatAge(ms)} ahead` : `${formatAge(Math.max(0, ms))} old`;
+}
+
 /** Call `paint` once for many requests: at the next frame, at most every `everyMs`, never while hidden. */
 export function throttled(paint, everyMs) {
   let last = -Infinity;
@@ -100,11 +108,11 @@ export function showFreshness(live, { paused = () => false } = {}) {
   const paint = () => {
     const ms = live.ageMs;
     const distrust = live.distrust;
-    document.documentElement.toggleAttribute("data-stale", distrust !== null);
+    markStale(distrust !== null);
     age.toggleAttribute("data-stale", distrust !== null);
     age.toggleAttribute("data-paused", paused() && distrust === null);
     age.querySelector("use").setAttribute("href", distrust === null && ms !== null ? "#shape-healthy" : "#shape-unknown");
-    const words = ms === null ? "no data yet" : `${formatAge(ms)} old`;
+    const words = ms === null ? "no data yet" : ageWords(live.aheadMs > 0 ? -live.aheadMs : ms);
     const shown = paused() ? `paused, ${words}` : words;
     if (text.textContent !== shown) text.textContent = shown;
     showBanner(live, distrust, ms);
@@ -132,6 +140,8 @@ function showBanner(live, distrust, ms) {
     text = `${age}: the console does not answer.${retryWords(live)}`;
   } else if (distrust === "pollers") {
     text = `${age}: polling has stopped, so every agent reads as unknown.`;
+  } else if (live.aheadMs > 0) {
+    text = `The newest numbers are dated ${formatAge(live.aheadMs)} ahead of this console: the clocks of its workers and its web server differ, and the age of the numbers is unknown.`;
   }
   banner.hidden = text === "";
   const sentence = document.getElementById("banner-text");
@@ -143,20 +153,40 @@ function retryWords(live) {
   return ` Next try in ${Math.max(1, Math.ceil((live.retryAt - performance.now()) / 1000))} s.`;
 }
 
+/** What the title and the icon of the tab say: how many are stranded, and that the numbers are too old to say. */
+const tab = { stranded: 0, stale: false };
+
 /** Carry the count of stranded agents in the title and the tab's icon. */
 export function markTab(stranded) {
-  const bare = document.title.replace(/^\(✖ [\d,]+\) /, "");
-  document.title = stranded > 0 ? `(✖ ${formatCount(stranded)}) ${bare}` : bare;
+  tab.stranded = stranded;
+  paintTab();
+}
+
+/** Mark the page, and its tab, as one whose numbers are too old. */
+function markStale(stale) {
+  document.documentElement.toggleAttribute("data-stale", stale);
+  if (tab.stale === stale) return;
+  tab.stale = stale;
+  paintTab();
+}
+
+function paintTab() {
+  const bare = document.title.replace(/^\((✖ [\d,]+|\? old numbers)\) /, "");
+  const marked = tab.stale ? "(? old numbers) " : tab.stranded > 0 ? `(✖ ${formatCount(tab.stranded)}) ` : "";
+  document.title = `${marked}${bare}`;
   const icon = document.getElementById("favicon");
   icon.dataset.calm ??= icon.getAttribute("href");
-  const href = stranded > 0 ? strandedIcon(stranded) : icon.dataset.calm;
+  const href = tab.stale ? markedIcon("?", "#4b4c4e") : tab.stranded > 0 ? strandedIcon(tab.stranded) : icon.dataset.calm;
   if (icon.getAttribute("href") !== href) icon.setAttribute("href", href);
 }
 
 function strandedIcon(stranded) {
-  const words = stranded > 99 ? "99+" : String(stranded);
+  return markedIcon(stranded > 99 ? "99+" : String(stranded), "#a81e0b");
+}
+
+function markedIcon(words, colour) {
   const size = words.length > 2 ? 15 : 19;
-  const svg = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="7" fill="#a81e0b"/>`
+  const svg = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="7" fill="${colour}"/>`
     + `<text x="16" y="${16 + size * 0.36}" font-family="sans-serif" font-size="${size}" font-weight="700" fill="#fff" text-anchor="middle">${words}</text></svg>`;
   return `data:image/svg+xml,${encodeURIComponent(svg)}`;
 }
@@ -241,9 +271,9 @@ function tellAge() {
   if (age === null || document.body.dataset.live !== undefined) return;
   const ms = stillZero === null ? null : performance.now() - stillZero;
   const stale = stillStale || (ms !== null && ms > STILL_STALE_MS);
-  document.documentElement.toggleAttribute("data-stale", stale);
+  markStale(stale);
   age.toggleAttribute("data-stale", stale);
-  if (ms !== null) document.getElementById("age-text").textContent = `${formatAge(ms)} old`;
+  if (ms !== null) document.getElementById("age-text").textContent = ageWords(ms);
 }
 
 startTheme();

@@ -1,0 +1,82 @@
+"""What the fleet suffers from now: the causes that incidents would be about, of one moment. Pure.
+
+Pages name these, so that they say what an incident says: docs/alerts.md, "Inhibition".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fleet.alerts.facts import (
+    backend_of,
+    beginnings,
+    cause_of_instance,
+    fail_together,
+    instances_together,
+    whole_of,
+)
+from fleet.alerts.inhibition import JOINT, STRENGTH
+from fleet.classify import prepare
+from fleet.domain.instances import COMPLAINTS, FAULTS, InstanceKind, InstanceState
+from fleet.domain.naming import natural
+from fleet.domain.views import FleetTable, InstanceView
+
+
+@dataclass(frozen=True, slots=True)
+class SickCause:
+    """One cause that stands for itself."""
+
+    key: str
+    #: Without a full stop: `proxy-1 does not answer`.
+    words: str
+
+
+def causes_now(table: FleetTable) -> tuple[SickCause, ...]:
+    """Return the causes that stand for themselves, the strongest first; what a stronger one explains is left out."""
+    if table.as_of is None:
+        return ()
+    frame = prepare(table.fleet, table.as_of)
+    if frame.unreachable:
+        return (SickCause(whole_of(table.cluster).key, "no instance of the cluster answers"),)
+    sick = [view for view in table.instances.values() if view.state in FAULTS]
+    found: list[SickCause] = []
+    if frame.backend_down:
+        began = beginnings(table, frame)
+        backend = backend_of(table.cluster)
+        found.append(SickCause(backend.key, _backend_words(table)))
+        earliest = began[backend.key]
+        sick = [view for view in sick if began.get(cause_of_instance(view).key, frame.now) < earliest]
+    together = instances_together(table.instances.values())
+    for cause in sorted(together, key=lambda cause: STRENGTH.index(cause.kind)):
+        assert cause.kind in JOINT, "what fails together is a region or a proxy group"
+        members = [view for view in sick if cause_of_instance(view).key in together[cause]]
+        if fail_together(len(members), len(together[cause])):
+            words = f"{len(members)} of {len(together[cause])} instances of {cause.name} are sick"
+            found.append(SickCause(cause.key, words))
+            sick = [view for view in sick if view not in members]
+    return (*found, *_of_instances(sick))
+
+
+def _backend_words(table: FleetTable) -> str:
+    auths = [
+        view
+        for view in table.instances.values()
+        if view.facts.kind is InstanceKind.AUTH and view.state is not InstanceState.GONE
+    ]
+    return f"all {len(auths)} auth servers fell sick together, likely because of their backend"
+
+
+def _of_instances(sick: Sequence[InstanceView]) -> list[SickCause]:
+    """Each by itself; a proxy that merely expired while an auth is sick could not write its heartbeat."""
+    behind = any(view.facts.kind is InstanceKind.AUTH for view in sick)
+    alone = [
+        view
+        for view in sick
+        if not (behind and view.facts.kind is InstanceKind.PROXY and view.state is InstanceState.EXPIRED)
+    ]
+    alone.sort(key=lambda view: (view.facts.kind, natural(view.facts.name)))
+    return [
+        SickCause(cause_of_instance(view).key, f"{view.facts.name} {COMPLAINTS[view.state]}")
+        for view in alone
+    ]
