@@ -12,6 +12,7 @@ from typing import Any
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.contrib.auth.signals import user_logged_out
+from django.db import Error
 from typing_extensions import override
 
 from dashboards import reading
@@ -28,6 +29,7 @@ from dashboards.hub import (
     recheck_soon,
 )
 from dashboards.permissions import Access
+from dashboards.revocation import UNCONFIRMED, Pace, until_refused
 from dashboards.sockets import refusal
 from fleet.domain.views import StreamHeader
 from fleet.models.access import Permission
@@ -38,10 +40,18 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between beats: one a tick. Between two of them a page can only let the age grow.
 BEAT = 0.9
-#: Seconds between two looks at whether it may stay open; a socket must end within 10 s of sign-out.
+#: Seconds between two looks at whether it may stay open; until the next one after a failed one; and without an answer
+#: until the socket is closed. A socket must end within 10 s of sign-out, also when the database is away.
 RECHECK = 5.0
+RECHECK_RETRY = 1.0
+RECHECK_LIMIT = 9.0
 #: Snapshots a client may ask for: one in so many seconds.
 RESYNC_EVERY = 1.0
+#: Characters of a client's frame: `resync` has twenty. The server refuses frames above 4 KiB before they reach us.
+LONGEST_FRAME = 1024
+#: Close codes of RFC 6455: the frame is too large; an error of ours.
+TOO_LARGE = 1009
+INTERNAL_ERROR = 1011
 
 
 class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is untyped
@@ -74,32 +84,57 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
         return str(self.scope["url_route"]["kwargs"].get("cluster", DEFAULT_CLUSTER))
 
     @override
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve the socket, and leave nothing of it behind, however it ends: `disconnect` comes after no error."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._leave()
+
+    @override
     async def connect(self) -> None:
         """Accept, so that a close code can be seen; then serve, or close with the reason."""
         await self.accept()
-        if not await self._may_stay():
+        confirmed_at = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout(RECHECK_LIMIT):
+                code = await self._refusal()
+        except (Error, TimeoutError) as error:
+            logger.warning("cluster %s: a socket is refused: %r", self.cluster, error)
+            code = UNCONFIRMED
+        if code is not None:
+            await self.close(code)
             return
         # The group first, then the snapshot: no event can fall between them.
         self._feed, self._subscription = await current_hub().subscribe(self.cluster)
         current_hub().rechecks.add(self._recheck.set)
-        self._tasks = [asyncio.create_task(self._pump()), asyncio.create_task(self._guard())]
+        self._tasks = [asyncio.create_task(self._pump()), asyncio.create_task(self._guard(confirmed_at))]
 
     @override
     async def disconnect(self, code: int) -> None:
         """Leave the feed."""
+        await self._leave()
+
+    async def _leave(self) -> None:
+        """Leave the feed and end both tasks; a second time does nothing."""
         current_hub().rechecks.discard(self._recheck.set)
-        for task in self._tasks:
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._feed is not None and self._subscription is not None:
-            await current_hub().leave(self._feed, self._subscription)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        feed, subscription, self._subscription = self._feed, self._subscription, None
+        if feed is not None and subscription is not None:
+            await current_hub().leave(feed, subscription)
 
     @override
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         """Take `resync`, at most one a second; anything else is ignored, for a newer page may know more."""
+        if len(text_data or bytes_data or "") > LONGEST_FRAME:
+            await self._end(TOO_LARGE)
+            return
         try:
             message = json.loads(text_data or "")
-        except ValueError:
+        except (ValueError, RecursionError):  # a thousand brackets are nested too deep to be read
             return
         if not isinstance(message, dict) or message.get("type") != "resync" or self._asked:
             return
@@ -109,23 +144,27 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
         wait = max(0.0, self._asked_at + RESYNC_EVERY - time.monotonic())
         asyncio.get_running_loop().call_later(wait, self._subscription.offer, StartOver())
 
-    async def _guard(self) -> None:
-        """Close the socket soon after its session, role or token ends."""
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(RECHECK):
-                    await self._recheck.wait()
-            self._recheck.clear()
-            if not await self._may_stay():
-                return
+    async def _guard(self, confirmed_at: float) -> None:
+        """Close the socket soon after its session, role or token ends, or when nobody can confirm them."""
+        code = INTERNAL_ERROR
+        try:
+            pace = Pace(RECHECK, RECHECK_RETRY, RECHECK_LIMIT)
+            code = await until_refused(self._refusal, self._recheck, pace, confirmed_at)
+        except Exception:
+            logger.exception("cluster %s: the right of a socket to stay open cannot be watched", self.cluster)
+        await self._end(code)
 
-    async def _may_stay(self) -> bool:
-        code = await database_sync_to_async(refusal)(self.scope, self.access, self.cluster)
-        if code is not None:
-            for task in self._tasks[:1]:
-                task.cancel()
+    async def _end(self, code: int) -> None:
+        """Close the socket; nothing is sent after that."""
+        for pump in self._tasks[:1]:
+            pump.cancel()
+        with contextlib.suppress(OSError, RuntimeError):
             await self.close(code)
-        return code is None
+
+    async def _refusal(self) -> int | None:
+        """Return the close code for this socket now, None while it may stay. Raises `Error` of the database."""
+        code: int | None = await database_sync_to_async(refusal)(self.scope, self.access, self.cluster)
+        return code
 
     async def _pump(self) -> None:
         """Send the snapshot, then what the feed brings."""
@@ -148,7 +187,7 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
             # The client starts over with a new socket; nothing of this one is worth keeping.
             logger.exception("socket of cluster %s failed", self.cluster)
             with contextlib.suppress(OSError, RuntimeError):
-                await self.close(1011)
+                await self.close(INTERNAL_ERROR)
 
     async def _start_over(self) -> None:
         """Send hello and the snapshot; while there is none, say that all is stale."""

@@ -114,6 +114,10 @@ class Feed:
                 await self._joined.wait()
         except TimeoutError:
             logger.warning("cluster %s: live events are not joined yet", self.cluster)
+        except BaseException:
+            # Cancelled: the caller never gets the subscription, so nobody else would end it.
+            self.subscriptions.discard(subscription)
+            raise
         return subscription
 
     async def snapshot(self) -> Snapshot:
@@ -221,11 +225,18 @@ class Hub:
         feed = self.feeds.get(cluster)
         if feed is None:
             feed = self.feeds[cluster] = Feed(cluster, TICK)
-        return feed, await feed.subscribe()
+        try:
+            return feed, await feed.subscribe()
+        except BaseException:
+            await self._end_if_empty(feed)
+            raise
 
     async def leave(self, feed: Feed, subscription: Subscription) -> None:
         """Leave a feed; the last one out ends it."""
         feed.subscriptions.discard(subscription)
+        await self._end_if_empty(feed)
+
+    async def _end_if_empty(self, feed: Feed) -> None:
         if not feed.subscriptions and self.feeds.get(feed.cluster) is feed:
             del self.feeds[feed.cluster]
             await feed.stop()

@@ -16,11 +16,13 @@ from channels.layers import get_channel_layer
 from django.contrib.auth.models import User
 from django.contrib.auth.signals import user_logged_out
 from django.contrib.sessions.models import Session
+from django.db import connection
 from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
 from dashboards import consumers, hub, reading
+from dashboards.revocation import UNCONFIRMED
 from dashboards.routing import application
 from fleet.domain.events import Delta, InstancesChanged, LayoutChanged
 from fleet.domain.verdicts import State
@@ -31,7 +33,7 @@ from fleet.state.writer import Writer
 from tests.dashboards.conftest import MakeUser
 from tests.fakes.record import conclude
 from tests.fakes.sockets import Headers, Socket
-from tests.fakes.waiting import DEADLINE
+from tests.fakes.waiting import DEADLINE, eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -95,6 +97,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub, "_SNAPSHOT_SHARED", 0.05)
     monkeypatch.setattr(consumers, "BEAT", 0.5)
     monkeypatch.setattr(consumers, "RECHECK", 0.3)
+    monkeypatch.setattr(consumers, "RECHECK_RETRY", 0.1)
+    monkeypatch.setattr(consumers, "RECHECK_LIMIT", DEADLINE)
     monkeypatch.setattr(consumers, "RESYNC_EVERY", 0.2)
 
 
@@ -342,6 +346,91 @@ async def test_loss_of_access_closes(record: Writer, cookie: bytes, viewer: User
         await sync_to_async(lose)()
         code = (await browser.until(_kind("close")))["code"]
         assert code == (4403 if loss == "role" else 4401)
+
+
+@asynccontextmanager
+async def _database_without_sessions() -> AsyncIterator[None]:
+    """Every look at a session fails, as while a database is away."""
+
+    def rename(old: str, new: str) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"ALTER TABLE {old} RENAME TO {new}")
+
+    await sync_to_async(rename)("django_session", "lost_session")
+    try:
+        yield
+    finally:
+        await sync_to_async(rename)("lost_session", "django_session")
+
+
+async def test_database_outage_does_not_end_the_watch(
+    record: Writer, cookie: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Looks fail for a while and the socket stays open; a session that ends afterwards still closes it."""
+    async with _open(cookie) as browser:
+        await browser.step()
+        async with _database_without_sessions():
+            await eventually(lambda: "cannot be confirmed yet" in caplog.text)
+            await browser.until(_kind("beat"))
+        await sync_to_async(Session.objects.all().delete)()
+        assert (await browser.until(_kind("close")))["code"] == 4401
+
+
+async def test_long_database_outage_closes(
+    record: Writer, cookie: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A right to stay that nobody can confirm ends; the browser connects again later, and is refused until then."""
+    monkeypatch.setattr(consumers, "RECHECK_LIMIT", 2.0)
+    async with _open(cookie) as browser:
+        await browser.step()
+        async with _database_without_sessions():
+            assert (await browser.until(_kind("close")))["code"] == UNCONFIRMED
+            async with _open(cookie) as another:
+                assert await another.step() == {"type": "close", "code": UNCONFIRMED}
+
+
+async def test_watch_that_fails_closes(
+    record: Writer, cookie: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An error of ours in the look: no socket stays open without its watch."""
+    async with _open(cookie) as browser:
+        await browser.step()
+        monkeypatch.setattr(consumers, "refusal", None)
+        assert (await browser.until(_kind("close")))["code"] == consumers.INTERNAL_ERROR
+    assert "cannot be watched" in caplog.text
+
+
+@pytest.mark.parametrize("text", ["[" * 1000, '{"a":' * 180, "[" * 200_000, "x" * 1025])
+async def test_frame_that_cannot_be_read_leaves_nothing_behind(
+    record: Writer, cookie: bytes, text: str
+) -> None:
+    """Deep nesting is ignored, a large frame closes the socket; either way nothing of it stays."""
+    async with _open(cookie) as browser:
+        await browser.step()
+        await browser.link.send(text=text)
+        if len(text) > consumers.LONGEST_FRAME:
+            assert (await browser.until(_kind("close")))["code"] == consumers.TOO_LARGE
+        else:
+            await browser.link.send(text='{"type":"resync"}')
+            await browser.until(_kind("hello"))
+    assert hub.current_hub().feeds == {}
+    assert not hub.current_hub().rechecks
+
+
+async def test_error_of_a_handler_leaves_nothing_behind(record: Writer, cookie: bytes) -> None:
+    """The server says nothing of a disconnect after an error, so the consumer cleans up by itself."""
+    link = Socket(application, "/ws/fleet/", [*HOST, (b"cookie", cookie)])
+    assert await link.connect()
+    await Browser(link).step()
+    assert hub.sockets() == {"default": 1}
+    await link.send(type="websocket.dance")
+    with pytest.raises(ValueError, match="No handler"):
+        await link.leave()
+    assert hub.current_hub().feeds == {}
+    assert not hub.current_hub().rechecks
+    layer = get_channel_layer()
+    assert layer is not None
+    await layer.flush()
 
 
 async def test_bearer_token_opens_a_socket(record: Writer, viewer: User) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from channels.layers import get_channel_layer
+from pytest_django import Settings
 
 from dashboards import hub
 from dashboards.hub import Delta, Feed, Hint, Item, StartOver, Subscription, Tick, aged
@@ -137,3 +138,19 @@ async def test_feed_joins_when_redis_comes_late(
     await eventually(heard)
     await feed.stop()
     await real.flush()
+
+
+async def test_cancelled_subscription_ends_its_feed(live_settings: Settings) -> None:
+    """Whoever is cancelled while the group is not joined yet never gets the subscription: nothing of it stays."""
+    live_settings.CHANNEL_LAYERS = {
+        "default": {
+            "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+            "CONFIG": {"hosts": ["redis://127.0.0.1:1/0"]},
+        }
+    }
+    waiting = asyncio.create_task(hub.current_hub().subscribe("default"))
+    await eventually(lambda: hub.sockets() == {"default": 1})
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert hub.current_hub().feeds == {}

@@ -1,0 +1,63 @@
+"""When an open socket must end: its right to stay ended, or nobody can confirm that right. docs/live.md, "Revocation"."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from django.db import Error
+
+logger = logging.getLogger(__name__)
+
+#: Close code of a socket whose right to stay cannot be confirmed ("try again later"): the browser connects again.
+UNCONFIRMED = 1013
+
+#: Returns the close code of a socket that may not stay, None for one that may. Raises `Error` of the database.
+Look = Callable[[], Awaitable[int | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often the right to stay is confirmed, seconds."""
+
+    #: Between two looks.
+    interval: float
+    #: Until the next attempt after one that failed; each attempt gets at least as long.
+    retry: float
+    #: Since the last confirmation: a socket that is older than that is closed.
+    limit: float
+
+
+async def until_refused(look: Look, recheck: asyncio.Event, pace: Pace, confirmed_at: float) -> int:
+    """Look until the socket may not stay any more, and return the close code. `confirmed_at` is a time of the loop.
+
+    1. Wait for `recheck`, or for the interval.
+    2. Look. An answer counts from when its look began: what ended meanwhile may have been missed.
+    3. A database that fails, or does not answer, is asked again after `retry`, until `limit` is over.
+    """
+    loop = asyncio.get_running_loop()
+    wait, failing = pace.interval, False
+    while True:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait):
+                await recheck.wait()
+        recheck.clear()
+        began = loop.time()
+        try:
+            async with asyncio.timeout_at(max(confirmed_at + pace.limit, began + pace.retry)):
+                code = await look()
+        except (Error, TimeoutError) as error:
+            left = confirmed_at + pace.limit - loop.time()
+            if left <= 0:
+                logger.warning("a socket is closed: its right to stay open cannot be confirmed: %r", error)
+                return UNCONFIRMED
+            if not failing:
+                logger.warning("the right of a socket to stay open cannot be confirmed yet: %r", error)
+            wait, failing = min(pace.retry, left), True
+            continue
+        if code is not None:
+            return code
+        confirmed_at, wait, failing = began, pace.interval, False
