@@ -39,8 +39,7 @@ def do(change: Change, what: str, by: By, now: datetime) -> Change:
     if what == "pause":
         return campaigns.pause(change, by, now)
     if what == "resume":
-        rollouts.retry(change)
-        return campaigns.resume(change, by, now)
+        return campaigns.resume(change, by, now, along=rollouts.retry)
     said = f"cancelled by {by.actor.name}; who is under way comes back by itself"
     ended = changes.move(
         change,
@@ -51,7 +50,7 @@ def do(change: Change, what: str, by: By, now: datetime) -> Change:
         request_id=by.request_id,
         along=lambda row: rollouts.skip_rest(row, said, now.timestamp()),
     )
-    lease.revoke(change.cluster_id)
+    lease.revoke(change.cluster_id, change.pk)
     return ended
 
 

@@ -242,7 +242,7 @@ def apply_drains() -> None:
             logger.warning("cluster %s: drains wait: %s", cluster.id, error)
             continue
         if wanted:
-            drains.told(here.worker.run(drains_run.tell(wanted, _tls())), _now())
+            drains.told(wanted, here.worker.run(drains_run.tell(wanted, _tls())), _now())
 
 
 @shared_task(name="fleet.tasks.apply_retired", ignore_result=True)

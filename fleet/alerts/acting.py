@@ -110,7 +110,8 @@ def extend(row: Silence, seconds: float, now: float) -> None:
     ends_at = max(row.ends_at, now) + seconds
     if ends_at - now > LONGEST_SILENCE:
         raise ActError("a silence ends within thirty days")
-    Silence.objects.filter(pk=row.pk).update(ends_at=ends_at, warned=False)
+    if not Silence.objects.filter(pk=row.pk, ends_at=row.ends_at).update(ends_at=ends_at, warned=False):
+        raise ActError("somebody extended or ended this silence meanwhile: look at it again")
 
 
 def end(row: Silence, now: float) -> None:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from django.db import transaction
 from django.db.models import Count
 
-from fleet.control import Blind, Refused, changes, lease
+from fleet.control import Blind, Refused, WrongState, changes, lease
 from fleet.control.audit import Attempt, attempted
 from fleet.control.changes import By, Draft
 from fleet.control.sight import newest_generations
@@ -182,8 +182,10 @@ def pause(change: Change, by: By, now: datetime, detail: str = "") -> Change:
     )
 
 
-def resume(change: Change, by: By, now: datetime) -> Change:
-    """Go on, also after a canary that did not move. Raises WrongState."""
+def resume(
+    change: Change, by: By, now: datetime, along: Callable[[Change], object] = lambda _: None
+) -> Change:
+    """Continue, also after a canary that did not move; `along` is written with it. Raises WrongState."""
     # In `parameters`: a step that is under way writes `progress` when it ends.
     waived = {"canaries_waived": True} if counts_of(change).failed else {}
     return changes.move(
@@ -192,6 +194,7 @@ def resume(change: Change, by: By, now: datetime) -> Change:
         now,
         actor=by.actor,
         request_id=by.request_id,
+        along=along,
         parameters={**change.parameters, **waived},
     )
 
@@ -203,9 +206,14 @@ def stop(change: Change, by: By, now: datetime) -> Change:
     with attempted(attempt, lambda: now):
         if change.state not in OCCUPYING:
             raise Refused(f"it is {change.state}: there is nothing to stop")
-        lease.revoke(change.cluster_id)
-        skip_unasked(change, f"stopped by {by.actor.name}", now.timestamp())
-        changes.note(change, parameters={**change.parameters, "stopped_by": by.actor.name})
+        with transaction.atomic():
+            # The lease first, as steps of workers do, so that no two wait for each other.
+            lease.revoke(change.cluster_id, change.pk)
+            same = Change.objects.filter(pk=change.pk, state=change.state, step=change.step)
+            if not same.update(parameters={**change.parameters, "stopped_by": by.actor.name}):
+                raise WrongState("the change was paused, resumed or ended meanwhile: look at it again")
+            skip_unasked(change, f"stopped by {by.actor.name}", now.timestamp())
+        change.refresh_from_db()
     if change.state == ChangeState.PAUSED:
         return resume(change, by, now)
     return change
@@ -223,7 +231,7 @@ def abort(change: Change, by: By, now: datetime) -> Change:
         request_id=by.request_id,
         along=lambda row: close(row, why, now.timestamp()),
     )
-    lease.revoke(change.cluster_id)
+    lease.revoke(change.cluster_id, change.pk)
     return ended
 
 

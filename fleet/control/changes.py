@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import F
+from django.db.models import Exists, F
 
 from fleet.control import Busy, Refused, WrongState
 from fleet.control.audit import Attempt, attempted, record
@@ -157,25 +157,32 @@ def confirm(
             reason=reason.strip(),
             confirmed_at=now,
             confirmed_by_id=by.actor.user_id,
-            # The cluster may want two people only since it was planned.
-            needs_second=change.needs_second or change.cluster.second_approver,
+            # The cluster may want two people only since it was planned, or since `change` was read.
+            needs_second=change.needs_second
+            or Exists(Cluster.objects.filter(pk=change.cluster_id, second_approver=True)),
         )
 
 
 def approve(change: Change, by: By, *, now: datetime) -> Change:
-    """Agree as the second person. Raises Refused to whoever planned or confirmed it, WrongState."""
+    """Agree as the second person. Raises Refused to whoever planned or confirmed it, WrongState.
+
+    Who that is, is decided in the UPDATE: `change` may have been read before somebody confirmed it.
+    """
     attempt = Attempt(by.actor, f"{change.kind}.approve", request_id=by.request_id)
     attempt.about(change)
+    approver = by.actor.user_id
     with attempted(attempt, lambda: now):
-        if not change.needs_second:
-            raise Refused("this change asks for no second person")
-        if by.actor.user_id is None or by.actor.user_id in (change.user_id, change.confirmed_by_id):
-            raise Refused("a second person must agree: not who made the change, nor who confirmed it")
-        won = Change.objects.filter(pk=change.pk, state=ChangeState.CONFIRMED.value, approved_by="").update(
-            approved_by=by.actor.name[:200], step=F("step") + 1
+        waiting = Change.objects.filter(
+            pk=change.pk, state=ChangeState.CONFIRMED.value, needs_second=True, approved_by=""
         )
+        by_another = waiting.exclude(user_id=approver).exclude(confirmed_by_id=approver)
+        won = 0 if approver is None else by_another.update(approved_by=by.actor.name[:200], step=F("step") + 1)
         change.refresh_from_db()
         if not won:
+            if not change.needs_second:
+                raise Refused("this change asks for no second person")
+            if approver is None or approver in (change.user_id, change.confirmed_by_id):
+                raise Refused("a second person must agree: not who made the change, nor who confirmed it")
             raise WrongState(f"the change is {_said(change)} already")
     return change
 
@@ -271,12 +278,15 @@ def refuse(by: By, action: str, cluster: str, sentence: str, now: datetime, **sa
 def _move(
     change: Change, to: ChangeState, along: Callable[[Change], object] = lambda _: None, **fields: Any
 ) -> Change:
-    """The compare-and-set: only from the state that `change` has in memory, so of two one wins."""
+    """The compare-and-set: only from the state and the step that `change` has in memory, so of two one wins.
+
+    The step as well: a change that was paused and resumed since is in the same state, but not where it was seen.
+    """
     seen = ChangeState(change.state)
     if to not in FOLLOWERS[seen]:
         raise WrongState(f"the change is {_said(change)}: it cannot become {to.value}")
     with transaction.atomic():
-        won = Change.objects.filter(pk=change.pk, state=seen.value).update(
+        won = Change.objects.filter(pk=change.pk, state=seen.value, step=change.step).update(
             state=to.value, step=F("step") + 1, **fields
         )
         change.refresh_from_db()

@@ -5,7 +5,7 @@ docs/destination-health.md, "Draining from the console". Telling them is in `dra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -78,8 +78,9 @@ def due(cluster: str, instances: Mapping[int, InstanceFacts]) -> list[Due]:
     return found
 
 
-def told(answers: Mapping[int, str], now: datetime) -> None:
-    """Take note of what came of telling."""
-    for row, error in answers.items():
+def told(wanted: Sequence[Due], answers: Mapping[int, str], now: datetime) -> None:
+    """Take note of what came of telling; not where operators want the opposite by now: they were not told that."""
+    for one in wanted:
+        error = answers[one.row]
         changed = {"error": error} if error else {"error": "", "told_at": now}
-        Drain.objects.filter(pk=row).update(**changed)
+        Drain.objects.filter(pk=one.row, drained=one.drained).update(**changed)

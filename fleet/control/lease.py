@@ -57,9 +57,12 @@ def release(lease: Lease) -> None:
     _ours(lease).update(holder="", change=None)
 
 
-def revoke(cluster: str) -> None:
-    """Take it from whoever holds it, and keep it not: a person ends the work, which then writes nothing more."""
-    ClusterLease.objects.filter(cluster=cluster).update(holder="", change=None, token=F("token") + 1)
+def revoke(cluster: str, change: int) -> None:
+    """Take the lease from the process that works on `change`: a person ends that work, which then writes nothing more.
+
+    Another change may have the cluster by now; its process keeps the lease.
+    """
+    ClusterLease.objects.filter(cluster=cluster, change=change).update(holder="", change=None, token=F("token") + 1)
 
 
 @contextmanager

@@ -65,3 +65,15 @@ def test_calling_off_a_write_that_is_under_way() -> None:
     """Nobody can say whether it happened."""
     with pytest.raises(Refused, match="ends by itself"):
         doing.cancel(_change("networking-config"), WHO, NOW)
+
+
+def test_resume_that_comes_too_late_gives_nobody_another_turn() -> None:
+    """The rollout was cancelled meanwhile: what failed in it stays failed."""
+    change = _change("policy")
+    RolloutStep.objects.create(change=change, position=0, instance_id="0", name="x", state="failed")
+    doing.do(change, "pause", WHO, NOW)
+    seen_before = Change.objects.get()
+    doing.do(change, "abort", WHO, NOW)
+    with pytest.raises(Refused):
+        doing.do(seen_before, "resume", WHO, NOW)
+    assert [row.state for row in change.rollout_steps.all()] == ["failed"]

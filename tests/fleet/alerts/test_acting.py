@@ -77,6 +77,16 @@ def test_silence_is_extended_and_ended() -> None:
         acting.extend(row, 31 * 86400.0, 100.0)
 
 
+def test_silence_that_somebody_changed_meanwhile_is_not_extended() -> None:
+    """Two who extend it at once, or one who ends it: whoever is second looks again."""
+    row = acting.silence("kind=proxy", "upgrade", "ada", 0.0, 60.0)
+    seen_before = Silence.objects.get()
+    acting.end(row, 30.0)
+    with pytest.raises(ActError, match="look at it again"):
+        acting.extend(seen_before, 3600.0, 30.0)
+    assert Silence.objects.get().ends_at == 30.0
+
+
 def test_channel_is_tried_out_and_failed_messages_are_sent_again() -> None:
     """Through the outbox like any other."""
     channel = Channel.objects.create(name="ops", kind="webhook")

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from fleet.control import Refused, campaigns, lease
+from fleet.control import Refused, WrongState, campaigns, lease
 from fleet.domain.changes import ChangeState
 from fleet.models.actions import CampaignAgent
-from fleet.models.changes import AuditEntry
+from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import Cluster
 from tests.fakes.movers import Movers
 from tests.fleet.control.conftest import NOW, Campaign, by
@@ -242,7 +242,7 @@ def test_worker_that_was_away_long_fails_nobody(cluster: Cluster, alice: User, m
     monkeypatch.setattr(one.movers, "advise", dies)
     with pytest.raises(KeyboardInterrupt):
         one.step()
-    lease.revoke(cluster.pk)
+    lease.revoke(cluster.pk, one.change.pk)
     campaigns.pause(one.change, by(alice), one.at)
     monkeypatch.setattr(one.movers, "advise", real)
     one.step(seconds=60)
@@ -271,7 +271,7 @@ def test_step_that_died_is_made_again(cluster: Cluster, alice: User, monkeypatch
         monkeypatch.setattr(one.movers, "advise", dies)
         with pytest.raises(KeyboardInterrupt):
             one.step()
-        lease.revoke(cluster.pk)
+        lease.revoke(cluster.pk, one.change.pk)
     monkeypatch.setattr(one.movers, "advise", real)
     assert one.until_over().state == ChangeState.VERIFIED
     assert set(one.movers.asked.values()) == {1}
@@ -294,12 +294,26 @@ def test_stop_watches_who_was_asked(cluster: Cluster, alice: User) -> None:
     assert [(row.who, row.outcome) for row in rows] == [("alice", "done"), ("alice", "refused")]
 
 
+def test_stop_of_a_campaign_that_ended_meanwhile_changes_nothing(cluster: Cluster, alice: User) -> None:
+    """The copy in memory still says that it runs: its agents and the lease of the next change stay as they are."""
+    one = Campaign(cluster, alice, Movers.of(30), rate=600, canaries=0)
+    one.confirm()
+    one.step(2)
+    seen_before = Change.objects.get()
+    campaigns.pause(one.change, by(alice), one.at)
+    before = campaigns.counts_of(one.change)
+    with pytest.raises(WrongState):
+        campaigns.stop(seen_before, by(alice), one.at)
+    assert campaigns.counts_of(one.change) == before
+    assert "stopped_by" not in Change.objects.get().parameters
+
+
 def test_abort_ends_it_now(cluster: Cluster, alice: User) -> None:
     """Also while a step is under way: what that step still writes is refused."""
     one = Campaign(cluster, alice, Movers.of(100), rate=600, canaries=0)
     one.confirm()
     one.step(2)
-    held = lease.take(cluster.pk, "worker", one.at)
+    held = lease.take(cluster.pk, "worker", one.at, change=one.change.pk)
     ended = campaigns.abort(one.change, by(alice), one.at)
     assert ended.state == ChangeState.CANCELLED
     assert campaigns.counts_of(ended).remaining == 0

@@ -161,3 +161,42 @@ def test_what_is_written_along_is_written_with_it_or_not_at_all(cluster: Cluster
         changes.move(change, ChangeState.CANCELLED, NOW, along=die)
     change.refresh_from_db()
     assert change.state == ChangeState.PLANNED
+
+
+
+def test_approval_by_who_confirmed_meanwhile_is_refused(cluster: Cluster, alice: User, bob: User) -> None:
+    """Bob's request read the change before his own confirmation of it was written: the database decides, not that copy."""
+    Cluster.objects.update(second_approver=True)
+    change = changes.create(cluster.pk, draft(), by(alice), NOW)
+    read_before = Change.objects.get()
+    changes.confirm(change, by(bob), reason="needed", typed="", now=NOW)
+    with pytest.raises(Refused, match="nor who confirmed"):
+        changes.approve(read_before, by(bob), now=NOW)
+    assert not changes.ready(Change.objects.get())
+    changes.approve(Change.objects.get(), by(User.objects.create_user("carol")), now=NOW)
+    assert changes.ready(Change.objects.get())
+
+
+def test_cluster_that_asks_for_two_people_since_the_change_was_read(
+    cluster: Cluster, alice: User, bob: User
+) -> None:
+    """The rule of the moment counts: the confirmation reads it as it writes, and so does the approval."""
+    changes.create(cluster.pk, draft(), by(alice), NOW)
+    change = Change.objects.select_related("cluster").get()
+    another_copy = Change.objects.get()
+    Cluster.objects.update(second_approver=True)
+    changes.confirm(change, by(alice), reason="needed", typed="", now=NOW)
+    assert change.needs_second
+    assert not changes.ready(change)
+    assert changes.approve(another_copy, by(bob), now=NOW).approved_by == "bob"
+
+
+def test_move_of_a_change_that_came_back_to_its_state(cluster: Cluster, alice: User) -> None:
+    """Paused and resumed since: in the same state, but not at the step that was seen."""
+    change = changes.start(_confirmed(cluster, alice), NOW)
+    seen_before = Change.objects.get()
+    changes.move(change, ChangeState.PAUSED, NOW)
+    changes.move(change, ChangeState.RUNNING, NOW)
+    with pytest.raises(WrongState, match="quicker"):
+        changes.move(seen_before, ChangeState.CANCELLED, NOW)
+    assert Change.objects.get().state == ChangeState.RUNNING

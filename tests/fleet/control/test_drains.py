@@ -64,6 +64,16 @@ def test_due_until_the_instance_says_so(cluster: Cluster, alice: User) -> None:
 def test_what_came_of_telling_is_kept(cluster: Cluster, alice: User, error: str) -> None:
     """For the page."""
     row = drains.ask("default", wanted(alice), lambda: NOW)
-    drains.told({row.pk: error}, NOW)
+    drains.told(drains.due("default", proxy()), {row.pk: error}, NOW)
     row.refresh_from_db()
     assert (row.error, row.told_at) == (error, None if error else NOW)
+
+
+def test_answer_to_an_older_wish_is_not_kept(cluster: Cluster, alice: User) -> None:
+    """The operator wants the opposite since the instance was called: nothing came of that yet."""
+    row = drains.ask("default", wanted(alice), lambda: NOW)
+    called = drains.due("default", proxy())
+    drains.ask("default", wanted(alice, drained=False), lambda: NOW)
+    drains.told(called, {row.pk: ""}, NOW)
+    row.refresh_from_db()
+    assert row.told_at is None

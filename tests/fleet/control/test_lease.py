@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from fleet.control import LeaseHeld, LeaseLost, lease
+from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
 from tests.fleet.control.conftest import NOW
 
@@ -52,3 +53,18 @@ def test_held_gives_back_after_an_error(cluster: Cluster) -> None:
     with pytest.raises(KeyError), lease.held(cluster.pk, "worker 1", NOW):
         raise KeyError
     lease.take(cluster.pk, "worker 2", NOW)
+
+
+def test_revoked_lease_of_another_change_stays(cluster: Cluster) -> None:
+    """Somebody ends a change that is over already: whoever works on the next one keeps the lease."""
+    first, second = (
+        Change.objects.create(cluster=cluster, kind="policy", title="x", who="a", actor_kind="person")
+        for _ in range(2)
+    )
+    mine = lease.take(cluster.pk, "worker 1", NOW, change=second.pk)
+    lease.revoke(cluster.pk, first.pk)
+    with lease.fenced(mine):
+        Cluster.objects.update(name="written")
+    lease.revoke(cluster.pk, second.pk)
+    with pytest.raises(LeaseLost), lease.fenced(mine):
+        raise AssertionError("the lease was revoked")

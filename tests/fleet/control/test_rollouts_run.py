@@ -157,7 +157,7 @@ def test_step_that_died_restarts_nobody_twice(
     monkeypatch.setattr(one.nodes, "restart", dies)
     with pytest.raises(KeyboardInterrupt):
         one.step(10)
-    lease.revoke(cluster.pk)
+    lease.revoke(cluster.pk, one.change.pk)
     monkeypatch.setattr(one.nodes, "restart", real)
     assert one.until_over().state == ChangeState.VERIFIED
     assert [auth.run for auth in auths] == [2, 2]
