@@ -8,7 +8,8 @@ import os
 import random
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +17,7 @@ from pathlib import Path
 from celery import shared_task
 from channels.layers import get_channel_layer
 from django.conf import settings
-from django.db import DatabaseError
+from django.db import DatabaseError, Error, close_old_connections
 
 from fleet.alerts.outbox import prune as prune_messages
 from fleet.alerts.running import prune as prune_incidents
@@ -66,6 +67,8 @@ class Process:
     rounds: Rounds
     worker: Worker
     timing: Timing
+    reader: Reader
+    policies: PolicyBook
 
 
 @functools.cache
@@ -85,7 +88,29 @@ def process() -> Process:
         ),
         destination_health=READINGS[settings.REFLOAT_DESTINATION_HEALTH],
     )
-    return Process(writer, Rounds(redis, settings.REFLOAT_PREFIX), Worker(writer, polling), timing)
+    return Process(
+        writer,
+        Rounds(redis, settings.REFLOAT_PREFIX),
+        Worker(writer, polling),
+        timing,
+        Reader(redis, settings.REFLOAT_PREFIX),
+        PolicyBook(redis, settings.REFLOAT_PREFIX),
+    )
+
+
+@contextmanager
+def _apart(subject: str) -> Iterator[None]:
+    """Keep what goes wrong with one cluster or change from those after it: every loop over them uses this."""
+    try:
+        yield
+    except (ControlError, StateError) as error:
+        logger.warning("%s: %s", subject, error)
+    except Error:
+        logger.exception("%s: the database failed", subject)
+        # The connection may be broken as well; the next query makes another.
+        close_old_connections()
+    except Exception:
+        logger.exception("%s", subject)
 
 
 @shared_task(name="fleet.tasks.start_round", ignore_result=True)
@@ -93,12 +118,10 @@ def start_round() -> None:
     """Start the round of this moment in every cluster, unless somebody did already."""
     interval = process().timing.round_interval
     for cluster in Cluster.objects.all():
-        now = time.time()
-        try:
+        # The next beat tries again; what is shown grows old meanwhile.
+        with _apart(f"cluster {cluster.id}: no round"):
+            now = time.time()
             _start(cluster, int(now // interval), now, interval)
-        except StateError as error:
-            # The next beat tries again; what is shown grows old meanwhile.
-            logger.warning("cluster %s: no round: %s", cluster.id, error)
 
 
 @shared_task(name="fleet.tasks.poll_shard", ignore_result=True)
@@ -149,13 +172,8 @@ def prune_history() -> None:
 def look_after_networking() -> None:
     """Read the networking config of every cluster, carry changes of it on, and hold those done against their plans."""
     for cluster in Cluster.objects.all():
-        try:
+        with _apart(f"cluster {cluster.id}: networking config"):
             _look_after(cluster)
-        except (ControlError, StateError) as error:
-            logger.warning("cluster %s: networking config: %s", cluster.id, error)
-        except Exception:
-            # One cluster's trouble must not keep the others from being looked after.
-            logger.exception("cluster %s: networking config", cluster.id)
 
 
 @shared_task(name="fleet.tasks.run_networking_change", ignore_result=True)
@@ -174,17 +192,12 @@ def step_actions() -> None:
     kinds = (ChangeKind.POLICY.value, ChangeKind.RECONNECT.value)
     states = (ChangeState.CONFIRMED.value, ChangeState.RUNNING.value, ChangeState.PAUSED.value)
     for change in Change.objects.select_related("cluster").filter(kind__in=kinds, state__in=states):
-        if change.state == ChangeState.CONFIRMED and not changes.ready(change):
-            continue
-        try:
-            _step(change)
-        except (ControlError, StateError) as error:
-            logger.warning("change %d: %s", change.pk, error)
-        except Exception:
-            # One change's trouble must not keep the others from going on.
-            logger.exception("change %d", change.pk)
+        with _apart(f"change {change.pk}"):
+            if change.state != ChangeState.CONFIRMED or changes.ready(change):
+                _step(change)
     for change in working.left_over():
-        working.clear(change, process().writer, _now(), _holder())
+        with _apart(f"change {change.pk}"):
+            working.clear(change, process().writer, _now(), _holder())
 
 
 @shared_task(name="fleet.tasks.read_policies", ignore_result=True)
@@ -192,12 +205,9 @@ def read_policies() -> None:
     """Ask every instance for the policies it runs with."""
     here = process()
     for cluster in Cluster.objects.all():
-        try:
+        with _apart(f"cluster {cluster.id}: policies are not read"):
             facts = here.writer.load_instances(cluster.id).values()
-            book = PolicyBook(connect(settings.REDIS_URL), settings.REFLOAT_PREFIX)
-            book.write(cluster.id, here.worker.run(ask_all(facts, _tls())))
-        except StateError as error:
-            logger.warning("cluster %s: policies are not read: %s", cluster.id, error)
+            here.policies.write(cluster.id, here.worker.run(ask_all(facts, _tls())))
 
 
 def _step(change: Change) -> None:
@@ -206,7 +216,7 @@ def _step(change: Change) -> None:
     if change.kind == ChangeKind.RECONNECT:
         campaigns_run.step(
             change,
-            lambda: _reader().table(cluster, time.time()),
+            lambda: here.reader.table(cluster, time.time()),
             dialer,
             here.writer,
             time.time,
@@ -215,20 +225,22 @@ def _step(change: Change) -> None:
         )
     else:
         rollouts_run.step(
-            change, lambda: _reader().instances(cluster, time.time()), dialer, time.time, _holder()
+            change, lambda: here.reader.instances(cluster, time.time()), dialer, time.time, _holder()
         )
 
 
 def _look_after(cluster: Cluster) -> None:
     auths = _auths(cluster)
     for change in networking.waiting(cluster):
-        networking_run.run(change, auths, _now, _holder())
+        with _apart(f"change {change.pk}"):
+            networking_run.run(change, auths, _now, _holder())
     networking_run.read(cluster.id, auths, _now())
     verifying = Change.objects.filter(
         cluster=cluster, kind=ChangeKind.NETWORKING_CONFIG.value, state=ChangeState.VERIFYING.value
     )
     for change in verifying:
-        networking.verify(change, _reader().table(cluster.id, time.time()), _now())
+        with _apart(f"change {change.pk}"):
+            networking.verify(change, process().reader.table(cluster.id, time.time()), _now())
 
 
 @shared_task(name="fleet.tasks.apply_drains", ignore_result=True)
@@ -236,13 +248,10 @@ def apply_drains() -> None:
     """Tell instances whether they drain, where they say otherwise than operators want."""
     here = process()
     for cluster in Cluster.objects.filter(drains__isnull=False).distinct():
-        try:
+        with _apart(f"cluster {cluster.id}: drains wait"):
             wanted = drains.due(cluster.id, here.writer.load_instances(cluster.id))
-        except StateError as error:
-            logger.warning("cluster %s: drains wait: %s", cluster.id, error)
-            continue
-        if wanted:
-            drains.told(wanted, here.worker.run(drains_run.tell(wanted, _tls())), _now())
+            if wanted:
+                drains.told(wanted, here.worker.run(drains_run.tell(wanted, _tls())), _now())
 
 
 @shared_task(name="fleet.tasks.apply_retired", ignore_result=True)
@@ -250,15 +259,8 @@ def apply_retired() -> None:
     """Have the record say which agents operators retired, where it says otherwise."""
     writer = process().writer
     for cluster in Cluster.objects.all():
-        try:
+        with _apart(f"cluster {cluster.id}: retired agents wait"):
             retiring.apply(writer, cluster.id)
-        except StateError as error:
-            logger.warning("cluster %s: retired agents wait: %s", cluster.id, error)
-
-
-@functools.cache
-def _reader() -> Reader:
-    return Reader(connect(settings.REDIS_URL), settings.REFLOAT_PREFIX)
 
 
 def _auths(cluster: Cluster) -> Auths:

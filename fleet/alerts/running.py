@@ -91,7 +91,9 @@ class Alerting:
             logger.debug("%s", why)
             return True
         except DatabaseError:
-            raise
+            logger.exception("cluster %s: the database does not take it: the next look tries again", cluster)
+            _reopen()
+            return False
         except Exception:
             # A mistake of ours in one cluster must not blind us in the others.
             logger.exception("cluster %s: the look failed", cluster)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
+from django.db import connection
 from pytest_django import Settings
 
 from dashboards.config.celery import app
@@ -16,6 +18,7 @@ from fleet.models import Agent, Change, Cluster, Drain, Transition
 from fleet.models.networking import NetworkingReading
 from fleet.pollers.policies import NOT_OURS
 from fleet.state.policy_book import open_book
+from fleet.state.connect import connect
 from fleet.state.reader import open_reader
 from fleet.wire import fleet_pb2
 from tests.fakes.config_auth import serving
@@ -144,3 +147,64 @@ def test_agents_of_a_campaign_that_is_over_work_no_more(auth: FakeAuth) -> None:
     change.refresh_from_db()
     assert change.progress["working"] is False
     assert not writer.memory("default")["working_until"].any()
+
+
+@contextmanager
+def _broken_writes(table: str, cluster: str) -> Iterator[None]:
+    """The database refuses every update of the rows of one cluster."""
+    refuse = "BEGIN SELECT RAISE(ABORT, 'disk I/O error'); END"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"CREATE TRIGGER broken BEFORE UPDATE ON {table} WHEN NEW.cluster_id = '{cluster}' {refuse}"
+        )
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP TRIGGER broken")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_database_error_of_one_cluster_keeps_no_other_from_its_round(
+    auth: FakeAuth, valkey_url: str, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first cluster's record cannot be made from the database; the one after it is polled all the same."""
+    Cluster.objects.create(id="a", name="A", auths=[auth.address])
+    # A gap in the positions: recalling closes it, which is an update.
+    Agent.objects.create(cluster_id="a", agent_id="agent-9-id", name="agent-9", position=5)
+    with _broken_writes("fleet_agent", "a"):
+        for _ in range(3):
+            tasks.start_round()
+    assert open_reader(valkey_url, prefix).summary("default", time.time()).agents == 1
+    assert "cluster a: no round: the database failed" in caplog.text
+
+
+@pytest.mark.django_db(transaction=True)
+def test_database_error_of_one_cluster_keeps_no_other_from_its_drains(auth: FakeAuth) -> None:
+    """What came of the call is written for the cluster after it."""
+    Cluster.objects.create(id="a", name="A", auths=[auth.address])
+    for cluster in ("a", "default"):
+        Drain.objects.create(
+            cluster_id=cluster, instance="auth-1-id", name="auth-1", drained=True, reason="x", who="alice"
+        )
+    for _ in range(3):
+        tasks.start_round()
+    with _broken_writes("fleet_drain", "a"):
+        tasks.apply_drains()
+    assert {row.cluster_id: bool(row.error) for row in Drain.objects.all()} == {"a": False, "default": True}
+
+
+def test_policies_are_read_over_the_connections_that_are_open(auth: FakeAuth, valkey_url: str) -> None:
+    """A task that runs every 5 s opens no new pool for each cluster."""
+    redis = connect(valkey_url)
+
+    def opened() -> int:
+        return int(redis.info("stats")["total_connections_received"])
+
+    for _ in range(2):
+        tasks.start_round()
+    tasks.read_policies()
+    before = opened()
+    for _ in range(3):
+        tasks.read_policies()
+    assert opened() == before

@@ -89,6 +89,18 @@ RULES = (
         where=r"^(fleet|dashboards)/",
         but=r"^fleet/processes/folders\.py|^fleet/transport/authority\.py",
     ),
+    Rule(
+        "one-for-all",
+        "a loop over clusters or changes keeps what goes wrong with one from the others: `with _apart(...)` first",
+        r"^ +for (cluster|change) in .*:\n(?! *(#.*\n *)?with _apart\()",
+        ends=("fleet/tasks.py",),
+    ),
+    Rule(
+        "new-pool",
+        "a task takes its connections to Redis from `process()`: a new pool for each call is never closed",
+        r"\bconnect\(settings\.REDIS_URL\)(?!\n    writer = )",
+        ends=("fleet/tasks.py",),
+    ),
     Rule("unsafe", "`|safe` opens the page to whoever names an agent", r"\|\s*safe\b", ends=(".html",)),
     Rule(
         "cdn",

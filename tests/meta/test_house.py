@@ -16,6 +16,8 @@ _OFFENCES = {
     "httpx": ("fleet/sources/x.py", "import httpx\n"),
     "redis-keys": ("fleet/x.py", "key = f'{prefix}:{cluster}:x'\n"),
     "open-folder": ("fleet/x.py", "home.mkdir(parents=True)\n"),
+    "one-for-all": ("fleet/tasks.py", "    for cluster in Cluster.objects.all():\n        poll(cluster)\n"),
+    "new-pool": ("fleet/tasks.py", "book = PolicyBook(connect(settings.REDIS_URL), prefix)\n"),
     "unsafe": ("templates/x.html", "{{ name|safe }}\n"),
     "cdn": ("templates/x.html", '<script src="https://cdn.example/x.js"></script>\n'),
     "inline-script": ("templates/x.html", '<a onclick="f()">x</a>\n'),

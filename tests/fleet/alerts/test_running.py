@@ -47,6 +47,16 @@ def test_look_tells_news_and_survives_what_goes_wrong() -> None:
     assert told == [news]
 
 
+def test_database_error_in_one_cluster_costs_only_its_look() -> None:
+    """The clusters after it are looked at all the same."""
+    told: list[News] = []
+    Cluster.objects.create(id="a", name="A")
+    news = News("default", {"critical": 1}, "CRIT", "critical", 1)
+    looker = Looker(OperationalError("locked"), news)
+    assert not _alerting(looker, told).look(1.0)
+    assert (looker.looks, told) == (2, [news])
+
+
 def test_silence_that_ends_soon_is_told() -> None:
     """Once."""
     told: list[News] = []
