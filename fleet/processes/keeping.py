@@ -26,14 +26,12 @@ _COMPLAINT = re.compile(rb"^.*\b(?:ERROR|CRITICAL)\b.*$", re.MULTILINE)
 _READ = 1 << 20
 
 
-def pause_before_start(returncode: int, failures: int) -> float:
-    """Seconds to wait after the `failures`-th end in a row, counted from 1.
+def pause_before_start(failures: int) -> float:
+    """Return the seconds to wait after the `failures`-th end in a row, counted from 1.
 
-    Who was killed by SIGKILL, was killed by somebody who had a reason: the kernel short of memory, or an
-    operator. Starting at once would take the memory again, or argue with the operator.
+    However it ended: one SIGKILL is an accident or somebody's restart, and half a minute without a worker is an outage.
+    A child that the kernel kills again and again, short of memory, meets the growing pauses.
     """
-    if returncode == -signal.SIGKILL:
-        return _LONGEST_PAUSE
     return min(_FIRST_PAUSE * 2.0 ** min(failures - 1, 10), _LONGEST_PAUSE)
 
 
@@ -73,7 +71,7 @@ class Keeper:
         life = self._life(child, now)
         life.failures = 1 if now - life.started_at > _LONG_LIFE else life.failures + 1
         returncode = child.process.returncode
-        pause = pause_before_start(returncode, life.failures)
+        pause = pause_before_start(life.failures)
         life.start_again_at = now + pause
         last = child.last_line() if returncode > 0 else ""
         said = f": {last}" if last else ""
@@ -98,7 +96,7 @@ class Keeper:
             self.supervisor.restart(child)
         except SupervisorError as error:
             life.failures += 1
-            life.start_again_at = now + pause_before_start(1, life.failures)
+            life.start_again_at = now + pause_before_start(life.failures)
             self.say(str(error))
         else:
             life.started_at, life.start_again_at = now, None

@@ -63,8 +63,11 @@ async def test_frozen_proxy_changes_cells(page: Page, demo: Demo) -> None:
 
 
 @pytest.mark.slow
-async def test_killed_pollers_make_page_and_socket_unknown(page: Page, demo: Demo) -> None:
-    """Soon both say that nobody knows, and neither ever says stranded; the supervisor brings pollers back."""
+async def test_dead_pollers_make_page_and_socket_unknown(page: Page, demo: Demo) -> None:
+    """Both soon show every agent as unknown, none as stranded; killed pollers are started again.
+
+    Stopped first: a killed one is back before the data is too old.
+    """
     told: list[dict[str, dict[str, int]]] = []
 
     def hear(frame: str | bytes) -> None:
@@ -75,14 +78,17 @@ async def test_killed_pollers_make_page_and_socket_unknown(page: Page, demo: Dem
     await page.click("text=Map")
     await page.wait_for_function(f"() => ({CELLS})().length === {AGENTS}")
     await wait_healthy(page, True)
-    for poller in demo.pollers():
-        poller.send_signal(signal.SIGKILL)
+    pollers = demo.pollers()
+    for poller in pollers:
+        poller.send_signal(signal.SIGSTOP)
     await page.wait_for_function(
         f"(unknown) => ({CELLS})().every((cell) => cell === unknown)", arg=State.UNKNOWN
     )
     counts = [message["counts"] for message in told if "counts" in message]
     assert counts[-1]["unknown"] == AGENTS
     assert all(count.get("stranded", 0) == 0 for count in counts)
+    for poller in pollers:
+        poller.send_signal(signal.SIGKILL)
     await page.wait_for_function(
         f"(healthy) => ({CELLS})().every((cell) => cell === healthy)",
         arg=State.HEALTHY,

@@ -53,7 +53,7 @@ def test_frozen_proxy_shows_and_thawed_proxy_heals(whole_demo: Demo) -> None:
 def test_silent_pollers_make_everything_unknown(whole_demo: Demo) -> None:
     """Blind is not stranded: what is older than 15 s reads unknown. The supervisor starts pollers again that end.
 
-    Pollers are frozen, and ended afterwards: a killed one stays away for half a minute, which test_keeping.py proves.
+    Pollers are frozen, and ended afterwards: a killed one is back before the data is too old.
     """
     silent = whole_demo.pollers()
     for poller in silent:

@@ -50,12 +50,21 @@ def stage(tmp_path: Path) -> _Stage:
 @pytest.mark.parametrize(("failures", "pause"), [(1, 1.0), (2, 2.0), (5, 16.0), (6, 30.0), (2000, 30.0)])
 def test_pause_grows_to_its_ceiling(failures: int, pause: float) -> None:
     """Doubling, and never longer than half a minute."""
-    assert pause_before_start(1, failures) == pause
+    assert pause_before_start(failures) == pause
 
 
-def test_pause_after_sigkill_is_long() -> None:
-    """Somebody meant it: no quick start."""
-    assert pause_before_start(-signal.SIGKILL, 1) == 30.0
+def test_killed_child_starts_again_after_a_second(stage: _Stage) -> None:
+    """One SIGKILL costs a second of pages or rounds; a second one soon after it costs more."""
+    child = stage.start("import time; time.sleep(3600)")
+    for pause in (1, 2):
+        child.process.kill()
+        stage.end(child)
+        assert f"was ended by SIGKILL; starting it again in {pause} s" in stage.said[-1]
+        stage.clock.now += pause
+        stage.keeper.tick()
+        assert child.alive()
+    child.process.kill()
+    child.process.wait()
 
 
 def test_how_it_ended_names_the_signal() -> None:
