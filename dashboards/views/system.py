@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from django.db import connection
-from django.db.utils import DatabaseError
+from django.contrib.sessions.models import Session
+from django.core.cache import cache
+from django.db import Error
 from django.http import HttpRequest, HttpResponseBase, JsonResponse
+from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from dashboards import reading
 from dashboards.permissions import public
+from fleet.models.brief import brief
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.state import StateUnavailable
+
+#: The row that `readyz` writes: too short for the key of a session, and expired, so it stands for nobody.
+_PROBE_ROW = "readyz"
+#: How long the write may wait for another writer, and how long its outcome is believed, seconds: anybody may ask.
+_PROBE_WAIT, _PROBE_KEEPS = 2.0, 1
 
 
 @public
@@ -23,7 +31,7 @@ def healthz(request: HttpRequest) -> HttpResponseBase:
 @public
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponseBase:
-    """Say whether the database and the record can be reached; 503 names what cannot, without details."""
+    """Say whether the database can be written and the record be read; 503 names what cannot, without details."""
     broken = [
         name for name, works in (("database", _database_works()), ("record", _record_works())) if not works
     ]
@@ -33,10 +41,22 @@ def readyz(request: HttpRequest) -> HttpResponseBase:
 
 
 def _database_works() -> bool:
+    """Whether a row can be written: a full disk, or a lock that lasts, does not show in reading."""
+    works: bool | None = cache.get(_PROBE_ROW)
+    if works is None:
+        works = _database_takes_a_row()
+        cache.set(_PROBE_ROW, works, _PROBE_KEEPS)
+    return works
+
+
+def _database_takes_a_row() -> bool:
+    row = Session(session_key=_PROBE_ROW, session_data="", expire_date=timezone.now())
     try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT 1")
-    except DatabaseError:
+        with brief(_PROBE_WAIT):
+            Session.objects.bulk_create(
+                [row], update_conflicts=True, unique_fields=["session_key"], update_fields=["expire_date"]
+            )
+    except Error:
         return False
     return True
 

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import secrets
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db import models
+from django.db import Error, models
 from django.db.models import Q
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 from typing_extensions import override
 
 from fleet.models.access import Permission
+from fleet.models.brief import brief
+
+logger = logging.getLogger(__name__)
 
 #: What every token begins with, so that scanners of leaked secrets know it.
 TOKEN_MARK = "rfl"  # noqa: S105 - a mark, not a secret
 #: `last_used_at` is written at most once in this time: a poller would write it at every request.
 _LAST_USED_STEP = timedelta(minutes=1)
+#: How long that write may wait for another writer, seconds.
+_LAST_USED_WAIT = 0.1
 
 
 class ApiToken(models.Model):
@@ -80,7 +86,10 @@ def create_token(
 
 
 def find_token(secret: str, now: datetime) -> ApiToken | None:
-    """The valid token that `secret` is, with its user; None for anything else. Notes that it was used."""
+    """Return the valid token that `secret` is, with its user; None for anything else.
+
+    Keeps when it was used last, where the database takes that.
+    """
     mark, _, rest = secret.partition("_")
     prefix, _, _ = rest.partition("_")
     # Only what we could have made is looked up: PostgreSQL refuses a NUL in a text, SQLite does not.
@@ -90,9 +99,18 @@ def find_token(secret: str, now: datetime) -> ApiToken | None:
     if token is None or not constant_time_compare(token.digest, _digest(secret)) or not token.is_valid(now):
         return None
     if token.last_used_at is None or token.last_used_at < now - _LAST_USED_STEP:
-        unused = Q(last_used_at=None) | Q(last_used_at__lt=now - _LAST_USED_STEP)
-        ApiToken.objects.filter(unused, pk=token.pk).update(last_used_at=now)
+        _note_use(token, now)
     return token
+
+
+def _note_use(token: ApiToken, now: datetime) -> None:
+    """Keep when the token was last used, if the database takes it at once: nobody's reading depends on a write."""
+    unused = Q(last_used_at=None) | Q(last_used_at__lt=now - _LAST_USED_STEP)
+    try:
+        with brief(_LAST_USED_WAIT):
+            ApiToken.objects.filter(unused, pk=token.pk).update(last_used_at=now)
+    except Error as error:
+        logger.warning("the last use of the token %s is not kept: %s", token.prefix, error)
 
 
 def _digest(secret: str) -> str:

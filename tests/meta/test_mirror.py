@@ -36,7 +36,6 @@ EXEMPT = {
     "dashboards/views/errors.py": "tests/dashboards/views/test_pages.py opens it",
     "dashboards/views/fleet_map.py": "tests/dashboards/views/test_pages.py opens it",
     "dashboards/views/fleet_now.py": "tests/dashboards/views/test_pages.py opens it",
-    "dashboards/views/system.py": "tests/dashboards/views/test_pages.py opens it",
     "fleet/apps.py": "names the app",
     "fleet/classify/column_recovery.py": "tests/fleet/classify/test_agents_laws.py holds it equal to recovery.py",
     "fleet/cli/__main__.py": "two lines; tests/flow/test_demo.py runs it",

@@ -7,6 +7,7 @@ from django.contrib.auth.models import User
 
 from fleet.models.access import Permission
 from fleet.models.tokens import ApiToken, create_token, find_token
+from tests.fakes.locked import database_locked, database_read_only
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -80,3 +81,26 @@ def test_last_used_is_written_once_a_minute(owner: User) -> None:
     find_token(secret, NOW + timedelta(seconds=61))
     token.refresh_from_db()
     assert token.last_used_at == NOW + timedelta(seconds=61)
+
+
+def test_token_is_found_while_the_database_takes_no_writes(
+    owner: User, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A full disk: reading by token goes on, and the log says once for each what was not kept."""
+    token, secret = _make(owner)
+    with database_read_only():
+        assert find_token(secret, NOW) == token
+    assert f"the last use of the token {token.prefix} is not kept" in caplog.text
+    token.refresh_from_db()
+    assert token.last_used_at is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_token_is_found_while_another_writer_has_the_lock(owner: User) -> None:
+    """The request does not wait for the lock, and is not refused for it."""
+    token, secret = _make(owner)
+    with database_locked():
+        assert find_token(secret, NOW) == token
+    find_token(secret, NOW)
+    token.refresh_from_db()
+    assert token.last_used_at == NOW

@@ -1,0 +1,39 @@
+"""Writes that wait for no other writer for long: what a lock or a full disk costs is the write, not the request."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.db import Error, connection, transaction
+
+
+@contextmanager
+def brief(seconds: float) -> Iterator[None]:
+    """Wait at most `seconds` for locks in this block, which is a transaction. Raises `Error` as any write does.
+
+    SQLite has one writer, for which the others wait as long as the settings say: 20 s. PostgreSQL waits for rows.
+    """
+    milliseconds = max(1, round(seconds * 1000))
+    if connection.vendor != "sqlite":
+        with transaction.atomic():
+            _execute(f"SET LOCAL lock_timeout = {milliseconds}")
+            yield
+        return
+    before = _execute("PRAGMA busy_timeout")
+    _execute(f"PRAGMA busy_timeout = {milliseconds}")
+    try:
+        with transaction.atomic():
+            yield
+    finally:
+        with contextlib.suppress(Error):
+            _execute(f"PRAGMA busy_timeout = {before}")
+
+
+def _execute(statement: str) -> int:
+    """Execute a statement; return its first number, 0 where it returns none."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        row = cursor.fetchone() if cursor.description else None
+    return int(row[0]) if row else 0

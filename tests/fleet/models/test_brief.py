@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import OperationalError, connection, transaction
+
+from fleet.models.brief import brief
+from tests.fakes.locked import database_locked, database_read_only
+
+
+def _busy_timeout() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA busy_timeout")
+        return int(cursor.fetchone()[0])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_write_gives_up_while_another_writer_has_the_lock() -> None:
+    """After the time it was given, not after the 20 s of the settings; later writes wait as long as before."""
+    before = _busy_timeout()
+    began = time.monotonic()
+    with database_locked(), pytest.raises(OperationalError, match="locked"), brief(0.05):
+        User.objects.create_user("late")
+    assert time.monotonic() - began < before / 1000
+    assert _busy_timeout() == before
+    with brief(0.05):
+        User.objects.create_user("early")
+    assert User.objects.get().username == "early"
+
+
+@pytest.mark.django_db
+def test_refused_write_spoils_no_transaction_around_it() -> None:
+    """What was written before, and what is written afterwards, stays."""
+    with transaction.atomic():
+        User.objects.create_user("before")
+        with pytest.raises(OperationalError), database_read_only(), brief(0.05):
+            User.objects.create_user("refused")
+        User.objects.create_user("afterwards")
+    assert {user.username for user in User.objects.all()} == {"before", "afterwards"}
