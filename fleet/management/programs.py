@@ -29,6 +29,10 @@ def web(host: str, port: int) -> Program:
             *("--host", host, "--port", str(port), "--log-level", "warning", "--no-access-log"),
             # Byte vectors hardly shrink, and compressing them costs more than sending (measured).
             *("--ws-per-message-deflate", "false", "--timeout-graceful-shutdown", "3", "--no-server-header"),
+            # What a stranger may cost: the size and time of a request, and the size of a frame.
+            *("--http", "fleet.transport.bounded_http:BoundedProtocol", "--ws-max-size", "4096"),
+            # Whose word counts is a setting (REFLOAT_TRUSTED_PROXIES), not whoever connects from this machine.
+            "--no-proxy-headers",
         ),
     )
 

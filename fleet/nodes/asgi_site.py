@@ -11,10 +11,10 @@ from typing import Any
 
 import uvicorn
 from typing_extensions import override
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from fleet.nodes import addresses, running
 from fleet.transport import listening
+from fleet.transport.bounded_http import BoundedProtocol
 from fleet.transport.channels import TLSFiles
 from fleet.transport.http_close import App
 
@@ -34,7 +34,7 @@ class _Server(uvicorn.Server):
         yield  # the node listens to signals itself
 
 
-class _Protocol(HttpToolsProtocol):
+class _Protocol(BoundedProtocol):
     """Tells the application who the client is, which uvicorn does not."""
 
     @override

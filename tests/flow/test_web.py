@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import time
@@ -17,6 +18,7 @@ from websockets.exceptions import ConnectionClosed
 from fleet.domain.verdicts import State
 from fleet.processes import valkey
 from tests.fakes.record import conclude, fill
+from tests.fakes.waiting import eventually
 from tests.flow.web import PASSWORD, USERNAME, Console, web_console
 
 PATIENCE = 120.0
@@ -134,3 +136,38 @@ async def test_idle_socket_lives_and_valkey_may_restart(
         assert (fresh["stale"], fresh["epoch"]) == (False, hello["epoch"])
         assert (await _until(link, "bytes"))["bytes"] == bytes(changed)
         assert await _summary(http, sent) == 200
+
+
+async def test_large_frame_ends_the_socket_alone(console: Console, http: aiohttp.ClientSession) -> None:
+    """Two hundred thousand brackets are refused unread, and nothing of that socket stays."""
+    sent = {"Authorization": f"Bearer {console.token}"}
+    async with connect(console.socket, additional_headers=sent, open_timeout=PATIENCE) as link:
+        await _until(link, "bytes")
+        await link.send("[" * 200_000)
+        with pytest.raises(ConnectionClosed) as closed:
+            await _until(link, "never")
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1009
+
+    async def is_gone() -> bool:
+        async with http.get("/metrics", headers=sent) as answer:
+            lines = (await answer.text()).splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith("refloat_sockets{")) == 0
+
+    await eventually(is_gone)
+
+
+async def test_endless_head_is_cut(console: Console, http: aiohttp.ClientSession) -> None:
+    """A stranger's headers take no more memory than the limit, and others are served meanwhile."""
+    host, _, port = console.url.removeprefix("http://").rpartition(":")
+    _, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"GET / HTTP/1.1\r\n")
+    sent = 0
+    with contextlib.suppress(ConnectionError):
+        while sent < 64 * 1024 * 1024:
+            writer.write(b"x: " + b"a" * 16_384 + b"\r\n")
+            await writer.drain()
+            sent += 16_384
+    writer.close()
+    assert sent < 16 * 1024 * 1024
+    assert await _summary(http, {"Authorization": f"Bearer {console.token}"}) == 200

@@ -220,7 +220,7 @@ def _problem(visitor: Visitor, route: Route, access: Access) -> str:
     if visitor.role is None and not access.sign_in:
         # allauth's page about a failed sign-in has the status 401 and is shown to everybody.
         return f"refused with {status}" if status == 403 or status >= 500 else ""
-    if visitor.role is None and route.path.startswith("/api/"):
+    if visitor.role is None and (route.path.startswith("/api/") or route.path == "/metrics"):
         return "" if status == 401 else f"answered {status} instead of 401"
     if visitor.role is None:
         to_sign_in = status == 302 and location.startswith(resolve_url("account_login"))

@@ -1,0 +1,108 @@
+"""uvicorn's HTTP/1.1 with limits on what a stranger may cost: bytes and seconds of one request. docs/operations.md.
+
+Named on uvicorn's command line (`--http fleet.transport.bounded_http:BoundedProtocol`), and the base of the nodes' own.
+uvicorn itself keeps a head of any size, and waits for the rest of a request for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import Any
+
+from typing_extensions import override
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """One connection. Limits are looked at between two reads, so memory is bounded by a limit and one read (256 KiB)."""
+
+    #: Bytes of a request line and its headers.
+    largest_head = 64 * 1024
+    #: Bytes of a whole request, trailers too; Django reads 2.5 MB of a body at most.
+    largest_request = 4 * 1024 * 1024
+    #: Seconds from the connection, or from the first byte of a later request, to the end of its head.
+    head_within = 15.0
+    #: Seconds from there to the end of the request.
+    request_within = 60.0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        #: Bytes of the request that is under way.
+        self._received = 0
+        self._awaits_head = True
+        self._deadline: asyncio.TimerHandle | None = None
+
+    @override
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in the base
+        super().connection_made(transport)
+        self._expect(self.head_within)
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._expect(None)
+        super().connection_lost(exc)
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        self._received += len(data)
+        if self._deadline is None:
+            # Also for a blank line, with which no request begins but the wait for one ends.
+            self._expect(self.head_within)
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if self._awaits_head and self._received > self.largest_head:
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        elif self._received > self.largest_request:
+            self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+
+    @override
+    def handle_websocket_upgrade(self) -> None:
+        self._expect(None)
+        super().handle_websocket_upgrade()
+
+    @override
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._received, self._awaits_head = 0, True
+        if self._deadline is None:
+            self._expect(self.head_within)
+
+    @override
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        self._awaits_head = False
+        self._expect(self.request_within)
+
+    @override
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._received, self._awaits_head = 0, True
+        self._expect(None)
+
+    def _expect(self, seconds: float | None) -> None:
+        """Wait so long for what comes next; None: as long as the response takes."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = None if seconds is None else self.loop.call_later(seconds, self._on_deadline)
+
+    def _on_deadline(self) -> None:
+        self._deadline = None
+        if self.transport.is_closing():
+            return
+        if self._awaits_head and self._responding():
+            self._expect(self.head_within)  # a stray line while the response before it still comes
+        else:
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT)
+
+    def _responding(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _refuse(self, status: HTTPStatus) -> None:
+        """Close the connection, with the status where no response has begun that it would fall into."""
+        self._expect(None)
+        if not self._responding():
+            line = f"HTTP/1.1 {status.value} {status.phrase}\r\n"
+            self.transport.write(f"{line}content-length: 0\r\nconnection: close\r\n\r\n".encode("ascii"))
+        self.transport.close()
