@@ -110,6 +110,14 @@ def others_come_over_https(app_configs: Sequence[Any] | None, **_: Any) -> list[
                 id="dashboards.W003",
             )
         )
+    if settings.REFLOAT_HTTPS and not settings.REFLOAT_TRUSTED_PROXIES:
+        found.append(
+            checks.Warning(
+                "REFLOAT_HTTPS=true without REFLOAT_TRUSTED_PROXIES: all people have the address of the proxy.",
+                hint="Set REFLOAT_TRUSTED_PROXIES=1: failed sign-ins are counted by address.",
+                id="dashboards.W004",
+            )
+        )
     if others and settings.DEBUG:
         found.append(
             Error(

@@ -336,6 +336,10 @@ CSRF_COOKIE_HTTPONLY = True
 #: Origins besides the console's own that may post forms and open sockets: `https://console.example.com`.
 CSRF_TRUSTED_ORIGINS = env.items("REFLOAT_TRUSTED_ORIGINS")
 SECURE_SSL_REDIRECT = REFLOAT_HTTPS
+#: Who asks whether the console is up or ready asks on its own port, in the clear, and follows no redirect.
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]
+# The server we ship speaks no TLS, so somebody in front of it does, and says so: without this, redirects have no end.
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if REFLOAT_HTTPS else None
 SECURE_HSTS_SECONDS = 31_536_000 if REFLOAT_HTTPS else 0
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"

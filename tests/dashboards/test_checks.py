@@ -68,6 +68,14 @@ def test_open_to_others(settings: Settings) -> None:
     settings.ALLOWED_HOSTS = ["console.example.com"]
     settings.DEBUG = True
     assert _ids(checks.others_come_over_https(None)) == {"dashboards.W003", "dashboards.E004"}
-    settings.REFLOAT_HTTPS = True
+    settings.REFLOAT_HTTPS, settings.REFLOAT_TRUSTED_PROXIES = True, 1
     settings.DEBUG = False
+    assert checks.others_come_over_https(None) == []
+
+
+def test_https_without_a_trusted_proxy(settings: Settings) -> None:
+    """Somebody else ends TLS, so the address of whoever connects is that of a proxy."""
+    settings.REFLOAT_HTTPS, settings.REFLOAT_TRUSTED_PROXIES = True, 0
+    assert _ids(checks.others_come_over_https(None)) == {"dashboards.W004"}
+    settings.REFLOAT_TRUSTED_PROXIES = 1
     assert checks.others_come_over_https(None) == []

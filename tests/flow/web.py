@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.cookiejar import Cookie, CookieJar
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlencode
 
@@ -154,8 +155,8 @@ class Console:
 
 
 @contextmanager
-def web_console(home: Path) -> Iterator[Console]:
-    """Start a web process; it answers when the block begins."""
+def web_console(home: Path, settings_of: Mapping[str, str] = MappingProxyType({})) -> Iterator[Console]:
+    """Start a web process with these settings besides its own; it answers when the block begins."""
     data = home / "redis"
     port = valkey.free_port()
     server = valkey.start(data)
@@ -170,6 +171,7 @@ def web_console(home: Path) -> Iterator[Console]:
         "REFLOAT_SECRET_KEY": settings.SECRET_KEY,
         "REDIS_URL": server.url,
         "DJANGO_SETTINGS_MODULE": "dashboards.config.settings",
+        **settings_of,
     }
     with (home / "web.log").open("wb") as log:
         web = children.spawn(programs.web("127.0.0.1", port).argv, env=env, cwd=str(ROOT), log=log)

@@ -73,3 +73,18 @@ def test_example_environment_names_settings_that_exist() -> None:
 def test_compose_names_settings_that_exist() -> None:
     """As above, for containers."""
     assert set(_compose()["x-console"]["environment"]) <= set(_KNOWN)
+
+
+@pytest.mark.parametrize("unit", sorted((_DEPLOY / "systemd").glob("*.service")), ids=lambda unit: unit.name)
+def test_unit_is_started_again_for_ever(unit: Path) -> None:
+    """systemd gives a service up after five starts in 10 s, unless the unit says otherwise."""
+    head, _, service = unit.read_text().partition("[Service]")
+
+    assert "StartLimitIntervalSec=0" in head.splitlines()
+    assert "Restart=always" in service.splitlines()
+
+
+@pytest.mark.parametrize("name", ["HTTPS", "TRUSTED_PROXIES", "TRUSTED_ORIGINS", "PUBLIC_URL", "ALLOWED_HOSTS"])
+def test_compose_hands_over_what_a_reverse_proxy_needs(name: str) -> None:
+    """The settings that say how people reach the console come from the environment of the operator."""
+    assert _compose()["x-console"]["environment"][f"REFLOAT_{name}"].startswith(f"${{REFLOAT_{name}:-")
