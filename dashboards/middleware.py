@@ -16,6 +16,8 @@ from fleet.control.audit import counting
 Sync = Callable[[HttpRequest], HttpResponseBase]
 Async = Callable[[HttpRequest], Awaitable[HttpResponseBase]]
 
+_NOT_KEPT = "private, no-store"
+
 
 @sync_and_async_middleware
 def api_problems(get_response: Any) -> Sync | Async:
@@ -66,8 +68,11 @@ def log_attempts(get_response: Any) -> Sync | Async:
 def _with_words(request: HttpRequest, answer: HttpResponseBase) -> HttpResponseBase:
     # So that somebody can name a request in a report, and find it in the log of changes.
     answer.headers[REQUEST_ID_HEADER] = request_id_of(request)
+    # Pages show names, incidents and addresses: no browser or proxy keeps a copy, unless a view says what it may.
+    answer.headers.setdefault("Cache-Control", _NOT_KEPT)
     if answer.status_code != 405 or not request.path.startswith("/api/"):
         return answer
     allowed = answer.headers.get("Allow", "")
     sentence = f"{request.method} is not allowed at this address, only {allowed}."
-    return JsonResponse({"detail": sentence}, status=405, headers={"Allow": allowed})
+    headers = {name: answer.headers[name] for name in (REQUEST_ID_HEADER, "Cache-Control")}
+    return JsonResponse({"detail": sentence}, status=405, headers={"Allow": allowed, **headers})

@@ -5,6 +5,7 @@ Hooks of django-allauth (ACCOUNT_ADAPTER, SOCIALACCOUNT_ADAPTER). docs/access.md
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import time
 from collections.abc import Mapping
@@ -12,12 +13,14 @@ from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.account.authentication import get_authentication_records
+from allauth.core import context
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.http import HttpRequest
 from django.shortcuts import render
+from django.utils.http import url_has_allowed_host_and_scheme
 from typing_extensions import override
 
 from fleet.models.access import ROLES, give_role
@@ -26,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc] # allauth is untyped
-    """Nobody signs up, and who has just signed in is not asked again."""
+    """Nobody signs up, nobody locks others out, and who has just signed in is not asked again."""
 
     @override
     def is_open_for_signup(self, request: HttpRequest) -> bool:
@@ -42,6 +45,24 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc] # allauth is 
         if 0 <= time.time() - last < settings.ACCOUNT_REAUTHENTICATION_TIMEOUT:
             return False
         return bool(super().is_reauthentication_required(app=app, **kwargs))
+
+    @override
+    def is_safe_url(self, url: str) -> bool:
+        """Accept addresses of the console at the host that people see now, and no other.
+
+        allauth takes every allowed host and every trusted origin: a link to our sign-in would lead to another program
+        on `localhost`.
+        """
+        request = context.request
+        return url_has_allowed_host_and_scheme(
+            url, allowed_hosts={request.get_host()}, require_https=request.is_secure()
+        )
+
+    @override
+    def _get_login_attempts_cache_key(self, request: HttpRequest, **credentials: Any) -> str:
+        """Count failed sign-ins of an account for each address apart: nobody locks somebody else's account from afar."""
+        account = super()._get_login_attempts_cache_key(request, **credentials)
+        return f"{account}:{_network_of(self.get_client_ip(request))}"
 
 
 class OidcAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc] # allauth is untyped
@@ -84,6 +105,15 @@ def role_of(claims: Mapping[str, Any]) -> str:
         if role in given:
             return role
     return str(settings.REFLOAT_OIDC_DEFAULT_ROLE)
+
+
+def _network_of(address: str) -> str:
+    """Return the address, of IPv6 the network of 64 bits: whoever has one address there has all of them."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    return str(ipaddress.ip_network((found, 64), strict=False)) if found.version == 6 else str(found)
 
 
 def _claims(sociallogin: Any) -> dict[str, Any]:

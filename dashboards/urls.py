@@ -33,7 +33,7 @@ handler500 = "dashboards.views.errors.broken"
 def _pages(suffix: str) -> list[URLPattern | URLResolver]:
     """The pages of one cluster; `suffix` tells the names of the two sets apart."""
     return [
-        path("", fleet_now.fleet_now, name=f"fleet-now{suffix}"),
+        path("", fleet_now.fleet_now if suffix else fleet_now.home, name=f"fleet-now{suffix}"),
         path("map/", fleet_map.fleet_map, name=f"map{suffix}"),
         path("map/layout.json", fleet_map.layout, name=f"layout{suffix}"),
         path("agents/", agents.agents, name=f"agents{suffix}"),

@@ -160,6 +160,10 @@ def make_silence(request: HttpRequest, cluster: str, body: SilenceBody) -> Any:
         raise HttpError(400, "There must be no NUL in it.")
     try:
         starts_at = acting.beginning(body.starts_at, now)
+    except ActError as error:
+        # The date is one; that it is too late or too soon is a matter of when this is sent.
+        raise HttpError(409, f"{error}.".capitalize()) from error
+    try:
         made = acting.silence(
             body.matchers,
             body.reason,
@@ -194,7 +198,7 @@ def extend_silence(request: HttpRequest, cluster: str, number: int, body: Extend
     try:
         acting.extend(row, body.hours * 3600, now)
     except ActError as error:
-        raise HttpError(400, f"{error}.".capitalize()) from error
+        raise HttpError(409, f"{error}.".capitalize()) from error
     _log(request, cluster, "silence.extend", row)
     row.refresh_from_db()
     return _silence(row)

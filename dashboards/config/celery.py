@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
-from celery import Celery
+from celery import Celery, signals
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboards.config.settings")
 # A worker would run Django's checks, which import every page (a second of a core), and drop what they found.
@@ -15,3 +16,8 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["fleet"])
 # Of every thread: views, which enqueue tasks by name, run in others than the one that imported this.
 app.set_default()
+
+
+@signals.setup_logging.connect
+def _keep_logging(**_: Any) -> None:
+    """Leave logging as the settings have it: Celery would replace the handlers, and with them what keeps lines whole."""

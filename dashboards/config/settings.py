@@ -386,13 +386,16 @@ LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {
         "line": {
-            "()": "logging.Formatter",
+            "()": "fleet.processes.log_lines.LineFormatter",
             "format": "{asctime}.{msecs:03.0f}Z {levelname} {name}: {message}",
             "datefmt": "%Y-%m-%dT%H:%M:%S",
             "style": "{",
         },
     },
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "filters": {"refusals": {"()": "fleet.processes.log_lines.RefusalFilter"}},
+    "handlers": {
+        "stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["refusals"]},
+    },
     "root": {"handlers": ["stderr"], "level": "WARNING"},
     "loggers": {
         "fleet": {"level": REFLOAT_LOG_LEVEL},

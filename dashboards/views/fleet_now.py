@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseBase
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
 from dashboards import presenters, reading
-from dashboards.permissions import requires
+from dashboards.permissions import known_clusters, requires
 from dashboards.views.pages import needs_record
 from fleet.alerts.causes import causes_now
 from fleet.models.access import Permission, may
@@ -36,3 +39,15 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         return render(request, "dashboards/_instances.html", cards)
     frame = presenters.frame(reader.summary(cluster, now), now, "fleet")
     return render(request, "dashboards/fleet.html", frame | cards)
+
+
+@functools.wraps(fleet_now)
+def home(request: HttpRequest) -> HttpResponseBase:
+    """Show the default cluster, or lead a person who may not see it to the first one that they may."""
+    try:
+        return fleet_now(request)
+    except PermissionDenied:
+        for cluster in known_clusters():
+            if may(request.user, Permission.VIEW_FLEET, cluster):
+                return redirect("fleet-now-of-cluster", cluster=cluster)
+        raise

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_http_methods
 from dashboards import acting, change_rows, networking_plans
 from dashboards.forms.networking import NetworkingForm, initial_of
 from dashboards.permissions import requires
+from dashboards.row_ids import row_id
 from dashboards.views.pages import needs_record, prefix_of, signed_in
 from fleet.control import Refused, networking
 from fleet.control.changes import By
@@ -134,7 +135,7 @@ def _revert(
 ) -> HttpResponseBase:
     """Plan a change to what an old revision said."""
     number = request.POST["revert"]
-    old = get_object_or_404(NetworkingRevision, cluster=cluster, pk=int(number) if number.isdecimal() else 0)
+    old = get_object_or_404(NetworkingRevision, cluster=cluster, pk=row_id(number))
     undoes = current.change_id if current.previous_id == old.pk else None
     tab = _edited(reading_row, current, _config(old), "form")
     return _plan(request, cluster, reading_row, current, _config(old), tab, undoes)

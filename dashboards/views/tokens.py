@@ -15,6 +15,7 @@ from django.views.decorators.http import require_http_methods
 from dashboards import acting, presenters
 from dashboards.forms.tokens import TokenForm
 from dashboards.permissions import requires
+from dashboards.row_ids import row_id
 from dashboards.views.pages import signed_in
 from fleet.control.audit import Attempt, record
 from fleet.models.access import Permission, may
@@ -55,8 +56,7 @@ def _make(request: HttpRequest) -> HttpResponseBase:
 
 
 def _revoke(request: HttpRequest) -> HttpResponseBase:
-    token_id = request.POST["revoke"]
-    token = get_object_or_404(_visible(signed_in(request)), pk=int(token_id) if token_id.isdecimal() else 0)
+    token = get_object_or_404(_visible(signed_in(request)), pk=row_id(request.POST["revoke"]))
     now = timezone.now()
     token.revoke(now)
     ended = Attempt(acting.by(request, signed_in(request)).actor, "token.revoke", subject=str(token))

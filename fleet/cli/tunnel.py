@@ -18,6 +18,7 @@ from fleet.nodes.flags import Positive, tls_files, tls_options
 from fleet.nodes.tunnel_client import ClientPlan
 from fleet.nodes.tunnel_server import ServerPlan
 from fleet.nodes.tunnel_words import CLAIM, FORWARD, SERVICE, TARGET, Claim, Forward, Service
+from fleet.processes import log_lines
 from fleet.protocol.tunnel import Target, TunnelError, Wire
 from fleet.transport.channels import DeadPeer, TLSError
 from fleet.transport.tunnel.link import Keeping
@@ -37,9 +38,7 @@ class _Ended(Failure):
 
 def _run(work: Coroutine[None, None, None]) -> None:
     """Do it; what the person can mend is one line and exit code 2, a session or tunnel that broke is 1."""
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
+    logging.basicConfig(level=logging.INFO, handlers=[log_lines.handler()])
     running.raise_file_limit()
     try:
         uvloop.run(work)

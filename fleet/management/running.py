@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from fleet.management import preparing, programs
 from fleet.management.programs import Program
 from fleet.processes.keeping import Keeper
+from fleet.processes.log_lines import visible
 from fleet.processes.supervisor import Child, Supervisor, SupervisorError
 
 #: How long the web server may take to answer, seconds; about 2 s where measured.
@@ -139,7 +140,7 @@ def stamped(out: TextIO) -> Callable[[str], None]:
     """A `say` that begins each line with the time of day, UTC, and keeps none back from whoever reads the file."""
 
     def say(line: str) -> None:
-        out.write(f"{time.strftime('%H:%M:%S', time.gmtime())} {line}\n")
+        out.write(f"{time.strftime('%H:%M:%S', time.gmtime())} {visible(line)}\n")
         out.flush()
 
     return say

@@ -7,8 +7,10 @@ from enum import StrEnum
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, User
 from django.contrib.auth.models import Permission as PermissionRow
+from django.contrib.sessions.models import Session
 from django.db import models
 from typing_extensions import override
 
@@ -103,6 +105,15 @@ def give_role(user: User, role: str) -> None:
     if role:
         _ = ROLES[role]
         user.groups.add(Group.objects.get(name=role))
+
+
+def end_sessions(user: User) -> int:
+    """Delete the sessions of `user`, and return how many there were: turning an account on again revives none."""
+    ended = 0
+    for session in Session.objects.iterator():
+        if session.get_decoded().get(SESSION_KEY) == str(user.pk):
+            ended += session.delete()[0]
+    return ended
 
 
 def may(user: AbstractBaseUser | AnonymousUser, permission: Permission, cluster: str | None = None) -> bool:

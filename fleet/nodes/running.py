@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import uvloop
 
 from fleet.nodes import addresses
-from fleet.processes import garbage
+from fleet.processes import garbage, log_lines
 
 T = TypeVar("T")
 
@@ -38,9 +38,7 @@ def raise_file_limit() -> None:
 
 def run(work: Callable[[], None]) -> None:
     """Do a node's work; a StartError becomes one line on stderr and exit code 2."""
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
+    logging.basicConfig(level=logging.INFO, handlers=[log_lines.handler()])
     raise_file_limit()
     garbage.collect_less()
     try:

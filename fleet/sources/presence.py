@@ -166,7 +166,7 @@ def listed(kind: InstanceKind, server: types_pb2.ServerV2) -> ListedInstance:
         ttl=_seconds(labels.get(TTL_LABEL, "")),
         expires_at=expires,
         group=labels.get(GROUP_ID_LABEL, ""),
-        generation=int(generation) if generation.isdecimal() else 0,
+        generation=int(generation) if generation.isdecimal() and len(generation) < 20 else 0,
         region=labels.get(REGION_LABEL, ""),
     )
 

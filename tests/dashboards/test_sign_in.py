@@ -154,3 +154,46 @@ def test_single_sign_on_of_somebody_who_left_ends_the_role(
     provider.claims["groups"] = []
     assert _come_from(client, provider) == 403
     assert not User.objects.get().groups.exists()
+
+
+@pytest.mark.parametrize("url", ["http://localhost/x", "http://testserver:1/x", "//evil.example/", "https://trusted.example/"])
+def test_next_leads_nowhere_else(client: Client, person: MakeUser, settings: Settings, url: str) -> None:
+    """Other allowed hosts, other ports, trusted origins: people stay on the console they signed in to."""
+    settings.ALLOWED_HOSTS = ["testserver", "localhost", ".trusted.example"]
+    settings.CSRF_TRUSTED_ORIGINS = ["https://trusted.example"]
+    user = person("viewer")
+    answer = client.post(f"/accounts/login/?next={url}", {"login": user.username, "password": "correct horse"})
+    assert answer["Location"] == "/"
+
+
+def test_next_at_the_same_host_is_followed(client: Client, person: MakeUser) -> None:
+    """As htmx sends it: the whole address of the page."""
+    user = person("viewer")
+    fields = {"login": user.username, "password": "correct horse"}
+    answer = client.post("/accounts/login/?next=http://testserver/map/", fields)
+    assert answer["Location"] == "http://testserver/map/"
+
+
+def _try(client: Client, password: str, address: str) -> bool:
+    fields = {"login": "viewer", "password": password}
+    return client.post("/accounts/login/", fields, REMOTE_ADDR=address).status_code == 302
+
+
+@pytest.mark.parametrize(
+    ("stranger", "own", "locked"),
+    [
+        ("203.0.113.7", "198.51.100.1", False),
+        ("203.0.113.7", "203.0.113.7", True),
+        ("2001:db8::1", "2001:db8::2", True),
+        ("2001:db8::1", "2001:db8:1::1", False),
+    ],
+)
+def test_wrong_passwords_lock_an_account_for_their_address_alone(
+    client: Client, person: MakeUser, stranger: str, own: str, locked: bool
+) -> None:
+    """After five of them: its owner signs in from elsewhere, whoever guesses does not go on."""
+    person("viewer")
+    for _ in range(5):
+        assert not _try(client, "wrong", stranger)
+    assert not _try(client, "correct horse", stranger)
+    assert _try(client, "correct horse", own) is not locked

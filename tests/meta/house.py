@@ -101,6 +101,19 @@ RULES = (
         r"\bconnect\(settings\.REDIS_URL\)(?!\n    writer = )",
         ends=("fleet/tasks.py",),
     ),
+    Rule(
+        "raw-log-lines",
+        "names of agents bring control characters: log by fleet.processes.log_lines.handler()",
+        r"\bbasicConfig\([^)]*\bformat=|\blogging\.Formatter\(",
+        where=r"^(fleet|dashboards)/",
+        but=r"^fleet/processes/log_lines\.py",
+    ),
+    Rule(
+        "unbounded-number",
+        "5,000 digits are a number as well, and int() refuses them: dashboards.row_ids.row_id()",
+        r"\bint\((\w+)\) if \1\.is(decimal|digit|numeric)\(\) else",
+        where=r"^(fleet|dashboards)/",
+    ),
     Rule("unsafe", "`|safe` opens the page to whoever names an agent", r"\|\s*safe\b", ends=(".html",)),
     Rule(
         "cdn",

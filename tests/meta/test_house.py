@@ -18,6 +18,8 @@ _OFFENCES = {
     "open-folder": ("fleet/x.py", "home.mkdir(parents=True)\n"),
     "one-for-all": ("fleet/tasks.py", "    for cluster in Cluster.objects.all():\n        poll(cluster)\n"),
     "new-pool": ("fleet/tasks.py", "book = PolicyBook(connect(settings.REDIS_URL), prefix)\n"),
+    "raw-log-lines": ("fleet/x.py", "logging.basicConfig(level=10, format=LINE)\n"),
+    "unbounded-number": ("dashboards/x.py", "pk = int(text) if text.isdecimal() else 0\n"),
     "unsafe": ("templates/x.html", "{{ name|safe }}\n"),
     "cdn": ("templates/x.html", '<script src="https://cdn.example/x.js"></script>\n'),
     "inline-script": ("templates/x.html", '<a onclick="f()">x</a>\n'),

@@ -15,7 +15,7 @@ from django.utils import timezone
 from typing_extensions import override
 
 from fleet.control.audit import Attempt, record, shell
-from fleet.models.access import ROLES, ClusterLimit, give_role
+from fleet.models.access import ROLES, ClusterLimit, end_sessions, give_role
 
 
 class Command(BaseCommand):
@@ -82,6 +82,8 @@ class Command(BaseCommand):
         before = _facts(user)
         user.is_active = options["doing"] == "on"
         user.save(update_fields=["is_active"])
+        if not user.is_active:
+            end_sessions(user)
         _log(options["doing"], user, before, _facts(user))
         self.stdout.write(f"{user} may {'sign in' if user.is_active else 'not sign in any more'}")
 

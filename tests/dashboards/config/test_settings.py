@@ -1,7 +1,14 @@
 from __future__ import annotations
 
+import io
+import logging
+import sys
+
 import pytest
 from django.test import Client
+
+from fleet.processes.log_lines import LineFormatter
+from tests.dashboards.conftest import MakeUser
 
 pytestmark = pytest.mark.django_db
 
@@ -23,3 +30,22 @@ def test_static_files_come_out_of_wheels(client: Client, path: str) -> None:
     answer = client.get(f"/static/{path}")
     assert answer.status_code == 200
     assert len(b"".join(answer)) > 10_000
+
+
+def test_refused_requests_are_one_line_each(client: Client, person: MakeUser) -> None:
+    """A page without permission, and a wrong host: a warning without a traceback, with nothing that a terminal obeys."""
+    lines = io.StringIO()
+    handlers = logging.getLogger().handlers
+    stream = next(one for one in handlers if isinstance(one.formatter, LineFormatter))
+    assert isinstance(stream, logging.StreamHandler)
+    previous = stream.setStream(lines)
+    try:
+        client.force_login(person("viewer"))
+        assert client.get("/audit/").status_code == 403
+        assert client.get("/", headers={"Host": "evil\x1b[31m.example"}).status_code == 400
+    finally:
+        stream.setStream(previous or sys.stderr)
+    logged = lines.getvalue().splitlines()
+    assert any("/audit/" in line for line in logged)
+    assert any("evil\\x1b[31m.example" in line for line in logged)
+    assert all(" WARNING django." in line and line.isprintable() for line in logged)

@@ -18,7 +18,8 @@ from dashboards import reading
 from fleet.domain.agent_report import Answer, parse
 from fleet.domain.instances import InstanceState
 from fleet.domain.verdicts import State
-from fleet.models.clusters import ensure_default_cluster
+from fleet.models.access import ClusterLimit
+from fleet.models.clusters import Cluster, ensure_default_cluster
 from fleet.models.transitions import Transition
 from fleet.state.reader import Reader
 from fleet.state.writer import Writer
@@ -244,3 +245,15 @@ def test_readyz_and_healthz(client: Client, record: Writer, monkeypatch: pytest.
     answer = client.get("/readyz")
     assert (answer.status_code, answer.json()["broken"]) == (503, ["record"])
     assert client.get("/healthz").status_code == 200
+
+
+def test_limited_person_lands_on_a_cluster_of_theirs(client: Client, person: MakeUser, record: Writer) -> None:
+    """The first page leads on where the default cluster is not theirs; without any cluster it refuses."""
+    Cluster.objects.create(id="eu", name="Europe")
+    limited = person("viewer")
+    ClusterLimit.objects.create(user=limited, cluster="eu")
+    client.force_login(limited)
+    assert client.get("/")["Location"] == "/c/eu/"
+    assert client.get("/map/").status_code == 403
+    ClusterLimit.objects.update(cluster="gone")
+    assert client.get("/").status_code == 403

@@ -9,6 +9,7 @@ from io import StringIO
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
+from django.test import Client
 
 from fleet.models.access import Permission, may
 from fleet.models.changes import AuditEntry
@@ -85,3 +86,16 @@ def test_create_with_a_weak_password(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CommandError, match="too short"):
         _run("create", "vera", "--role", "viewer", "--password-stdin")
     assert not User.objects.exists()
+
+
+def test_sessions_do_not_come_back_with_the_account() -> None:
+    """Off and on again: whoever was signed in signs in anew; other people's sessions stay."""
+    _run("create", "vera", "--role", "viewer")
+    _run("create", "olaf", "--role", "viewer")
+    vera, olaf = Client(), Client()
+    vera.force_login(User.objects.get(username="vera"))
+    olaf.force_login(User.objects.get(username="olaf"))
+    _run("off", "vera")
+    _run("on", "vera")
+    assert vera.get("/accounts/password/change/").status_code == 302
+    assert olaf.get("/accounts/password/change/").status_code == 200
