@@ -46,10 +46,10 @@ def send(errand: Errand) -> None:
 
 def open_address(url: str) -> NotifyBase:
     """The service that an address means. Raises SendError."""
-    scheme = url.partition("://")[0].lower()
-    if scheme in _LOCAL:
-        raise SendError(f"{scheme}:// acts on the console's own machine and is not allowed", permanent=True)
     service = Apprise.instantiate(url, suppress_exceptions=True) if url else None
     if not isinstance(service, NotifyBase):
         raise SendError("Apprise cannot read the address", permanent=True)
+    # By what Apprise made of it, not by how it is spelled: it takes blanks before a scheme, and several names of one.
+    for scheme in sorted(_LOCAL.intersection(service.schemas())):
+        raise SendError(f"{scheme}:// acts on the console's own machine and is not allowed", permanent=True)
     return service

@@ -24,7 +24,13 @@ def test_service_that_does_not_take_it_is_an_error() -> None:
         apprise.send(errand(secrets={"url": receiver.url.replace("http://", "json://")}))
 
 
-@pytest.mark.parametrize("url", ["syslog://", "file:///etc/passwd", "dbus://", "nonsense", "", "nosuch://x"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("syslog://", "\tsyslog://", " syslog://", "SysLog://", "file:///etc/passwd", "dbus://"),
+        *("rsyslog://127.0.0.1", "\nrsyslog://127.0.0.1", "nonsense", "", "nosuch://x"),
+    ],
+)
 def test_addresses_of_this_machine_and_nonsense_are_refused(url: str) -> None:
     """For good, with a sentence."""
     with pytest.raises(SendError) as caught:
