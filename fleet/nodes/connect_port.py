@@ -22,6 +22,7 @@ from fleet.nodes.connect_client import BrokenError, splice
 from fleet.nodes.connect_head import Head
 from fleet.nodes.connect_metrics import ConnectMetrics
 from fleet.nodes.connect_peers import Peers
+from fleet.nodes.connect_strangers import Strangers
 from fleet.nodes.instance import Instance
 from fleet.nodes.reverse_tunnels import ReverseTunnels
 from fleet.nodes.tunnels import Tunnel
@@ -59,8 +60,9 @@ class ConnectPort:
         self._table = tunnels.table
         self._metrics = metrics
         self._server: asyncio.Server | None = None
-        #: All connections, and how many of them were let in.
+        #: All connections, those that were not let in yet, and how many were.
         self._users: set[asyncio.Task[None]] = set()
+        self._strangers: Strangers[Head] = Strangers()
         self._seated = 0
         self.address = ""
 
@@ -106,10 +108,10 @@ class ConnectPort:
             await asyncio.wait(users)
 
     def _made(self, head: Head) -> None:
-        if len(self._users) - self._seated >= _MOST_STRANGERS:
+        leaving = self._strangers.add(head, _host(head), _MOST_STRANGERS)
+        if leaving is not None:
             self._metrics.refused(Reason.BUSY)
-            head.transport.abort()
-            return
+            leaving.transport.abort()
         task = asyncio.get_running_loop().create_task(self._serve(head), name="user of the CONNECT port")
         self._users.add(task)
         task.add_done_callback(self._users.discard)
@@ -122,6 +124,7 @@ class ConnectPort:
         except Exception:
             log.exception("connect.failed: a user's connection failed by a fault of ours")
         finally:
+            self._strangers.remove(head)
             if head.transport.get_protocol() is head:
                 head.transport.close()
 
@@ -129,6 +132,7 @@ class ConnectPort:
         try:
             request = await head.read(_HEAD_WITHIN)
             asked = self._admit(head, request)
+            self._strangers.remove(head)
             with self._seat():
                 await self._lead(head, request, asked)
         except RefusedError as refusal:
@@ -169,6 +173,7 @@ class ConnectPort:
             raise RefusedError(
                 Reason.METHOD, f"this port takes CONNECT alone, not {method} (curl: --proxytunnel)"
             )
+        connect.check_framing(request.headers)
         return connect.parse(request.target.decode("latin-1"))
 
     def _find(self, asked: Asked) -> Tunnel | None:
@@ -242,6 +247,11 @@ def _take_over(head: Head) -> Wire:
 def _peer(head: Head) -> str:
     peer = head.transport.get_extra_info("peername")
     return addresses.join(*peer[:2]) if peer else "somebody"
+
+
+def _host(head: Head) -> str:
+    peer = head.transport.get_extra_info("peername")
+    return str(peer[0]) if peer else ""
 
 
 def _user(head: Head) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import ipaddress
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -19,6 +20,7 @@ from fleet.protocol.agent_services import ServiceNameError
 PEER_HEADER = "Refloat-Peer"
 #: Of a sentence in a status line, characters.
 _LONGEST_REASON = 200
+_HIGHEST_PORT, _MOST_DIGITS = 65535, 5
 _EXAMPLE = "ask for SERVICE.AGENT, such as web.agent-7"
 
 
@@ -77,6 +79,8 @@ def parse(target: str) -> Asked:
         host = target
     elif not (port.isascii() and port.isdigit()):
         raise RefusedError(Reason.NAME, f"{target!r} has no port that is a number: {_EXAMPLE}")
+    elif len(port) > _MOST_DIGITS or not 0 < int(port) <= _HIGHEST_PORT:
+        raise RefusedError(Reason.NAME, f"port {port[:10]} is none: ports are 1 to {_HIGHEST_PORT}")
     if _is_address(host):
         raise RefusedError(
             Reason.NAME, f"{host} is an address, and this port leads to agents' services alone: {_EXAMPLE}"
@@ -88,6 +92,17 @@ def parse(target: str) -> Asked:
         return Asked(agent_services.check_name(service.lower()), agent)
     except ServiceNameError as error:
         raise RefusedError(Reason.NAME, str(error)) from None
+
+
+def check_framing(headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Refuse a CONNECT with a body: it has none (RFC 9110, 9.3.6), and who reads one ends it elsewhere than we do.
+
+    Names are in small letters. Raises RefusedError.
+    """
+    for name, value in headers:
+        if name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0 ")):
+            sentence = f"a CONNECT has no body: leave {name.decode('ascii')} out"
+            raise RefusedError(Reason.MALFORMED, sentence)
 
 
 def token_of(authorization: str) -> str:

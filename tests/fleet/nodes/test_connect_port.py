@@ -108,6 +108,9 @@ async def test_what_is_refused(plane: Plane) -> None:
     )
     assert "502 127.0.0.1:1 cannot be reached" in await refused(proxy, f"down.{agent.identity.id}:80")
     assert "400 '_status' is no name" in await refused(proxy, "_status.agent-1:80")
+    assert "400 port 99999999 is none" in await refused(proxy, "down.agent-1:99999999")
+    both = ("Content-Length: 5", "Transfer-Encoding: chunked")
+    assert "400 a CONNECT has no body" in await refused(proxy, "down.agent-1:80", *both)
     assert "400 10.0.0.1 is an address" in await refused(proxy, "10.0.0.1:22")
     assert "405 this port takes CONNECT alone, not GET" in await refused(
         proxy, "http://down.agent-1/", method="GET"
@@ -206,17 +209,20 @@ async def test_limit_of_users(plane: Plane) -> None:
 
 
 async def test_strangers_take_no_places(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Connections that ask for nothing are few: the next is closed, while users who are in go on."""
-    monkeypatch.setattr(connect_port, "_MOST_STRANGERS", 1)
+    """Connections that ask for nothing are few: the oldest is closed for the next; users come in, and stay."""
+    monkeypatch.setattr(connect_port, "_MOST_STRANGERS", 2)
     proxy = await plane.proxy(ttl=600.0, connect=HERE)
     async with echoing() as port, user(proxy) as one:
         await agent_of(plane, proxy, ("echo", f"127.0.0.1:{port}"))
         assert " 200 " in await connect(one, "echo.agent-1:80")
-        async with user(proxy) as silent, user(proxy) as late:
-            assert await late[0].read() == b""
+        async with contextlib.AsyncExitStack() as stack:
+            silent = [await stack.enter_async_context(user(proxy)) for _ in range(6)]
+            assert " 200 " in await connect(await stack.enter_async_context(user(proxy)), "echo.agent-1:80")
+            for closed in silent[:5]:
+                assert await closed[0].read() == b""
             one[1].write(b"still here")
             assert await one[0].readexactly(10) == b"still here"
-            assert " 404 " in await connect(silent, "echo.nobody:80")
+            assert " 404 " in await connect(silent[5], "echo.nobody:80")
 
 
 async def test_proxy_that_leaves(plane: Plane) -> None:

@@ -34,6 +34,10 @@ def test_service_of_an_agent(target: str, asked: Asked) -> None:
         ("web.:80", "'web.' is no service"),
         (":80", "'' is no service"),
         ("web.agent-7:http", "no port that is a number"),
+        ("web.agent-7:0", "port 0 is none"),
+        ("web.agent-7:65536", "port 65536 is none"),
+        ("web.agent-7:99999999", "port 99999999 is none"),
+        ("web.agent-7:" + "9" * 5000, "port 9999999999 is none"),
         ("_status.agent-7:80", "'_status' is no name of a service"),
         ("-.agent-7:80", "'-' is no name"),
     ],
@@ -73,3 +77,24 @@ def test_every_reason_has_its_word() -> None:
     """No two are counted as one."""
     assert len({reason.word for reason in Reason}) == len(Reason)
     assert all(400 <= reason.status < 600 for reason in Reason)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [(b"transfer-encoding", b"chunked")],
+        [(b"content-length", b"5")],
+        [(b"content-length", b"5"), (b"transfer-encoding", b"chunked")],
+        [(b"host", b"x"), (b"content-length", b"0"), (b"transfer-encoding", b"identity")],
+    ],
+)
+def test_body_is_refused(headers: list[tuple[bytes, bytes]]) -> None:
+    """Two who read such a request end it at different places."""
+    with pytest.raises(RefusedError, match="has no body") as refusal:
+        connect.check_framing(headers)
+    assert refusal.value.reason is Reason.MALFORMED
+
+
+def test_empty_body_is_none() -> None:
+    """Some programs say so."""
+    connect.check_framing([(b"host", b"x"), (b"content-length", b"0")])
