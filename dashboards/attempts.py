@@ -6,17 +6,15 @@ at the door, by a form or by a version that is too old, and for what is done wit
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 
 from django.contrib.auth.models import User
-from django.contrib.messages import ERROR
 from django.db import DatabaseError
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponseBase
 from django.utils import timezone
 
-from dashboards import acting
+from dashboards import acting, refusals
 from dashboards.permissions import ALLAUTH, PUBLIC
 from fleet.control.audit import Attempt, record
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -69,39 +67,18 @@ def see(request: HttpRequest, answer: HttpResponseBase, written: int) -> None:
 
 def _ended(request: HttpRequest, answer: HttpResponseBase) -> tuple[str, str] | None:
     """Outcome and detail; None for what was no attempt."""
-    status, api = answer.status_code, request.path.startswith("/api/")
+    status, reason = answer.status_code, refusals.reason(request)[:_SAID_AT_MOST]
     if status in (401, 404, 405):
         return None
-    said = str(getattr(request, "refloat_refusal", "")) or (_detail(answer) if api else "")
     if status >= 400:
-        return "failed" if status >= 500 else "refused", said or f"HTTP {status}"
-    if api:
+        return "failed" if status >= 500 else "refused", reason or f"HTTP {status}"
+    if reason:
+        return "refused", reason
+    if status >= 300 or request.path.startswith("/api/"):
         return "done", ""
-    if 300 <= status < 400:
-        if "reauthenticate" in answer.headers.get("Location", ""):
-            return "refused", "asked to prove again who it is"
-        wrong = _errors(request)
-        return ("refused", wrong) if wrong else ("done", "")
     if request.POST.get("do") in _TRIES or any(name in request.POST for name in _LOOKS):
         return None
     return "refused", "the form was shown again"
-
-
-def _errors(request: HttpRequest) -> str:
-    """What the page that follows will complain of."""
-    # Reading them in public would use them up.
-    queued = getattr(getattr(request, "_messages", None), "_queued_messages", ())
-    return " ".join(str(one) for one in queued if one.level >= ERROR)[:_SAID_AT_MOST]
-
-
-def _detail(answer: HttpResponseBase) -> str:
-    if not isinstance(answer, HttpResponse):
-        return ""
-    try:
-        said = json.loads(answer.content)
-    except ValueError:
-        return ""
-    return str(said.get("detail", ""))[:_SAID_AT_MOST] if isinstance(said, dict) else ""
 
 
 def _action(request: HttpRequest, name: str) -> str:

@@ -17,6 +17,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, resolve_url
 
+from dashboards import refusals
 from fleet.models.access import Permission, may
 from fleet.models.clusters import DEFAULT_CLUSTER, Cluster
 
@@ -79,7 +80,7 @@ def requires(permission: Permission) -> Callable[[View[P]], View[P]]:
             cluster = str(kwargs.get("cluster", DEFAULT_CLUSTER))
             if not may(request.user, permission, cluster):
                 sentence = f"This needs the permission: {permission.label}."
-                request.refloat_refusal = sentence  # type: ignore[attr-defined] # read back by attempts
+                refusals.note(request, sentence)
                 raise PermissionDenied(sentence)
             if not is_known(cluster):
                 raise Http404(f"There is no cluster {cluster}.")

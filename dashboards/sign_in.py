@@ -23,6 +23,7 @@ from django.shortcuts import render
 from django.utils.http import url_has_allowed_host_and_scheme
 from typing_extensions import override
 
+from dashboards import refusals
 from fleet.models.access import ROLES, give_role
 
 logger = logging.getLogger(__name__)
@@ -44,7 +45,10 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc] # allauth is 
         last = max((float(proof["at"]) for proof in proofs), default=0.0)
         if 0 <= time.time() - last < settings.ACCOUNT_REAUTHENTICATION_TIMEOUT:
             return False
-        return bool(super().is_reauthentication_required(app=app, **kwargs))
+        required = bool(super().is_reauthentication_required(app=app, **kwargs))
+        if required and request is not None:
+            refusals.note(request, "asked to prove again who it is")
+        return required
 
     @override
     def is_safe_url(self, url: str) -> bool:

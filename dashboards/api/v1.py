@@ -19,7 +19,7 @@ from ninja.openapi.schema import OpenAPISchema
 from pydantic import Field
 from typing_extensions import override
 
-from dashboards import agent_query, reading
+from dashboards import agent_query, reading, refusals
 from dashboards.agent_query import MAX_LIMIT, PAGE_SIZE, QueryError
 from dashboards.api import (
     alerts,
@@ -207,11 +207,13 @@ def _refused(request: HttpRequest, error: Any) -> HttpResponse:
         cluster = match.kwargs.get("cluster", DEFAULT_CLUSTER) if match else DEFAULT_CLUSTER
         status = 412
         said |= {"detail": changing.read_again(cluster, error), "revision": error.revision}
+    refusals.note(request, str(said["detail"]))
     return api.create_response(request, said, status=status)
 
 
 @api.exception_handler(changing.Overtaken)
 def _overtaken(request: HttpRequest, error: Any) -> HttpResponse:
+    refusals.note(request, str(error))
     return api.create_response(request, {"detail": str(error), "revision": error.revision}, status=412)
 
 
@@ -221,4 +223,5 @@ def _prove_again(request: HttpRequest, error: Any) -> HttpResponse:
 
 
 def _problem(request: HttpRequest, status: int, sentence: str) -> HttpResponse:
+    refusals.note(request, sentence)
     return api.create_response(request, {"detail": sentence}, status=status)

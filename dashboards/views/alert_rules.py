@@ -14,7 +14,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
-from dashboards import alert_history, reading
+from dashboards import alert_history, reading, refusals
 from dashboards.forms.alerts import LabelForm, RuleForm
 from dashboards.permissions import requires
 from dashboards.views.alert_audit import logged, signed_in
@@ -149,11 +149,11 @@ def _do(request: HttpRequest, user: User, cluster: str, form: LabelForm) -> Http
         try:
             found = rules_yaml.load(request.POST.get("document", "")[:_LONGEST])
         except rules_yaml.RulesError as error:
-            messages.error(request, f"Nothing was taken: {error}.")
+            refusals.complain(request, f"Nothing was taken: {error}.")
             return redirect(here)
         other = _other_kind(found)
         if other:
-            messages.error(request, f"Nothing was taken: {other} is built in, and looks at something else.")
+            refusals.complain(request, f"Nothing was taken: {other} is built in, and looks at something else.")
             return redirect(here)
         _take(found)
         logged(

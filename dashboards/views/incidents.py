@@ -13,7 +13,14 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
-from dashboards import alert_history, alert_presenters, incident_figures, presenters, reading
+from dashboards import (
+    alert_history,
+    alert_presenters,
+    incident_figures,
+    presenters,
+    reading,
+    refusals,
+)
 from dashboards.permissions import requires
 from dashboards.views.pages import prefix_of
 from fleet.alerts import acting, store
@@ -189,5 +196,5 @@ def _act(request: HttpRequest, row: Incident, cluster: str) -> HttpResponseBase:
             acting.tell(row, "silenced", who, f"{who} silenced it for an hour: {made.reason}", now)
             messages.success(request, "It is silenced for an hour.")
     except (ActError, MatchError) as error:
-        messages.error(request, f"{error}.")
+        refusals.complain(request, f"{error}.")
     return redirect(f"{prefix_of(cluster)}/incidents/{row.pk}/")

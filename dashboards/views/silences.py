@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
-from dashboards import alert_presenters, presenters, reading
+from dashboards import alert_presenters, presenters, reading, refusals
 from dashboards.forms.alerts import SilenceForm, WindowForm
 from dashboards.permissions import requires
 from dashboards.views.alert_audit import logged, signed_in
@@ -122,7 +121,8 @@ def _do(request: HttpRequest, do: str, cluster: str, form: SilenceForm, window_f
         try:
             acting.end(row, now) if do == "end" else acting.extend(row, 3600.0, now)
         except ActError as error:
-            messages.error(request, f"{error}.")
+            refusals.complain(request, f"{error}.")
+            return True
         logged(request, user, cluster, f"silence.{do}", str(row))
         return True
     if do in ("remove", "switch"):

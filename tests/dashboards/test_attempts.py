@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
-from django.http import HttpResponse
+from django.http import HttpResponse, HttpResponseRedirect
 from django.test import AsyncClient, Client, RequestFactory
 from django.utils import timezone
 
-from dashboards import attempts
+from dashboards import attempts, refusals
 from fleet.models.access import Permission, create_roles, give_role
 from fleet.models.changes import AuditEntry
 from fleet.models.clusters import Cluster
@@ -105,6 +105,25 @@ def test_looking_is_no_attempt(client: Client, sent: dict[str, str], rows: int) 
     request.user = _user("admin")
     attempts.see(request, HttpResponse("the form"), 0)
     assert AuditEntry.objects.count() == rows
+
+
+@pytest.mark.parametrize("reason", ["", "a note needs words."])
+def test_redirect_says_nothing_of_how_it_ended(client: Client, reason: str) -> None:
+    """The log keeps what was decided with the request; where people are led, and what they read there, is no sign."""
+    request = RequestFactory().post("/incidents/1/", {"do": "note"})
+    request.user = _user("admin")
+    if reason:
+        refusals.note(request, reason)
+    attempts.see(request, HttpResponseRedirect("/incidents/1/?about=reauthenticate"), 0)
+    assert (_only().outcome, _only().detail) == ("refused" if reason else "done", reason)
+
+
+def test_old_proof_is_logged(client: Client) -> None:
+    """Asked for the password again: the attempt is in the log, though the request was led elsewhere."""
+    client.force_login(_user("viewer"))
+    answer = client.post("/tokens/", {"name": "t", "scopes": ["view_metrics"], "days": "30"})
+    assert answer["Location"].startswith("/accounts/reauthenticate/")
+    assert (_only().outcome, _only().detail) == ("refused", "asked to prove again who it is")
 
 
 def test_version_that_is_missing_or_wrong_is_logged(client: Client) -> None:

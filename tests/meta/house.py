@@ -114,6 +114,13 @@ RULES = (
         r"\bint\((\w+)\) if \1\.is(decimal|digit|numeric)\(\) else",
         where=r"^(fleet|dashboards)/",
     ),
+    Rule(
+        "silent-refusal",
+        "what is refused is kept for the log: dashboards.refusals.complain()",
+        r"\bmessages\.(error|warning)\(|refloat_refusal|_queued_messages",
+        where=r"^dashboards/",
+        but=r"^dashboards/refusals\.py",
+    ),
     Rule("unsafe", "`|safe` opens the page to whoever names an agent", r"\|\s*safe\b", ends=(".html",)),
     Rule(
         "cdn",

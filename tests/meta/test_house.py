@@ -20,6 +20,7 @@ _OFFENCES = {
     "new-pool": ("fleet/tasks.py", "book = PolicyBook(connect(settings.REDIS_URL), prefix)\n"),
     "raw-log-lines": ("fleet/x.py", "logging.basicConfig(level=10, format=LINE)\n"),
     "unbounded-number": ("dashboards/x.py", "pk = int(text) if text.isdecimal() else 0\n"),
+    "silent-refusal": ("dashboards/views/x.py", "messages.error(request, 'no')\n"),
     "unsafe": ("templates/x.html", "{{ name|safe }}\n"),
     "cdn": ("templates/x.html", '<script src="https://cdn.example/x.js"></script>\n'),
     "inline-script": ("templates/x.html", '<a onclick="f()">x</a>\n'),

@@ -117,7 +117,7 @@ async def test_what_is_refused(plane: Plane) -> None:
     )
     assert len(proxy.table) == 1
     _, metrics = await get(proxy.instance, "/metrics")
-    for reason, times in (("no-agent", 1), ("agent", 2), ("name", 2), ("method", 1), ("timeout", 0)):
+    for reason, times in (("no-agent", 1), ("agent", 2), ("name", 3), ("malformed", 1), ("timeout", 0)):
         assert f'refloat_connect_refused_total{{reason="{reason}"}} {float(times)}' in metrics
 
 

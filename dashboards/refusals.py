@@ -1,0 +1,25 @@
+"""Why a request was refused, kept with the request where that is decided: the log of attempts reads no response.
+
+docs/changes.md, "The log".
+"""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.http import HttpRequest
+
+
+def note(request: HttpRequest, sentence: str) -> None:
+    """Keep the reason; the last one counts."""
+    request.refloat_refusal = sentence  # type: ignore[attr-defined] # read back by reason()
+
+
+def complain(request: HttpRequest, sentence: str) -> None:
+    """Keep the reason, and show it on the page that follows."""
+    note(request, sentence)
+    messages.error(request, sentence)
+
+
+def reason(request: HttpRequest) -> str:
+    """Return the reason; empty for a request that nobody refused."""
+    return str(getattr(request, "refloat_refusal", ""))
