@@ -27,12 +27,20 @@ def allow_token(permission: Permission) -> Callable[[View[P]], View[P]]:
             if mark.lower() == "bearer":
                 token = find_token(secret, timezone.now())
                 if token is None or not token.allows(permission):
-                    sentence = f"This needs a valid token with the scope {permission.value}."
-                    return JsonResponse({"detail": sentence}, status=401)
+                    return _unauthorized(permission)
                 request.user = token.user
+            elif not request.user.is_authenticated:
+                # What scrapes follows a redirect to the sign-in page, and reads that as an empty answer.
+                return _unauthorized(permission)
             return view(request, *args, **kwargs)
 
         assert declared(guarded) is not None, "functools.wraps keeps the mark of the view it wraps"
         return guarded
 
     return decorate
+
+
+def _unauthorized(permission: Permission) -> HttpResponseBase:
+    sentence = f"This needs a valid token with the scope {permission.value}: Authorization: Bearer rfl_..."
+    headers = {"WWW-Authenticate": 'Bearer realm="refloat"'}
+    return JsonResponse({"detail": sentence}, status=401, headers=headers)

@@ -50,7 +50,7 @@ class AgentMetrics:
 
 
 class TunnelPlaces(Collector):
-    """`refloat_agents{desired,actual}`: how many agents want so many tunnels and have so many."""
+    """How many agents want so many tunnels and have so many, by `desired` and `actual`."""
 
     def __init__(self, name: str, places: Callable[[], Iterable[Place]]) -> None:
         """`places` tells of each agent, when somebody looks."""

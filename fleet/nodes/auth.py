@@ -58,12 +58,12 @@ class HeartbeatServicer:
         #: Tunnels that each of them wants and has.
         self._places: dict[str, Place] = {}
         self._refusals = Counter(
-            "heartbeats_refused", "Heartbeats that could not be used", registry=instance.registry
+            "refloat_heartbeats_refused", "Heartbeats that could not be used", registry=instance.registry
         )
-        instance.registry.register(TunnelPlaces("refloat_agents", self._living_places))
+        instance.registry.register(TunnelPlaces("refloat_auth_agents", self._living_places))
         self._networking = Current(instance)
         self._pushed = Counter(
-            "networking_config_pushed",
+            "refloat_networking_config_pushed",
             "Networking configs sent to agents in answers to heartbeats",
             registry=instance.registry,
         )

@@ -46,7 +46,7 @@ class AuthDoor:
         self._looked_at = -_KNOWN_FOR
         self._looking: asyncio.Task[None] | None = None
         self._connections = Counter(
-            "proxy_auth_connections",
+            "refloat_proxy_auth_connections",
             "Agents' connections to auths through this proxy",
             ["outcome"],
             registry=instance.registry,

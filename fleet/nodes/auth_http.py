@@ -66,7 +66,7 @@ class AuthHTTP:
         self._instance = instance
         self._backend = instance.backend
         self._requests = Counter(
-            "auth_http_requests",
+            "refloat_auth_http_requests",
             "Requests to the HTTP part of the auth API",
             ["call", "code"],
             registry=instance.registry,

@@ -35,7 +35,7 @@ class AuthSite:
         self._stack = AsyncExitStack()
         self.address = ""
         closed = Counter(
-            "auth_http_connections_closed",
+            "refloat_auth_http_connections_closed",
             "HTTP connections ended because this auth is unhealthy",
             registry=instance.registry,
         )

@@ -47,7 +47,7 @@ class ClusterConfigServicer:
         self._instance = instance
         self._backend = instance.backend
         self._writes = Counter(
-            "networking_config_writes",
+            "refloat_networking_config_writes",
             "Writes of the networking config, by call and outcome",
             ["call", "outcome"],
             registry=instance.registry,

@@ -19,30 +19,30 @@ class GatewayMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._calls = Counter(
-            "gateway_calls", "Calls that ended, by rule and status", ["rule", "status"], registry=registry
+            "refloat_gateway_calls", "Calls that ended, by rule and status", ["rule", "status"], registry=registry
         )
         self._seconds = Histogram(
-            "gateway_call_seconds", "How long calls took, retries and all", ["rule"], registry=registry
+            "refloat_gateway_call_seconds", "How long calls took, retries and all", ["rule"], registry=registry
         )
         self._retries = Counter(
-            "gateway_retries",
+            "refloat_gateway_retries",
             "Tries that another one followed, by rule and their status",
             ["rule", "status"],
             registry=registry,
         )
         self._valid = Gauge(
-            "gateway_routes_file_valid", "1 while the routes file reads well", registry=registry
+            "refloat_gateway_routes_file_valid", "1 while the routes file reads well", registry=registry
         )
         self._loaded = Gauge(
-            "gateway_routes_loaded_timestamp_seconds",
+            "refloat_gateway_routes_loaded_timestamp_seconds",
             "When the routes in force were read",
             registry=registry,
         )
         self._certificates_valid = Gauge(
-            "gateway_certificates_valid", "1 while the certificates' files can be used", registry=registry
+            "refloat_gateway_certificates_valid", "1 while the certificates' files can be used", registry=registry
         )
         self._certificates_loaded = Gauge(
-            "gateway_certificates_loaded_timestamp_seconds",
+            "refloat_gateway_certificates_loaded_timestamp_seconds",
             "When the certificates in force were read",
             registry=registry,
         )
@@ -91,7 +91,7 @@ class DestinationHealth(Collector):
 
     def _family(self) -> GaugeMetricFamily:
         return GaugeMetricFamily(
-            "gateway_destination_health",
+            "refloat_gateway_destination_health",
             "1 for what a destination is: unknown, healthy, degraded, unhealthy",
             labels=["address", "health"],
         )

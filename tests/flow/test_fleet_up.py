@@ -231,7 +231,7 @@ def test_up_everything_runs_and_every_agent_is_connected(fleet: Fleet) -> None:
 
 def test_config_is_read_through_the_gateway(fleet: Fleet) -> None:
     """It counts the call, and passes it to an auth that is well."""
-    counted = 'gateway_calls_total{rule="operators/0",status="OK"}'
+    counted = 'refloat_gateway_calls_total{rule="operators/0",status="OK"}'
 
     def calls() -> float:
         lines = [line for line in fleet.metrics("gateway").splitlines() if line.startswith(counted)]

@@ -62,14 +62,14 @@ async def test_heartbeat_metrics(plane: Plane) -> None:
             request.agent.tracker.CopyFrom(fleet_pb2.TrackerSummary(wanted=2, claimed=claimed))
             await stub.Heartbeat(request)
         lines = (await get(auth, "/metrics"))[1].splitlines()
-        assert [line for line in lines if line.startswith("refloat_agents{")] == [
-            'refloat_agents{actual="1",desired="2"} 2.0',
-            'refloat_agents{actual="2",desired="2"} 1.0',
+        assert [line for line in lines if line.startswith("refloat_auth_agents{")] == [
+            'refloat_auth_agents{actual="1",desired="2"} 2.0',
+            'refloat_auth_agents{actual="2",desired="2"} 1.0',
         ]
         await stub.Deregister(fleet_pb2.DeregisterRequest(agent_id="c"))
     lines = (await get(auth, "/metrics"))[1].splitlines()
     assert 'teleport_connected_resources{type="node"} 2.0' in lines
-    assert 'refloat_agents{actual="1",desired="2"} 1.0' in lines
+    assert 'refloat_auth_agents{actual="1",desired="2"} 1.0' in lines
     assert "heartbeat_connections_received_total 3.0" in lines
 
 
@@ -92,7 +92,7 @@ async def test_heartbeat_malformed(
                 await fleet_pb2_grpc.HeartbeatServiceStub(channel).Heartbeat(request_)
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert (await auth.instance.backend.agents("", 0, 0)).agents == ()
-    assert "heartbeats_refused_total 2.0" in (await get(auth.instance, "/metrics"))[1]
+    assert "refloat_heartbeats_refused_total 2.0" in (await get(auth.instance, "/metrics"))[1]
     assert caplog.text.count("heartbeat.refused: of 'x' at ipv4:127.0.0.1: ") == 1
     assert caplog.text.count("heartbeat.refused") == 1
 

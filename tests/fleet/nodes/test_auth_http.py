@@ -220,8 +220,8 @@ async def test_requests_are_counted(ask: Client) -> None:
     await ask("GET", "/v2/proxies")
     await ask("GET", "/nothing")
     lines = (await get(ask.auth.instance, "/metrics"))[1].splitlines()
-    assert 'auth_http_requests_total{call="GetProxies",code="200"} 1.0' in lines
-    assert 'auth_http_requests_total{call="unknown",code="404"} 1.0' in lines
+    assert 'refloat_auth_http_requests_total{call="GetProxies",code="200"} 1.0' in lines
+    assert 'refloat_auth_http_requests_total{call="unknown",code="404"} 1.0' in lines
 
 
 async def test_backend_lost(plane: Plane) -> None:

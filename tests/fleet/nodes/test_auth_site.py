@@ -23,7 +23,7 @@ PATH = "/v2/authservers"
 async def answered(auth: Auth) -> float:
     """How many requests an auth answered."""
     lines = (await get(auth.instance, "/metrics"))[1].splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith("auth_http_requests_total"))
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("refloat_auth_http_requests_total"))
 
 
 class Behind:
@@ -103,7 +103,7 @@ async def test_clients_move(plane: Plane) -> None:
         for _ in range(3):
             assert await made.ask() == ("auth-2", 200, "")
         lines = (await get(made.auths[0].instance, "/metrics"))[1].splitlines()
-        assert "auth_http_connections_closed_total 1.0" in lines
+        assert "refloat_auth_http_connections_closed_total 1.0" in lines
 
 
 async def test_clients_stay_without_the_switch(plane: Plane) -> None:

@@ -163,7 +163,7 @@ async def test_none_ready_all_are_tried_and_the_balancer_says_so(scene: Scene) -
     async with scene.http.get("/readyz") as response:
         assert response.status == 503
     async with scene.http.get("/metrics") as response:
-        assert 'balancer_target_ready{target="one"} 0.0' in await response.text()
+        assert 'refloat_balancer_target_ready{target="one"} 0.0' in await response.text()
     async with scene.http.get("/healthz") as response:
         assert response.status == 200
 

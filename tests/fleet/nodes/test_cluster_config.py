@@ -185,8 +185,8 @@ async def test_writes_are_counted(plane: Plane, caplog: pytest.LogCaptureFixture
         "networking-config.refused: upsert",
     ]
     lines = (await get(auth.instance, "/metrics"))[1].splitlines()
-    assert 'networking_config_writes_total{call="reset",outcome="written"} 1.0' in lines
-    assert 'networking_config_writes_total{call="update",outcome="refused"} 2.0' in lines
+    assert 'refloat_networking_config_writes_total{call="reset",outcome="written"} 1.0' in lines
+    assert 'refloat_networking_config_writes_total{call="update",outcome="refused"} 2.0' in lines
 
 
 async def test_backend_lost(plane: Plane) -> None:

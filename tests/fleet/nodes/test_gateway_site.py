@@ -57,7 +57,7 @@ async def test_what_a_gateway_says_of_itself(tmp_path: Path) -> None:
         (echo.address, "healthy", "the first probe succeeded"),
         (failing.address, "healthy", "the first probe succeeded"),
     }
-    assert 'gateway_calls_total{rule="r/1",status="OK"} 1.0' in metrics
-    assert 'gateway_retries_total{rule="r/1",status="INTERNAL"} 1.0' in metrics
-    assert f'gateway_destination_health{{address="{echo.address}",health="healthy"}} 1.0' in metrics
-    assert "gateway_routes_file_valid 1.0" in metrics
+    assert 'refloat_gateway_calls_total{rule="r/1",status="OK"} 1.0' in metrics
+    assert 'refloat_gateway_retries_total{rule="r/1",status="INTERNAL"} 1.0' in metrics
+    assert f'refloat_gateway_destination_health{{address="{echo.address}",health="healthy"}} 1.0' in metrics
+    assert "refloat_gateway_routes_file_valid 1.0" in metrics
