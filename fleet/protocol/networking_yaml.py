@@ -83,7 +83,7 @@ def from_json(text: str) -> Resource:
     """Read what a program wrote; unknown keys are ignored. Raises NetworkingConfigError."""
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise NetworkingConfigError([Problem("JSON", str(error))]) from None
     return from_document(document, strict=False)
 

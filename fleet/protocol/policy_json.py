@@ -59,7 +59,7 @@ def problems(name: str, text: str) -> tuple[str, ...]:
         return (f"has more than {_LARGEST} characters",)
     try:
         document = json.loads(service_config.without_trailing_commas(text))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return (f"is not JSON: {error}",)
     found = tuple(_top(document, "")) if name == UPSTREAM_VARIABLE else tuple(_wrapped(document))
     if found:

@@ -130,7 +130,7 @@ def without_trailing_commas(text: str) -> str:
 def _from_json(text: str, variable: str, wrapper: str | None) -> ServiceConfig:
     try:
         document = json.loads(without_trailing_commas(text))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ServiceConfigError(f"{variable} is not JSON: {error}") from None
     document = _object(document, variable)
     if wrapper is not None:

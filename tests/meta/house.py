@@ -121,6 +121,12 @@ RULES = (
         where=r"^dashboards/",
         but=r"^dashboards/refusals\.py",
     ),
+    Rule(
+        "deep-json",
+        "a thousand brackets are a RecursionError: catch it beside ValueError",
+        r"\bjson\.loads\([^\n]*\n(?: *[^\n]*\n)?? *except ValueError\b",
+        where=r"^(fleet/(protocol|nodes|sources)|dashboards)/",
+    ),
     Rule("unsafe", "`|safe` opens the page to whoever names an agent", r"\|\s*safe\b", ends=(".html",)),
     Rule(
         "cdn",

@@ -144,3 +144,9 @@ def test_nothing_said_is_the_default() -> None:
     """An empty document, and keys without values, say nothing."""
     for text in ("", "spec:\n", "spec: {keep_alive_interval: , tunnel_strategy: }\nmetadata: {labels: }"):
         assert networking_yaml.from_yaml(text) == Resource(NetworkingConfig(), {})
+
+
+def test_json_that_is_nested_too_deep() -> None:
+    """It is refused like any other text that is no JSON."""
+    with pytest.raises(NetworkingConfigError):
+        networking_yaml.from_json("[" * 100_000)

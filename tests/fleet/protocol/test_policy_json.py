@@ -82,3 +82,11 @@ def test_preview_of_both_dialects() -> None:
 def test_sentence_says_what_agents_do(config: ServiceConfig, says: str) -> None:
     """A mode without its health check, and the other way round, is called what it is."""
     assert all(says in told.sentence for told in policy_json.preview(config))
+
+
+@pytest.mark.parametrize("name", [RFD_VARIABLE, UPSTREAM_VARIABLE])
+@pytest.mark.parametrize("text", ["[" * 16_000, '{"a":' * 3_000])
+def test_deep_nesting_is_a_problem(name: str, text: str) -> None:
+    """A sentence like any other text that is no JSON, not an error of ours."""
+    (problem,) = policy_json.problems(name, text)
+    assert problem.startswith("is not JSON: ")

@@ -142,3 +142,10 @@ def test_from_environment_that_stops_the_start(environment: dict[str, str], says
     with pytest.raises(ServiceConfigError, match="TELEPORT_UNSTABLE_GRPC") as caught:
         service_config.from_environment(environment)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("variable", [service_config.RFD_VARIABLE, service_config.UPSTREAM_VARIABLE])
+def test_environment_that_is_nested_too_deep(variable: str) -> None:
+    """The auth does not start, with a sentence that names the variable."""
+    with pytest.raises(ServiceConfigError, match=f"{variable} is not JSON"):
+        service_config.from_environment({variable: "[" * 100_000})
