@@ -73,7 +73,7 @@ def take_back(change: Change, by: By, now: datetime) -> Change:
     return policy_plans.take_back(change, by, now)
 
 
-_CAMPAIGN = {
+_CAMPAIGN: Mapping[str, Callable[[Change, By, datetime], Change]] = {
     "pause": campaigns.pause,
     "resume": campaigns.resume,
     "stop": campaigns.stop,

@@ -1,4 +1,4 @@
-"""When an open socket must end: its right to stay ended, or nobody can confirm that right. docs/live.md, "Revocation"."""
+"""When an open socket must end: its right to stay ended, or nobody can confirm it. docs/live.md, "Revocation"."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc] # allauth is 
 
     @override
     def _get_login_attempts_cache_key(self, request: HttpRequest, **credentials: Any) -> str:
-        """Count failed sign-ins of an account for each address apart: nobody locks somebody else's account from afar."""
+        """Count failed sign-ins of an account for each address apart: nobody locks an account from elsewhere."""
         account = super()._get_login_attempts_cache_key(request, **credentials)
         return f"{account}:{_network_of(self.get_client_ip(request))}"
 
@@ -114,10 +114,10 @@ def role_of(claims: Mapping[str, Any]) -> str:
 def _network_of(address: str) -> str:
     """Return the address, of IPv6 the network of 64 bits: whoever has one address there has all of them."""
     try:
-        found = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return address
-    return str(ipaddress.ip_network((found, 64), strict=False)) if found.version == 6 else str(found)
+    return str(ipaddress.ip_network((parsed, 64), strict=False)) if parsed.version == 6 else str(parsed)
 
 
 def _claims(sociallogin: Any) -> dict[str, Any]:

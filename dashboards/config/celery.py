@@ -20,4 +20,4 @@ app.set_default()
 
 @signals.setup_logging.connect
 def _keep_logging(**_: Any) -> None:
-    """Leave logging as the settings have it: Celery would replace the handlers, and with them what keeps lines whole."""
+    """Leave logging as the settings have it: Celery would replace the handlers that keep lines whole."""

@@ -153,7 +153,9 @@ def _do(request: HttpRequest, user: User, cluster: str, form: LabelForm) -> Http
             return redirect(here)
         other = _other_kind(found)
         if other:
-            refusals.complain(request, f"Nothing was taken: {other} is built in, and looks at something else.")
+            refusals.complain(
+                request, f"Nothing was taken: {other} is built in, and looks at something else."
+            )
             return redirect(here)
         _take(found)
         logged(

@@ -175,8 +175,10 @@ def approve(change: Change, by: By, *, now: datetime) -> Change:
         waiting = Change.objects.filter(
             pk=change.pk, state=ChangeState.CONFIRMED.value, needs_second=True, approved_by=""
         )
-        by_another = waiting.exclude(user_id=approver).exclude(confirmed_by_id=approver)
-        won = 0 if approver is None else by_another.update(approved_by=by.actor.name[:200], step=F("step") + 1)
+        won = 0
+        if approver is not None:
+            by_another = waiting.exclude(user_id=approver).exclude(confirmed_by_id=approver)
+            won = by_another.update(approved_by=by.actor.name[:200], step=F("step") + 1)
         change.refresh_from_db()
         if not won:
             if not change.needs_second:

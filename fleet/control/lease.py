@@ -62,7 +62,9 @@ def revoke(cluster: str, change: int) -> None:
 
     Another change may have the cluster by now; its process keeps the lease.
     """
-    ClusterLease.objects.filter(cluster=cluster, change=change).update(holder="", change=None, token=F("token") + 1)
+    ClusterLease.objects.filter(cluster=cluster, change=change).update(
+        holder="", change=None, token=F("token") + 1
+    )
 
 
 @contextmanager

@@ -10,7 +10,14 @@ def parse(text: str) -> tuple[str, int]:
     """Split `host:port`; IPv6 in brackets. Raises ValueError with a sentence."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isascii() or not port.isdigit() or len(port) > 5 or int(port) > 65535:
+    if (
+        not colon
+        or not host
+        or not port.isascii()
+        or not port.isdigit()
+        or len(port) > 5
+        or int(port) > 65535
+    ):
         raise ValueError(f"{text!r} is not host:port")
     try:
         # What a resolver takes: no blanks, no empty label, none of more than 63 bytes.

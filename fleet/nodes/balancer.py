@@ -85,11 +85,20 @@ class Balancer:
         self._links: set[Link] = set()
         self.registry = CollectorRegistry()
         self._accepted = Counter(
-            "refloat_balancer_connections", "Connections given to a target", ["target"], registry=self.registry
+            "refloat_balancer_connections",
+            "Connections given to a target",
+            ["target"],
+            registry=self.registry,
         )
-        self._refused = Counter("refloat_balancer_refused", "Connections no target took", registry=self.registry)
-        ready = Gauge("refloat_balancer_target_ready", "1 while in rotation", ["target"], registry=self.registry)
-        held = Gauge("refloat_balancer_open_connections", "Open connections", ["target"], registry=self.registry)
+        self._refused = Counter(
+            "refloat_balancer_refused", "Connections no target took", registry=self.registry
+        )
+        ready = Gauge(
+            "refloat_balancer_target_ready", "1 while in rotation", ["target"], registry=self.registry
+        )
+        held = Gauge(
+            "refloat_balancer_open_connections", "Open connections", ["target"], registry=self.registry
+        )
         for seat in self.rotation.seats:
             ready.labels(seat.target.name).set_function(functools.partial(self._readiness, seat))
             held.labels(seat.target.name).set_function(functools.partial(_load, seat))

@@ -19,10 +19,16 @@ class GatewayMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._calls = Counter(
-            "refloat_gateway_calls", "Calls that ended, by rule and status", ["rule", "status"], registry=registry
+            "refloat_gateway_calls",
+            "Calls that ended, by rule and status",
+            ["rule", "status"],
+            registry=registry,
         )
         self._seconds = Histogram(
-            "refloat_gateway_call_seconds", "How long calls took, retries and all", ["rule"], registry=registry
+            "refloat_gateway_call_seconds",
+            "How long calls took, retries and all",
+            ["rule"],
+            registry=registry,
         )
         self._retries = Counter(
             "refloat_gateway_retries",
@@ -39,7 +45,9 @@ class GatewayMetrics:
             registry=registry,
         )
         self._certificates_valid = Gauge(
-            "refloat_gateway_certificates_valid", "1 while the certificates' files can be used", registry=registry
+            "refloat_gateway_certificates_valid",
+            "1 while the certificates' files can be used",
+            registry=registry,
         )
         self._certificates_loaded = Gauge(
             "refloat_gateway_certificates_loaded_timestamp_seconds",

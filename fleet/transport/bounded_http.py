@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection. Limits are looked at between two reads, so memory is bounded by a limit and one read (256 KiB)."""
+    """One connection. Limits are checked after each read, so memory is bounded by a limit and one read (256 KiB)."""
 
     #: Bytes of a request line and its headers.
     largest_head = 64 * 1024

@@ -140,7 +140,7 @@ async def test_feed_joins_when_redis_comes_late(
     await real.flush()
 
 
-async def test_cancelled_subscription_ends_its_feed(live_settings: Settings) -> None:
+async def test_cancelled_subscription_ends_its_feed(live_settings: Settings, fake_reader: FakeReader) -> None:
     """Whoever is cancelled while the group is not joined yet never gets the subscription: nothing of it stays."""
     live_settings.CHANNEL_LAYERS = {
         "default": {

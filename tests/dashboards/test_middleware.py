@@ -30,7 +30,17 @@ def test_other_answers_pass(client: Client, path: str) -> None:
 @pytest.mark.django_db
 @pytest.mark.parametrize(
     "path",
-    ["/", "/map/", "/agents/", "/agents.csv", "/tokens/", "/nowhere/", "/accounts/login/", "/api/v1/agents", "/healthz"],
+    [
+        "/",
+        "/map/",
+        "/agents/",
+        "/agents.csv",
+        "/tokens/",
+        "/nowhere/",
+        "/accounts/login/",
+        "/api/v1/agents",
+        "/healthz",
+    ],
 )
 @pytest.mark.parametrize("signed_in", [True, False])
 def test_no_copy_is_kept(

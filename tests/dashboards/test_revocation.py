@@ -1,4 +1,4 @@
-"""The looks at whether a socket may stay open, without a socket: times are short, and nothing is asked of a database."""
+"""The looks at whether a socket may stay open, without a socket: times are short, and no database is asked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ERRORS = (OperationalError("no answer"), InterfaceError("closed"))
 class Answers:
     """A look that gives one answer after the other; exceptions are raised."""
 
-    def __init__(self, answers: Iterator[int | None | Exception]) -> None:
+    def __init__(self, answers: Iterator[int | Exception | None]) -> None:
         self._answers = answers
         self.count = 0
 
@@ -34,9 +34,7 @@ class Answers:
 
 async def _watch(answers: Answers, pace: Pace) -> int:
     async with asyncio.timeout(60):
-        return await until_refused(
-            answers.look, asyncio.Event(), pace, asyncio.get_running_loop().time()
-        )
+        return await until_refused(answers.look, asyncio.Event(), pace, asyncio.get_running_loop().time())
 
 
 async def test_socket_that_may_stay_is_looked_at_again() -> None:

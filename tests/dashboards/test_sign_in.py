@@ -156,13 +156,17 @@ def test_single_sign_on_of_somebody_who_left_ends_the_role(
     assert not User.objects.get().groups.exists()
 
 
-@pytest.mark.parametrize("url", ["http://localhost/x", "http://testserver:1/x", "//evil.example/", "https://trusted.example/"])
+@pytest.mark.parametrize(
+    "url", ["http://localhost/x", "http://testserver:1/x", "//evil.example/", "https://trusted.example/"]
+)
 def test_next_leads_nowhere_else(client: Client, person: MakeUser, settings: Settings, url: str) -> None:
     """Other allowed hosts, other ports, trusted origins: people stay on the console they signed in to."""
     settings.ALLOWED_HOSTS = ["testserver", "localhost", ".trusted.example"]
     settings.CSRF_TRUSTED_ORIGINS = ["https://trusted.example"]
     user = person("viewer")
-    answer = client.post(f"/accounts/login/?next={url}", {"login": user.username, "password": "correct horse"})
+    answer = client.post(
+        f"/accounts/login/?next={url}", {"login": user.username, "password": "correct horse"}
+    )
     assert answer["Location"] == "/"
 
 

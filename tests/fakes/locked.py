@@ -12,7 +12,9 @@ from django.db import connection
 @contextmanager
 def database_locked() -> Iterator[None]:
     """Hold the write lock. Only for tests whose own connection is in no transaction: `django_db(transaction=True)`."""
-    with closing(sqlite3.connect(connection.settings_dict["NAME"], timeout=60.0, isolation_level=None)) as other:
+    with closing(
+        sqlite3.connect(connection.settings_dict["NAME"], timeout=60.0, isolation_level=None)
+    ) as other:
         other.execute("BEGIN IMMEDIATE")
         try:
             yield

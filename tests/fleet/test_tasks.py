@@ -17,8 +17,8 @@ from fleet.domain.verdicts import State
 from fleet.models import Agent, Change, Cluster, Drain, Transition
 from fleet.models.networking import NetworkingReading
 from fleet.pollers.policies import NOT_OURS
-from fleet.state.policy_book import open_book
 from fleet.state.connect import connect
+from fleet.state.policy_book import open_book
 from fleet.state.reader import open_reader
 from fleet.wire import fleet_pb2
 from tests.fakes.config_auth import serving

@@ -58,11 +58,11 @@ async def test_sign_in_and_live_link(console: Console) -> None:
     browser = {**FORWARDED, "Origin": PUBLIC, "Referer": f"{PUBLIC}/accounts/login/"}
     async with aiohttp.ClientSession(console.url) as http:
         async with http.get("/accounts/login/", headers=browser) as page:
-            found = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', await page.text())
+            field = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', await page.text())
             # The jar keeps no secure cookies of an address without TLS: the browser's is another.
             csrf = page.cookies["csrftoken"].value
-        assert found is not None
-        form = {"csrfmiddlewaretoken": found[1], "login": USERNAME, "password": PASSWORD}
+        assert field is not None
+        form = {"csrfmiddlewaretoken": field[1], "login": USERNAME, "password": PASSWORD}
         sent = {**browser, "Cookie": f"csrftoken={csrf}"}
         async with http.post("/accounts/login/", data=form, headers=sent, allow_redirects=False) as answer:
             assert answer.status == 302

@@ -84,7 +84,9 @@ def test_unit_is_started_again_for_ever(unit: Path) -> None:
     assert "Restart=always" in service.splitlines()
 
 
-@pytest.mark.parametrize("name", ["HTTPS", "TRUSTED_PROXIES", "TRUSTED_ORIGINS", "PUBLIC_URL", "ALLOWED_HOSTS"])
+@pytest.mark.parametrize(
+    "name", ["HTTPS", "TRUSTED_PROXIES", "TRUSTED_ORIGINS", "PUBLIC_URL", "ALLOWED_HOSTS"]
+)
 def test_compose_hands_over_what_a_reverse_proxy_needs(name: str) -> None:
     """The settings that say how people reach the console come from the environment of the operator."""
     assert _compose()["x-console"]["environment"][f"REFLOAT_{name}"].startswith(f"${{REFLOAT_{name}:-")

@@ -1,4 +1,4 @@
-"""Every metric has one name for one thing: our prefix, or a name of Teleport's with Teleport's meaning; and a line in docs/."""
+"""Every metric has one name for one thing: our prefix, or Teleport's name with its meaning; and a line in docs/."""
 
 from __future__ import annotations
 

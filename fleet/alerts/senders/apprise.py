@@ -50,6 +50,7 @@ def open_address(url: str) -> NotifyBase:
     if not isinstance(service, NotifyBase):
         raise SendError("Apprise cannot read the address", permanent=True)
     # By what Apprise made of it, not by how it is spelled: it takes blanks before a scheme, and several names of one.
-    for scheme in sorted(_LOCAL.intersection(service.schemas())):
+    schemes: set[str] = service.schemas()  # type: ignore[no-untyped-call] # it has no types
+    for scheme in sorted(_LOCAL.intersection(schemes)):
         raise SendError(f"{scheme}:// acts on the console's own machine and is not allowed", permanent=True)
     return service

@@ -33,7 +33,7 @@ def test_static_files_come_out_of_wheels(client: Client, path: str) -> None:
 
 
 def test_refused_requests_are_one_line_each(client: Client, person: MakeUser) -> None:
-    """A page without permission, and a wrong host: a warning without a traceback, with nothing that a terminal obeys."""
+    """A page without permission, a wrong host: a warning without a traceback, and nothing that a terminal obeys."""
     lines = io.StringIO()
     handlers = logging.getLogger().handlers
     stream = next(one for one in handlers if isinstance(one.formatter, LineFormatter))

@@ -83,7 +83,9 @@ def test_metrics_wrong_token(client: Client, person: MakeUser) -> None:
 
 
 @pytest.mark.parametrize("header", [{}, {"Authorization": "Basic YTpi"}])
-def test_metrics_without_a_token(client: Client, person: MakeUser, record: Writer, header: dict[str, str]) -> None:
+def test_metrics_without_a_token(
+    client: Client, person: MakeUser, record: Writer, header: dict[str, str]
+) -> None:
     """401 and how to mend it, not a way to a sign-in page; a browser in which somebody is signed in may look."""
     answer = client.get("/metrics", headers=header)
     assert (answer.status_code, answer.headers["WWW-Authenticate"]) == (401, 'Bearer realm="refloat"')

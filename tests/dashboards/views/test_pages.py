@@ -247,7 +247,9 @@ def test_readyz_and_healthz(client: Client, record: Writer, monkeypatch: pytest.
     assert client.get("/healthz").status_code == 200
 
 
-def test_limited_person_lands_on_a_cluster_of_theirs(client: Client, person: MakeUser, record: Writer) -> None:
+def test_limited_person_lands_on_a_cluster_of_theirs(
+    client: Client, person: MakeUser, record: Writer
+) -> None:
     """The first page leads on where the default cluster is not theirs; without any cluster it refuses."""
     Cluster.objects.create(id="eu", name="Europe")
     limited = person("viewer")

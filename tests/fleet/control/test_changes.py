@@ -163,9 +163,8 @@ def test_what_is_written_along_is_written_with_it_or_not_at_all(cluster: Cluster
     assert change.state == ChangeState.PLANNED
 
 
-
 def test_approval_by_who_confirmed_meanwhile_is_refused(cluster: Cluster, alice: User, bob: User) -> None:
-    """Bob's request read the change before his own confirmation of it was written: the database decides, not that copy."""
+    """Bob's second request read the change before his confirmation was written: the database decides, not that copy."""
     Cluster.objects.update(second_approver=True)
     change = changes.create(cluster.pk, draft(), by(alice), NOW)
     read_before = Change.objects.get()

@@ -68,7 +68,9 @@ async def test_heartbeats_come_through_a_proxy(plane: Plane) -> None:
     await eventually(told)
     # The way to auths is no tunnel of the agent.
     await eventually(lambda: len(proxy.table) == 1)
-    value = proxy.instance.registry.get_sample_value("refloat_proxy_auth_connections_total", {"outcome": "connected"})
+    value = proxy.instance.registry.get_sample_value(
+        "refloat_proxy_auth_connections_total", {"outcome": "connected"}
+    )
     assert value is not None
     assert value >= 1
 
@@ -189,5 +191,7 @@ async def test_mutual_tls_is_with_the_auth(plane: Plane, tmp_path: Path) -> None
 
 
 def _connected(proxy: Proxy) -> float:
-    value = proxy.instance.registry.get_sample_value("refloat_proxy_auth_connections_total", {"outcome": "connected"})
+    value = proxy.instance.registry.get_sample_value(
+        "refloat_proxy_auth_connections_total", {"outcome": "connected"}
+    )
     return value or 0.0

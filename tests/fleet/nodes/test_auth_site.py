@@ -23,7 +23,9 @@ PATH = "/v2/authservers"
 async def answered(auth: Auth) -> float:
     """How many requests an auth answered."""
     lines = (await get(auth.instance, "/metrics"))[1].splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith("refloat_auth_http_requests_total"))
+    return sum(
+        float(line.split()[-1]) for line in lines if line.startswith("refloat_auth_http_requests_total")
+    )
 
 
 class Behind:

@@ -61,4 +61,6 @@ def test_refused_requests_are_no_errors(status: int | None, kept: bool) -> None:
 
     assert RefusalFilter().filter(record)
 
-    assert (record.levelname, record.exc_info is not None) == (("ERROR", True) if kept else ("WARNING", False))
+    assert (record.levelname, record.exc_info is not None) == (
+        ("ERROR", True) if kept else ("WARNING", False)
+    )

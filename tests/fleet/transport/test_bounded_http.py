@@ -104,7 +104,7 @@ async def _flood(link: Link, first: bytes, piece: bytes) -> int:
 )  # fmt: skip
 async def test_endless_request_is_cut(site: tuple[Site, str], first: bytes, piece: bytes) -> None:
     """Whatever part of it has no end, the server takes some MiB at most, kernel buffers too, and serves others."""
-    app, address = site
+    _, address = site
     async with _link(address) as link:
         assert await _flood(link, first, piece) < 20 * 1024 * 1024
     async with _link(address) as link:
@@ -141,9 +141,7 @@ async def test_slow_head_ends_the_connection(
         assert (await _rest(link)).startswith(b"HTTP/1.1 408 ")
 
 
-async def test_slow_body_ends_the_connection(
-    site: tuple[Site, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_slow_body_ends_the_connection(site: tuple[Site, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The application hears that its client is gone."""
     monkeypatch.setattr(BoundedProtocol, "request_within", 0.3)
     app, address = site
