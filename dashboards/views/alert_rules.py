@@ -31,8 +31,6 @@ from fleet.models.remembered import Agent, Instance
 
 #: The back-test plays so many days at most.
 _DAYS = 7
-#: A document of rules, bytes at most.
-_LONGEST = 200_000
 
 
 @requires(Permission.VIEW_FLEET)
@@ -147,7 +145,7 @@ def _do(request: HttpRequest, user: User, cluster: str, form: LabelForm) -> Http
         return redirect(here)
     if do == "import":
         try:
-            found = rules_yaml.load(request.POST.get("document", "")[:_LONGEST])
+            found = rules_yaml.load(request.POST.get("document", ""))
         except rules_yaml.RulesError as error:
             refusals.complain(request, f"Nothing was taken: {error}.")
             return redirect(here)

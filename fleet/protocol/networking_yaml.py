@@ -29,6 +29,8 @@ KIND = "cluster_networking_config"
 VERSION = "v2"
 NAME = "cluster-networking-config"
 
+#: Characters of a document; Teleport shows one in 1,000.
+_LONGEST = 65_536
 _METADATA = {"name", "namespace", "description", "labels", "expires", "revision"}
 _TOP = {"kind", "sub_kind", "version", "metadata", "spec"}
 
@@ -73,7 +75,7 @@ def to_yaml(resource: Resource) -> str:
 def from_yaml(text: str) -> Resource:
     """Read what a person wrote. Raises NetworkingConfigError for all it finds wrong, ranges apart."""
     try:
-        document = strict_yaml.load(text)
+        document = strict_yaml.load(text, longest=_LONGEST)
     except strict_yaml.StrictYAMLError as error:
         raise NetworkingConfigError([Problem("YAML", str(error))]) from None
     return from_document(document, strict=True)

@@ -127,6 +127,13 @@ RULES = (
         r"\bjson\.loads\([^\n]*\n(?: *[^\n]*\n)?? *except ValueError\b",
         where=r"^(fleet/(protocol|nodes|sources)|dashboards)/",
     ),
+    Rule(
+        "yaml",
+        "read YAML by fleet.protocol.strict_yaml: a kilobyte of it may mean gigabytes",
+        r"\byaml\.(safe_|full_|unsafe_)?(load|compose|parse|scan|construct)|\b\w*Loader\b|from yaml import",
+        where=r"^(fleet|dashboards)/",
+        but=r"^fleet/protocol/strict_yaml\.py",
+    ),
     Rule("unsafe", "`|safe` opens the page to whoever names an agent", r"\|\s*safe\b", ends=(".html",)),
     Rule(
         "cdn",

@@ -154,3 +154,22 @@ def test_runbook_stands_behind_every_kind_of_rule(client: Client, person: MakeUs
     assert "Restore the backend" in page
     assert "Auth backend down" in page
     assert client.get("/alerts/runbooks/none/").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "a0: &a0 {x: 1}\n" + "\n".join(f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}" for n in range(1, 60)),
+        "[" * 100_000,
+        "rules: [{name: a, kind: stranded, severity: info, min_count: 2001-99-99}]",
+        f"rules: [{{name: a, kind: stranded, severity: info, min_count: {'9' * 5_000}}}]",
+        f"rules: [{{name: a, kind: stranded, severity: info, min_count: 0x{'f' * 5_000}}}]",
+    ],
+)
+def test_import_that_is_meant_to_do_harm_takes_nothing(keeper: Client, document: str) -> None:
+    """The page comes back with a sentence, and no rule has changed."""
+    before = list(AlertRule.objects.values())
+    page = keeper.post("/alerts/rules/", {"do": "import", "document": document}, follow=True)
+    assert page.status_code == 200
+    assert "Nothing was taken: " in page.content.decode()
+    assert list(AlertRule.objects.values()) == before

@@ -115,7 +115,7 @@ RULE = "spec.rules[0]"
         ("- internal", "- not-found", f"{RULE}.retry.reasons[2]: 'not-found' is not a reason to retry"),
         ("- internal", "- 13", f"{RULE}.retry.reasons[2]: '13' is not a reason to retry"),
         ("attempts: 3", "attempts: -1", f"{RULE}.retry.attempts: -1 is not 0 or more"),
-        ("attempts: 3", "attempts: -0x" + "f" * 5000, f"{RULE}.retry.attempts: a number of many digits"),
+        ("attempts: 3", "attempts: -0x" + "f" * 5000, "a number has at most 40 characters"),
         ("attempts: 3", "attempts: 3.0", f"{RULE}.retry.attempts: 3.0 is not a whole number"),
         ("attempts: 3", "attempts: yes", f"{RULE}.retry.attempts: True is not a whole number"),
         ("attempts: 3", "attempts: '3'", f"{RULE}.retry.attempts: '3' is not a whole number"),

@@ -150,3 +150,8 @@ def test_json_that_is_nested_too_deep() -> None:
     """It is refused like any other text that is no JSON."""
     with pytest.raises(NetworkingConfigError):
         networking_yaml.from_json("[" * 100_000)
+
+
+def test_document_of_megabytes() -> None:
+    """It is refused before it is read, which would take a web process half a minute."""
+    assert "more than 65536 characters" in complaints("spec: {" + "a: 1, " * 100_000 + "}")

@@ -1,8 +1,14 @@
-"""YAML that a person wrote."""
+"""YAML that a person wrote, and YAML that is meant to do harm."""
 
 from __future__ import annotations
 
+import contextlib
+import time
+
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fleet.protocol import strict_yaml
 from fleet.protocol.strict_yaml import StrictYAMLError
@@ -20,17 +26,85 @@ def test_documents() -> None:
     [
         ("a: 1\na: 2", "line 2: 'a' stands twice"),
         ("1: a", "line 1: 1 is not a word"),
+        ("? [a]\n: b", "line 1: .* is not a word"),
         ("a: [", "line 1: "),
         ("a: 2020-99-99", "month"),
         ("a: \x00", "special characters"),
         ("[" * 5000, "nested too deeply"),
-        ("a: " + "9" * 5000, "digits"),
+        ("{a: " * 65, "nested too deeply"),
+        ("- " * 65, "nested too deeply"),
+        ("a: " + "9" * 5000, "at most 40 characters"),
+        ("a: 0x" + "f" * 5000, "at most 40 characters"),
+        ("a: 1" + ":59" * 5000, "at most 40 characters"),
+        ("a: 1" + ":59" * 5000 + ".5", "at most 40 characters"),
+        ("a: 9223372036854775808", "the number is too large"),
+        ("a: 0xffffffffffffffff", "the number is too large"),
+        ("a: .inf", "the number is infinite, or none"),
+        ("a: -.inf", "the number is infinite, or none"),
+        ("a: .nan", "the number is infinite, or none"),
+        ("a: 1.0e+999", "the number is infinite, or none"),
+        ("a: &x [1]\nb: *x", "line 2: an alias is not taken here"),
+        ("a: &x\n  b: *x", "line 2: an alias is not taken here"),
+        ("<<: {a: 1}", "line 1: a merge key is not taken here"),
+        ("<<: [{a: 1}, {a: 2}]", "line 1: a merge key is not taken here"),
+        ("a: !!map b", "line 1: it is no mapping"),
+        ("a: !!set {b}", "the tag 'tag:yaml.org,2002:set' is not taken here"),
+        ("a: !!binary eA==", "the tag 'tag:yaml.org,2002:binary' is not taken here"),
+        ("a: !!omap [b: 1]", "the tag 'tag:yaml.org,2002:omap' is not taken here"),
+        ("a: !!pairs [b: 1]", "the tag 'tag:yaml.org,2002:pairs' is not taken here"),
+        ("a: !!bool maybe", "line 1: it does not fit the tag"),
+        ("a: !!timestamp soon", "line 1: it does not fit the tag"),
+        ("a: !!int ''", "line 1: it does not fit the tag"),
+        ("a: !!float ''", "line 1: it does not fit the tag"),
+        ("a: !!int many", "invalid literal"),
+        ("a: !!python/object:os.system b", "could not determine a constructor"),
     ],
 )
 def test_text_that_is_refused(text: str, sentence: str) -> None:
     """One exception, with a sentence, and the line where there is one."""
     with pytest.raises(StrictYAMLError, match=sentence):
         strict_yaml.load(text)
+
+
+def _merge_bomb(levels: int) -> str:
+    """A mapping that has two copies of the one before, and so on."""
+    lines = ["a0: &a0 {x: 1}"]
+    lines += [f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}" for n in range(1, levels)]
+    return "\n".join(lines)
+
+
+def _alias_bomb(levels: int) -> str:
+    lines = ["a0: &a0 [x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, levels)]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("text", [_merge_bomb(64), _alias_bomb(64)])
+def test_text_that_grows_is_refused_at_once(text: str) -> None:
+    """Both are a few kilobytes; expanded they would not fit any memory."""
+    began = time.process_time()
+    with pytest.raises(StrictYAMLError, match="is not taken here"):
+        strict_yaml.load(text)
+    assert time.process_time() - began < 1.0
+
+
+def test_text_that_is_too_long() -> None:
+    """By the limit of its reader, before a character is read."""
+    with pytest.raises(StrictYAMLError, match="more than 10 characters"):
+        strict_yaml.load("a: 123456789", longest=10)
+    with pytest.raises(StrictYAMLError, match="more than 1048576 characters"):
+        strict_yaml.load_all("[" * 2_000_000)
+
+
+def test_numbers_that_fit() -> None:
+    """The largest ones, and those with signs and exponents."""
+    assert strict_yaml.load("[9223372036854775807, -5, 0x7f, 1.5, -2.5e+3]") == [
+        2**63 - 1,
+        -5,
+        127,
+        1.5,
+        -2500.0,
+    ]
 
 
 def test_refusal_is_one_line() -> None:
@@ -44,3 +118,24 @@ def test_two_documents_where_one_is_wanted() -> None:
     """Refused: the second would be ignored silently."""
     with pytest.raises(StrictYAMLError, match="more than one"):
         strict_yaml.load("a: 1\n---\nb: 2")
+
+
+@given(st.text(alphabet="[]{}:,-?!&*<>|'\"#%@ \n\tab01.~e+x", max_size=60))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    """Nothing but the one exception comes out."""
+    with contextlib.suppress(StrictYAMLError):
+        strict_yaml.load_all(text)
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**62), 2**62) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(codec="ascii", min_codepoint=32), max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", min_size=1), inner, max_size=3),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(st.dictionaries(st.text("abc", min_size=1), _VALUES, max_size=4))
+def test_what_a_program_wrote_is_read_as_it_was(document: dict[str, object]) -> None:
+    """The strictness costs no value that JSON has."""
+    assert strict_yaml.load(yaml.safe_dump(document)) == document
