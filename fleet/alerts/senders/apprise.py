@@ -47,6 +47,10 @@ def send(errand: Errand) -> None:
 def open_address(url: str) -> NotifyBase:
     """The service that an address means. Raises SendError."""
     service = Apprise.instantiate(url, suppress_exceptions=True) if url else None
+    # By what Apprise made of the address, not by its text: Apprise forgives blanks, case and more.
+    local = sorted(_LOCAL & (_schemes(service) | {url.partition("://")[0].strip().lower()}))
+    if local:
+        raise SendError(f"{local[0]}:// acts on the console's own machine and is not allowed", permanent=True)
     if not isinstance(service, NotifyBase):
         raise SendError("Apprise cannot read the address", permanent=True)
     # By what Apprise made of it, not by how it is spelled: it takes blanks before a scheme, and several names of one.
@@ -54,3 +58,12 @@ def open_address(url: str) -> NotifyBase:
     for scheme in sorted(_LOCAL.intersection(schemes)):
         raise SendError(f"{scheme}:// acts on the console's own machine and is not allowed", permanent=True)
     return service
+
+
+def _schemes(service: object) -> set[str]:
+    """Return all schemes by which a service of Apprise is addressed; each may be one or several."""
+    found: set[str] = set()
+    for name in ("protocol", "secure_protocol"):
+        given = getattr(service, name, None) or ()
+        found |= {given} if isinstance(given, str) else {str(scheme) for scheme in given}
+    return found

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from fleet.alerts.senders.http import is_public
+from fleet.alerts.senders.public_addresses import is_public
 
 _EVENTS = frozenset({"socket.connect", "socket.sendto", "socket.sendmsg"})
 

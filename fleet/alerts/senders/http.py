@@ -1,14 +1,15 @@
 """POST to an address that somebody typed: no redirects, bounded, and not into our own network (SSRF).
 
-Names are looked up once and the answer is what is connected to, so a name cannot point elsewhere a moment later.
+What counts is the address that is connected to (`guard.py`): however a host is spelled, and whatever a name says a
+moment later, a connection to an address that is not public is not made.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
 from collections.abc import Mapping
+from contextlib import nullcontext
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -17,6 +18,8 @@ from aiohttp.resolver import ThreadedResolver
 from typing_extensions import override
 
 from fleet.alerts.senders import SendError
+from fleet.alerts.senders.guard import Guard, public_only
+from fleet.alerts.senders.public_addresses import is_public
 
 #: One attempt, seconds.
 TIMEOUT = 10.0
@@ -28,19 +31,6 @@ _NEVER = frozenset({400, 413, 422})
 
 class RefusedTarget(SendError):
     """A target on a private or loopback address."""
-
-
-def is_public(address: str) -> bool:
-    """Whether an IP address is one of the internet."""
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(ip, ipaddress.IPv6Address):
-        # Addresses that carry an IPv4 address inside: mapped, 6to4, Teredo, NAT64.
-        inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
-        if inner is None and ip in ipaddress.ip_network("64:ff9b::/96"):
-            inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
-        if inner is not None:
-            ip = inner
-    return ip.is_global and not ip.is_multicast
 
 
 def check_url(url: str) -> str:
@@ -59,7 +49,7 @@ def check_host(host: str) -> None:
     """Look a host up. Raises RefusedTarget when any of its addresses is not public, SendError when it has none."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise SendError(f"{host} cannot be looked up: {error}") from error
     for *_, address in found:
         if not is_public(str(address[0])):
@@ -69,17 +59,17 @@ def check_host(host: str) -> None:
 def post(url: str, body: bytes, headers: Mapping[str, str], *, allow_private: bool) -> str:
     """Send one POST and return the beginning of its answer. Raises SendError unless the answer is 2xx."""
     host = check_url(url)
-    try:
-        literal = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        literal = None
-    if literal is not None and not allow_private and not is_public(str(literal)):
-        raise _refused(host)
-    return asyncio.run(_post(url, body, headers, allow_private=allow_private))
+    with nullcontext(Guard()) if allow_private else public_only() as guard:
+        try:
+            return asyncio.run(_post(url, body, headers, allow_private=allow_private))
+        except SendError as error:
+            if guard.refused:
+                raise _refused(host) from error
+            raise
 
 
 class _GuardedResolver(AbstractResolver):
-    """Looks names up, and refuses those that lead into a private network."""
+    """Looks names up, and refuses those that lead into a private network by any of their addresses."""
 
     def __init__(self, *, allow_private: bool) -> None:
         self._inner = ThreadedResolver()
@@ -107,7 +97,8 @@ async def _post(url: str, body: bytes, headers: Mapping[str, str], *, allow_priv
             aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
             session.post(url, data=body, headers=headers, allow_redirects=False) as answer,
         ):
-            said = (await answer.content.read(_ANSWER)).decode("utf-8", "replace").strip()
+            # What a service inside says is for nobody who merely reads the delivery log.
+            said = "" if allow_private else _shown(await answer.content.read(_ANSWER))
             if 200 <= answer.status < 300:
                 return said
             raise SendError(
@@ -117,6 +108,11 @@ async def _post(url: str, body: bytes, headers: Mapping[str, str], *, allow_priv
         raise SendError(f"no answer within {TIMEOUT:g} s") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise SendError(f"{type(error).__name__}: {error}") from error
+
+
+def _shown(answer: bytes) -> str:
+    text = answer.decode("utf-8", "replace").strip()
+    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def _refused(host: str) -> RefusedTarget:

@@ -1,0 +1,52 @@
+"""Which IP addresses are of the internet, and of nothing nearer: where channels may send without permission. Pure.
+
+What is not listed as public is refused: Python's own `is_global` differs between its releases, and takes addresses that
+carry another one inside (https://www.iana.org/assignments/iana-ipv4-special-registry, iana-ipv6-special-registry).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+
+#: Special blocks of IPv4: this network, private, shared by a provider, loopback, link-local, protocol assignments (of
+#: which clouds use some), documentation, 6to4 relays, benchmarks, multicast, reserved and broadcast.
+_SPECIAL_4 = tuple(
+    map(
+        IPv4Network,
+        (
+            *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+            *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15"),
+            *("198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
+            # Public by its number, and answered by the host that a virtual machine of Azure runs on.
+            "168.63.129.16/32",
+        ),
+    )
+)
+#: The only block from which IPv6 addresses of the internet are given out, and what is special in it: protocol
+#: assignments with Teredo, documentation, 6to4, the former 6bone.
+_GLOBAL_6 = IPv6Network("2000::/3")
+_SPECIAL_6 = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3ffe::/16", "3fff::/20")))
+#: An IPv4 address in the last 32 bits: mapped, and translated by NAT64 (RFC 6052), which networks without IPv4 need.
+_EMBEDDING = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
+#: The middle of an ISATAP address (RFC 5214), before the IPv4 address that a tunnel leads to.
+_ISATAP = (0x00005EFE, 0x02005EFE)
+
+
+def is_public(address: str) -> bool:
+    """Return whether an IP address is one of the internet. Raises ValueError for what is no address."""
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    return _is_public_4(ip) if isinstance(ip, IPv4Address) else _is_public_6(ip)
+
+
+def _is_public_4(ip: IPv4Address) -> bool:
+    return not any(ip in block for block in _SPECIAL_4)
+
+
+def _is_public_6(ip: IPv6Address) -> bool:
+    inner = IPv4Address(int(ip) & 0xFFFFFFFF)
+    if any(ip in block for block in _EMBEDDING):
+        return _is_public_4(inner)
+    if (int(ip) >> 32) & 0xFFFFFFFF in _ISATAP and not _is_public_4(inner):
+        return False
+    return ip in _GLOBAL_6 and not any(ip in block for block in _SPECIAL_6)
