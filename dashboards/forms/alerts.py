@@ -14,10 +14,11 @@ from fleet.alerts.matching import EVERYTHING, MatchError, is_everything, parse
 from fleet.alerts.messages import READ
 from fleet.alerts.outbox import SENDERS
 from fleet.alerts.rules import RuleKind
-from fleet.alerts.senders import SendError, origin
+from fleet.alerts.senders import SendError, origin, same_origin
 from fleet.alerts.senders.apprise import open_address
 from fleet.alerts.senders.email import addresses
 from fleet.alerts.senders.http import check_url
+from fleet.alerts.senders.pagerduty import EVENTS
 from fleet.alerts.silences import WindowError, zone_of
 from fleet.alerts.store import window_of
 from fleet.alerts.values import Severity
@@ -187,7 +188,8 @@ class ChannelForm(forms.ModelForm):  # type: ignore[type-arg] # as above
         required=False,
         label="Secret",
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-        help_text="A webhook's signing key, Alertmanager's token, PagerDuty's routing key, Apprise's whole address.",
+        help_text="A webhook's signing key, Alertmanager's token, PagerDuty's routing key, Apprise's whole address. "
+        "A change of the address to another host or port removes the stored secret.",
     )
 
     class Meta:
@@ -198,7 +200,8 @@ class ChannelForm(forms.ModelForm):  # type: ignore[type-arg] # as above
             "send_resolved": "Say when it is over",
         }
         help_texts = {
-            "allow_private": "Needs the right to manage access: messages could reach services inside."
+            "allow_private": "Needs the right to manage access: messages could reach services inside. "
+            "Without that right, a change of host or port clears it."
         }
 
     field_order = ("name", "kind", "to", "url", "secret", "enabled", "send_resolved", "digest")
@@ -214,6 +217,8 @@ class ChannelForm(forms.ModelForm):  # type: ignore[type-arg] # as above
         super().__init__(*args, **kwargs)
         # Validating the form writes the new kind into the instance.
         self._kind_before = self.instance.kind
+        self._origin_before = self._origin()
+        self._moved = False
         self.fields["to"].initial = self.instance.config.get("to", "")
         self.fields["url"].initial = self.instance.config.get("url", "")
         if "host" in self.instance.config:
@@ -227,6 +232,9 @@ class ChannelForm(forms.ModelForm):  # type: ignore[type-arg] # as above
         """Want what each kind needs, and read it as it will be read."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         kind, url, secret = cleaned.get("kind"), cleaned.get("url", ""), cleaned.get("secret", "")
+        self._moved = self._moves(kind, url, secret)
+        if self._moved and self.fields["allow_private"].disabled:
+            cleaned["allow_private"] = False
         if kind == "email" and not addresses(cleaned.get("to", "")):
             self.add_error("to", "Give at least one address.")
         if kind in ("webhook", "alertmanager") and not url and "url" not in self._kept(kind):
@@ -263,10 +271,29 @@ class ChannelForm(forms.ModelForm):  # type: ignore[type-arg] # as above
         saved: Channel = super().save(commit)
         return saved
 
+    def _origin(self) -> str:
+        """Where messages went before; empty where only a sealed secret says so."""
+        config: dict[str, str] = self.instance.config
+        default = EVENTS if self.instance.kind == "pagerduty" else ""
+        return config.get("url") or config.get("host") or default
+
+    def _moves(self, kind: str | None, url: str, secret: str) -> bool:
+        """Whether messages go elsewhere: secrets and permission for private targets were given for one origin."""
+        if self.instance.pk is None or kind == "email":
+            return False
+        if kind != self._kind_before:
+            return True
+        if kind == "apprise":
+            return bool(secret) and secret.strip() != self._opened().get("url")
+        if kind == "pagerduty":
+            url = url or EVENTS
+        return bool(url) and not same_origin(url, self._origin_before)
+
     def _kept(self, kind: str | None) -> dict[str, str]:
-        """What is sealed already, if it is of this kind and can be opened."""
-        if self._kind_before != kind:
-            return {}
+        """What is sealed already, if it is of this kind and origin and can be opened."""
+        return {} if self._moved or self._kind_before != kind else self._opened()
+
+    def _opened(self) -> dict[str, str]:
         try:
             return unseal(self.instance.secrets)
         except SealError:

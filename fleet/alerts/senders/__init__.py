@@ -49,3 +49,20 @@ def origin(url: str) -> str:
     """`https://hooks.example.com` of an address that was checked: all of it that everybody may see."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
+
+
+def same_origin(one: str, other: str) -> bool:
+    """Return whether two addresses have scheme, host and port in common; what cannot be read has nothing in common."""
+    first, second = _origin_parts(one), _origin_parts(other)
+    return first is not None and first == second
+
+
+def _origin_parts(url: str) -> tuple[str, str, int | None] | None:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None
+    if not parts.hostname:
+        return None
+    return parts.scheme, parts.hostname, port or {"http": 80, "https": 443}.get(parts.scheme)

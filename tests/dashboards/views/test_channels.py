@@ -110,6 +110,100 @@ def test_only_who_manages_access_may_allow_private_targets(
     assert Channel.objects.get().allow_private
 
 
+def test_secret_stays_with_the_origin_it_was_given_for(keeper: Client) -> None:
+    """Another path keeps it; another host, port or scheme does not get it, unless it is typed again."""
+    keeper.post("/alerts/channels/0/", _HOOK)
+    channel = Channel.objects.get()
+    there, edited = f"/alerts/channels/{channel.pk}/", _HOOK | {"secret": ""}
+
+    def sealed() -> dict[str, str]:
+        channel.refresh_from_db()
+        return unseal(channel.secrets)
+
+    for same in ("https://hooks.example.com/other", "https://HOOKS.example.com:443/other"):
+        keeper.post(there, edited | {"url": same})
+        assert sealed() == {"signing_key": "s3cret-key", "url": same}
+    for other in (
+        "https://evil.example.com/other",
+        "https://hooks.example.com:8443/other",
+        "http://hooks.example.com/other",
+    ):
+        keeper.post(there, _HOOK)
+        keeper.post(there, edited | {"url": other})
+        assert sealed() == {"url": other}
+    keeper.post(there, _HOOK | {"url": "https://new.example.com/x", "secret": "another-key"})
+    assert sealed() == {"signing_key": "another-key", "url": "https://new.example.com/x"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "url", "other"),
+    [
+        ("alertmanager", "https://a.example.com", "https://b.example.com"),
+        ("pagerduty", "", "https://b.example.com/v2/enqueue"),
+        ("pagerduty", "https://b.example.com/v2/enqueue", ""),
+    ],
+)
+def test_token_does_not_follow_to_another_origin(keeper: Client, kind: str, url: str, other: str) -> None:
+    """Also from PagerDuty's own address, and back to it."""
+    keeper.post("/alerts/channels/0/", _HOOK | {"kind": kind, "url": url})
+    channel = Channel.objects.get()
+    page = keeper.post(f"/alerts/channels/{channel.pk}/", _HOOK | {"kind": kind, "url": other, "secret": ""})
+    channel.refresh_from_db()
+    if kind == "pagerduty":
+        # It is of no use without its key: the form asks for it, and nothing has changed.
+        assert 'id="id_secret_error"' in page.content.decode()
+        assert channel.config.get("url", "") == url
+    else:
+        assert (channel.config, channel.secrets) == ({"url": other}, "")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"url": "https://10.0.0.2/hook"},
+        {"url": "http://10.0.0.1/hook"},
+        {"url": "https://10.0.0.1:8443/hook"},
+        {"kind": "alertmanager", "url": "https://10.0.0.1/hook"},
+        {"kind": "apprise", "url": "", "secret": "jsons://10.0.0.1/hook"},
+    ],
+)
+def test_permission_for_private_targets_is_for_one_origin(
+    keeper: Client, client: Client, person: MakeUser, edit: dict[str, str]
+) -> None:
+    """Somebody who may not give it cannot point a channel that has it elsewhere."""
+    inside = _HOOK | {"url": "https://10.0.0.1/hook", "secret": ""}
+    channel = Channel.objects.create(
+        name="ops",
+        kind="webhook",
+        config={"host": "https://10.0.0.1"},
+        secrets=seal({"url": inside["url"]}),
+        allow_private=True,
+    )
+    there = f"/alerts/channels/{channel.pk}/"
+    keeper.post(there, inside | {"url": "https://10.0.0.1/other"})
+    channel.refresh_from_db()
+    assert channel.allow_private
+    keeper.post(there, inside | edit)
+    channel.refresh_from_db()
+    assert not channel.allow_private
+    client.force_login(person("admin"))
+    client.post(there, inside | edit | {"allow_private": "on"})
+    channel.refresh_from_db()
+    assert channel.allow_private
+
+
+def test_address_of_apprise_that_changes_loses_the_permission(keeper: Client) -> None:
+    """Its address is a secret as a whole: any other one counts as another origin."""
+    channel = Channel.objects.create(
+        name="ops", kind="apprise", secrets=seal({"url": "json://10.0.0.1/a"}), allow_private=True
+    )
+    edited = _HOOK | {"kind": "apprise", "url": "", "secret": ""}
+    for secret, allowed in (("", True), ("json://10.0.0.1/a", True), ("json://10.0.0.2/a", False)):
+        keeper.post(f"/alerts/channels/{channel.pk}/", edited | {"secret": secret})
+        channel.refresh_from_db()
+        assert channel.allow_private is allowed
+
+
 def test_pager_gets_no_digest(keeper: Client) -> None:
     """It would be an alert that never ends; a webhook gets what it wants, and the list says so."""
     keeper.post("/alerts/channels/0/", _HOOK | {"digest": "daily"})
