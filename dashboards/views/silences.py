@@ -183,6 +183,7 @@ def _window(row: MaintenanceWindow, now: float) -> dict[str, Any]:
         "reason": row.reason,
         "creator": row.creator,
         "enabled": row.enabled,
+        "problem": window.problem,
         "now": current is not None,
         "coming": [alert_presenters.span_words(one.starts_at, one.ends_at) for one in coming],
         "changes": len({round(one.ends_at - one.starts_at) for one in coming}) > 1,

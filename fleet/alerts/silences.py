@@ -6,20 +6,24 @@ be it one, two or three hours long.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from dateutil.rrule import rrule, rrulestr
-
 from fleet.alerts.matching import Matcher, is_of_agents, matches
+from fleet.alerts.recurrence import Recurrence, RecurrenceError
 from fleet.alerts.values import Incident
 
 #: Who made a silence is told so long before it ends, seconds.
 WARN_BEFORE = 900.0
 #: A window is a day and a half at most: longer ones would overlap with themselves.
 LONGEST_WINDOW = timedelta(hours=36)
+#: A window that does not begin within this is a mistake.
+_HORIZON = timedelta(days=5 * 366)
+#: Years in which a window may begin to recur.
+_YEARS = range(1970, 2200)
 
 
 class WindowError(ValueError):
@@ -58,8 +62,10 @@ class Window:
     cluster: str = ""
 
     def current(self, now: float) -> Silence | None:
-        """The silence it is now, if it is one."""
-        local = datetime.fromtimestamp(now, self._zone()).replace(tzinfo=None)
+        """The silence it is now, if it is one; a window that cannot be read is none."""
+        if self.problem:
+            return None
+        local = self._local(now)
         for start in reversed(self._starts(local - LONGEST_WINDOW, local + timedelta(hours=3))):
             found = self._silence(start)
             if found.starts_at <= now < found.ends_at:
@@ -67,27 +73,34 @@ class Window:
         return None
 
     def upcoming(self, now: float, count: int = 1) -> list[Silence]:
-        """The next occurrences that have not begun."""
-        local = datetime.fromtimestamp(now, self._zone()).replace(tzinfo=None)
-        found: list[Silence] = []
-        moment = local - timedelta(hours=3)
-        rule = self._rule()
-        while len(found) < count:
-            start = rule.after(moment)
-            if start is None:
-                break
-            silence = self._silence(start)
-            if silence.starts_at > now:
-                found.append(silence)
-            moment = start
-        return found
+        """The next occurrences that have not begun, of those within five years."""
+        if self.problem:
+            return []
+        local = self._local(now)
+        begin = max(local - timedelta(hours=3), self.first)
+        later = (self._silence(start) for start in self._iterate(begin, begin + _HORIZON))
+        return list(islice((silence for silence in later if silence.starts_at > now), count))
 
     def check(self) -> None:
-        """Raise WindowError unless rule, zone and length can be used."""
-        self._zone()
-        self._rule()
+        """Raise WindowError unless rule, zone and length can be used, and the window begins within five years."""
+        if self.problem:
+            raise WindowError(self.problem)
+        if next(self._iterate(self.first, self.first + _HORIZON), None) is None:
+            raise WindowError(f"the rule {self.rule!r} names no day within five years of the first")
+
+    @property
+    def problem(self) -> str:
+        """Why the window cannot be used; empty when it can. Zones come and go, and a row may be older than a check."""
+        try:
+            self._zone()
+            self._rule()
+        except WindowError as error:
+            return str(error)
         if not timedelta(0) < self.length <= LONGEST_WINDOW:
-            raise WindowError("a window lasts between a minute and 36 hours")
+            return "a window lasts between a minute and 36 hours"
+        if self.first.year not in _YEARS:
+            return f"the first day is not within {_YEARS[0]} and {_YEARS[-1]}"
+        return ""
 
     def _silence(self, start: datetime) -> Silence:
         zone = self._zone()
@@ -96,20 +109,23 @@ class Window:
         )
 
     def _starts(self, after: datetime, before: datetime) -> list[datetime]:
-        return self._rule().between(after, before, inc=True)
+        return list(self._iterate(after, before))
 
-    def _rule(self) -> rrule:
-        if "\n" in self.rule or "DTSTART" in self.rule.upper() or "UNTIL" in self.rule.upper():
-            raise WindowError("give only the rule, such as FREQ=WEEKLY;BYDAY=SU")
-        if any(f"FREQ={often}" in self.rule.upper() for often in ("HOURLY", "MINUTELY", "SECONDLY")):
-            raise WindowError("a window recurs daily at most")
+    def _iterate(self, after: datetime, before: datetime) -> Iterator[datetime]:
+        time = self.first.time()
+        for day in self._rule().days(self.first.date(), after.date(), before.date()):
+            start = datetime.combine(day, time)
+            if after <= start <= before:
+                yield start
+
+    def _local(self, now: float) -> datetime:
+        return datetime.fromtimestamp(now, self._zone()).replace(tzinfo=None)
+
+    def _rule(self) -> Recurrence:
         try:
-            found = rrulestr(self.rule, dtstart=self.first)
-        except (ValueError, TypeError, KeyError) as error:
-            raise WindowError(f"the rule {self.rule!r} cannot be read: {error}") from error
-        if not isinstance(found, rrule):
-            raise WindowError("give one rule, not a set of rules")
-        return found
+            return Recurrence.read(self.rule.strip())
+        except RecurrenceError as error:
+            raise WindowError(f"the rule cannot be read: {error}") from error
 
     def _zone(self) -> ZoneInfo:
         return zone_of(self.zone)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -90,3 +91,37 @@ def test_silences_and_windows_keep_what_they_match_quiet() -> None:
     assert [one.name for one in active([mine, others], [window], "default", 50.0)] == ["mine", "w"]
     assert silencing(incident, active([mine], [], "default", 50.0)) == "mine"
     assert silencing(incident, active([mine, others], [], "default", 100.0)) == ""
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        _window("UTC", "0001-01-01T00:00", 1, "FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30"),
+        _window("UTC", "2026-01-01T00:00", 1, "FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30"),
+        _window("UTC", "2026-01-01T00:00", 1, "FREQ=YEARLY;INTERVAL=1000;BYMONTHDAY=31;BYMONTH=2"),
+        _window("UTC", "0001-01-01T00:00", 1, "FREQ=DAILY"),
+        _window("UTC", "9999-12-31T23:00", 8, "FREQ=DAILY"),
+        _window("UTC", "2026-01-01T00:00", 1, "FREQ=DAILY;BYHOUR=0,1,2;BYMINUTE=0,1,2"),
+        _window("UTC", "2026-01-01T00:00", 1, "FREQ=WEEKLY;COUNT=3"),
+        _window("Europe/Nowhere", "2026-01-01T00:00", 1),
+    ],
+)
+def test_window_that_is_refused_costs_a_look_nothing(window: Window) -> None:
+    """A row from before the check is never on, and every look is over at once: all alerts wait for it."""
+    began = time.process_time()
+    with pytest.raises(WindowError, match=" "):
+        window.check()
+    for _ in range(50):
+        assert active([], [window], "default", _at("2026-02-28T00:30")) == []
+        assert window.upcoming(_at("2026-02-28T00:30"), 3) == []
+    assert time.process_time() - began < 3.0
+
+
+def test_window_that_recurred_for_decades_costs_a_look_nothing() -> None:
+    """What was on before does not matter."""
+    window = _window("UTC", "1970-01-01T00:00", 1)
+    began = time.process_time()
+    for _ in range(50):
+        assert window.current(_at("2026-02-28T00:30")) is not None
+    assert len(window.upcoming(_at("2026-02-28T00:30"), 3)) == 3
+    assert time.process_time() - began < 1.0

@@ -1,0 +1,237 @@
+"""Days that an RFC 5545 rule names, within a few steps whatever the rule: `FREQ=WEEKLY;BYDAY=SU`. Pure.
+
+https://www.rfc-editor.org/rfc/rfc5545#section-3.3.10, less what maintenance windows do not need: times of day,
+numbers of weeks, COUNT and UNTIL. A look for incidents asks once a second: python-dateutil walks from the first day of
+a rule to the year 9999 when nothing matches, which took half a minute for `BYMONTH=2;BYMONTHDAY=30`, and cannot be
+bounded. Its answers are what ours are tested against.
+"""
+
+from __future__ import annotations
+
+import calendar
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, Self
+
+_WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
+_LARGEST_INTERVAL = 1_000
+#: Characters of a rule; every number in it may be there twice.
+LONGEST = 500
+
+
+class RecurrenceError(ValueError):
+    """A rule that cannot be read; the sentence says where."""
+
+
+class Frequency(StrEnum):
+    """The length of the periods of a rule."""
+
+    DAILY = "DAILY"
+    WEEKLY = "WEEKLY"
+    MONTHLY = "MONTHLY"
+    YEARLY = "YEARLY"
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrence:
+    """A rule without its first day. What is empty allows every day."""
+
+    frequency: Frequency
+    interval: int = 1
+    months: frozenset[int] = frozenset()
+    #: Of the month and of the year; negative ones count from its end.
+    month_days: frozenset[int] = frozenset()
+    year_days: frozenset[int] = frozenset()
+    #: Which one of the month or year, or 0 for all, and the number of the weekday.
+    weekdays: frozenset[tuple[int, int]] = frozenset()
+    #: Of the days of a period that match, these; negative ones count from the last.
+    positions: frozenset[int] = frozenset()
+    week_start: int = 0
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Read a rule. Raises RecurrenceError."""
+        if len(text) > LONGEST:
+            raise RecurrenceError(f"it has more than {LONGEST} characters")
+        parts: dict[str, str] = {}
+        for part in text.upper().removeprefix("RRULE:").split(";"):
+            name, equals, value = part.partition("=")
+            if not equals or not value or name not in _READERS:
+                raise RecurrenceError(f"{part!r} is none of {', '.join(_READERS)} with a value")
+            if parts.setdefault(name, value) != value:
+                raise RecurrenceError(f"{name} stands twice")
+        if "FREQ" not in parts:
+            raise RecurrenceError("FREQ is missing")
+        found = cls(**{_FIELDS[name]: _READERS[name](value) for name, value in parts.items()})
+        ordinals = {ordinal for ordinal, _ in found.weekdays}
+        if ordinals != {0} and ordinals and found.frequency in (Frequency.DAILY, Frequency.WEEKLY):
+            raise RecurrenceError("BYDAY has a number, which only a month or a year can have")
+        if found.positions and not (found.month_days or found.year_days or found.weekdays or found.months):
+            raise RecurrenceError("BYSETPOS needs days to choose from")
+        return found
+
+    def days(self, first: date, begin: date, end: date) -> Iterator[date]:
+        """Yield the days from `begin` to `end`, both included, of the rule that begins on the day `first`."""
+        rule = self._with_defaults(first)
+        cursor: date | None = rule.period_of(max(begin, first))
+        while cursor is not None and cursor <= end:
+            if rule.number_of(first, cursor) % rule.interval == 0:
+                yield from (day for day in _chosen(rule, cursor) if max(begin, first) <= day <= end)
+            cursor = rule.following(cursor)
+
+    def _with_defaults(self, first: date) -> Self:
+        """Fill in what the first day says where the rule says nothing."""
+        if self.weekdays or self.month_days or self.year_days:
+            return self
+        if self.frequency is Frequency.WEEKLY:
+            return replace(self, weekdays=frozenset({(0, first.weekday())}))
+        if self.frequency is Frequency.DAILY:
+            return self
+        of_year = self.frequency is Frequency.YEARLY and not self.months
+        months = frozenset({first.month}) if of_year else self.months
+        return replace(self, months=months, month_days=frozenset({first.day}))
+
+    def period_of(self, day: date) -> date:
+        """Return the first day of the period that a day is in."""
+        match self.frequency:
+            case Frequency.DAILY:
+                return day
+            case Frequency.WEEKLY:
+                return date.fromordinal(max(day.toordinal() - (day.weekday() - self.week_start) % 7, 1))
+            case Frequency.MONTHLY:
+                return day.replace(day=1)
+            case Frequency.YEARLY:
+                return day.replace(month=1, day=1)
+
+    def following(self, period: date) -> date | None:
+        """Return the first day of the next period; None after the last year there is."""
+        try:
+            return period + timedelta(days=self.length_of(period))
+        except OverflowError:
+            return None
+
+    def length_of(self, period: date) -> int:
+        match self.frequency:
+            case Frequency.DAILY:
+                return 1
+            case Frequency.WEEKLY:
+                return 7
+            case Frequency.MONTHLY:
+                return calendar.monthrange(period.year, period.month)[1]
+            case Frequency.YEARLY:
+                return 366 if calendar.isleap(period.year) else 365
+
+    def number_of(self, first: date, period: date) -> int:
+        """Return how many periods after that of `first` a period is."""
+        begin = self.period_of(first)
+        match self.frequency:
+            case Frequency.DAILY:
+                return (period - begin).days
+            case Frequency.WEEKLY:
+                return (period - begin).days // 7
+            case Frequency.MONTHLY:
+                return (period.year - begin.year) * 12 + period.month - begin.month
+            case Frequency.YEARLY:
+                return period.year - begin.year
+
+    def matches(self, day: date) -> bool:
+        month_length = calendar.monthrange(day.year, day.month)[1]
+        year_day, year_length = day.timetuple().tm_yday, 366 if calendar.isleap(day.year) else 365
+        return (
+            (not self.months or day.month in self.months)
+            and (not self.month_days or bool(self.month_days & {day.day, day.day - month_length - 1}))
+            and (not self.year_days or bool(self.year_days & {year_day, year_day - year_length - 1}))
+            and (not self.weekdays or self._is_weekday(day, month_length, year_day, year_length))
+        )
+
+    def _is_weekday(self, day: date, month_length: int, year_day: int, year_length: int) -> bool:
+        if (0, day.weekday()) in self.weekdays:
+            return True
+        # RFC 5545, the table of BYDAY: of the year only where no month is named.
+        of_year = self.frequency is Frequency.YEARLY and not self.months
+        place, length = (year_day, year_length) if of_year else (day.day, month_length)
+        ordinals = ((place - 1) // 7 + 1, -((length - place) // 7 + 1))
+        return any((ordinal, day.weekday()) in self.weekdays for ordinal in ordinals)
+
+
+@lru_cache(maxsize=256)
+def _chosen(rule: Recurrence, period: date) -> tuple[date, ...]:
+    """Return the days of a period that a rule names."""
+    begin = period.toordinal()
+    span = range(begin, min(begin + rule.length_of(period), date.max.toordinal() + 1))
+    found = [day for day in map(date.fromordinal, span) if rule.matches(day)]
+    if not rule.positions:
+        return tuple(found)
+    places = {place - 1 if place > 0 else len(found) + place for place in rule.positions}
+    return tuple(found[place] for place in sorted(places) if 0 <= place < len(found))
+
+
+def _frequency(text: str) -> Frequency:
+    try:
+        return Frequency(text)
+    except ValueError:
+        raise RecurrenceError(f"FREQ={text}: a window recurs daily, weekly, monthly or yearly") from None
+
+
+def _interval(text: str) -> int:
+    found = sorted(_numbers("INTERVAL", 1, _LARGEST_INTERVAL)(text))
+    if len(found) > 1:
+        raise RecurrenceError(f"INTERVAL: {text} is more than one number")
+    return found[0]
+
+
+def _numbers(name: str, least: int, most: int, *, negative: bool = False) -> Callable[[str], frozenset[int]]:
+    def read(text: str) -> frozenset[int]:
+        found = []
+        for word in text.split(","):
+            digits = word.removeprefix("-") if negative else word
+            if not (digits.isascii() and digits.isdigit() and len(digits) <= 4):
+                raise RecurrenceError(f"{name}: {word!r} is no number")
+            if not least <= int(digits) <= most:
+                raise RecurrenceError(f"{name}: {word} is not within {least} and {most}")
+            found.append(int(word))
+        return frozenset(found)
+
+    return read
+
+
+def _weekdays(text: str) -> frozenset[tuple[int, int]]:
+    found = set()
+    for word in text.split(","):
+        ordinal, weekday = word[:-2].removeprefix("+"), word[-2:]
+        if weekday not in _WEEKDAYS:
+            raise RecurrenceError(f"BYDAY: {word!r} is no day of a week: {', '.join(_WEEKDAYS)}")
+        (number,) = _numbers("BYDAY", 1, 53, negative=True)(ordinal) if ordinal else (0,)
+        found.add((number, _WEEKDAYS.index(weekday)))
+    return frozenset(found)
+
+
+def _week_start(text: str) -> int:
+    if text not in _WEEKDAYS:
+        raise RecurrenceError(f"WKST: {text!r} is no day of a week: {', '.join(_WEEKDAYS)}")
+    return _WEEKDAYS.index(text)
+
+
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "FREQ": _frequency,
+    "INTERVAL": _interval,
+    "BYMONTH": _numbers("BYMONTH", 1, 12),
+    "BYMONTHDAY": _numbers("BYMONTHDAY", 1, 31, negative=True),
+    "BYYEARDAY": _numbers("BYYEARDAY", 1, 366, negative=True),
+    "BYDAY": _weekdays,
+    "BYSETPOS": _numbers("BYSETPOS", 1, 366, negative=True),
+    "WKST": _week_start,
+}
+_FIELDS = {
+    "FREQ": "frequency",
+    "INTERVAL": "interval",
+    "BYMONTH": "months",
+    "BYMONTHDAY": "month_days",
+    "BYYEARDAY": "year_days",
+    "BYDAY": "weekdays",
+    "BYSETPOS": "positions",
+    "WKST": "week_start",
+}
