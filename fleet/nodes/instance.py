@@ -24,7 +24,7 @@ from fleet import __version__
 from fleet.nodes import addresses, http_site, lateness, running
 from fleet.nodes.instance_admin import InstanceAdminServicer
 from fleet.nodes.refusals import Refusals
-from fleet.protocol import announce, durations
+from fleet.protocol import announce, durations, text_limits
 from fleet.protocol.instance_labels import DIAG_LABEL, DRAINING_LABEL, REGION_LABEL, TTL_LABEL
 from fleet.transport import channels, diag
 from fleet.transport.backend import Backend, BackendUnavailable, Kind, SilentError
@@ -37,7 +37,7 @@ from fleet.wire import types_pb2
 log = logging.getLogger(__name__)
 
 #: An agent's id is a UUID; what is much longer is no id.
-LONGEST_ID = 128
+LONGEST_ID = text_limits.LONGEST_ID
 
 #: How long calls under way may take at the end, seconds.
 _GRACE = 0.5

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from fleet.protocol import text_limits
 from fleet.protocol.tunnel import (
     Capabilities,
     Message,
@@ -24,6 +25,9 @@ from fleet.protocol.tunnel import (
     TunnelError,
     Wire,
 )
+
+#: Characters of the sentence with which a client refuses a session: callers are shown it.
+_LONGEST_ERROR = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,5 +447,5 @@ class ServerState:
         if request is None:
             return []  # late: its caller is gone
         del request.waiting[connection]
-        request.errors.append(error)
+        request.errors.append(text_limits.cut(error, _LONGEST_ERROR))
         return [] if request.waiting else [Failed(request, "; ".join(request.errors))]

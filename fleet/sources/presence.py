@@ -18,6 +18,7 @@ from fleet.protocol.instance_labels import (
     REGION_LABEL,
     TTL_LABEL,
 )
+from fleet.protocol.text_limits import LONGEST_ID, cut
 from fleet.sources import asking
 from fleet.sources.changes import Changes, follow
 from fleet.wire import fleet_pb2, fleet_pb2_grpc, presence_pb2, presence_pb2_grpc, types_pb2
@@ -93,7 +94,11 @@ async def ask_agents(
     def add(page: fleet_pb2.ListAgentsResponse) -> None:
         now = clock()
         changes.agents.update(dict.fromkeys(page.removed))
-        changes.agents.update((entry.agent.agent_id, listed_agent(entry, now)) for entry in page.agents)
+        changes.agents.update(
+            (entry.agent.agent_id, listed_agent(entry, now))
+            for entry in page.agents
+            if len(entry.agent.agent_id) <= LONGEST_ID
+        )
 
     await follow(changes, ask, add, left=left)
     return changes
@@ -104,11 +109,11 @@ def listed_agent(entry: fleet_pb2.AgentEntry, now: float) -> ListedAgent:
     agent = entry.agent
     policy, tracker = agent.policy, agent.tracker
     return ListedAgent(
-        name=agent.name,
-        auth_id=entry.auth_id,
+        name=cut(agent.name),
+        auth_id=cut(entry.auth_id, LONGEST_ID),
         expires_at=now + entry.expires_in_ms / 1000,
         ttl=agent.ttl_ms / 1000,
-        via_proxy_id=agent.via_proxy_id,
+        via_proxy_id=cut(agent.via_proxy_id, LONGEST_ID),
         mode=_MODES.get(policy.mode, Mode.UNKNOWN),
         health_check=policy.health_check,
         policy_read_at=now - policy.read_age_ms / 1000 if policy.mode else 0.0,
@@ -146,7 +151,7 @@ async def ask_instances(channel: grpc.aio.Channel, *, timeout: float) -> tuple[L
 
 
 def _listed(kind: InstanceKind, servers: Sequence[types_pb2.ServerV2]) -> list[ListedInstance]:
-    return [listed(kind, server) for server in servers if server.metadata.name]
+    return [listed(kind, server) for server in servers if 0 < len(server.metadata.name) <= LONGEST_ID]
 
 
 def listed(kind: InstanceKind, server: types_pb2.ServerV2) -> ListedInstance:
@@ -159,15 +164,15 @@ def listed(kind: InstanceKind, server: types_pb2.ServerV2) -> ListedInstance:
     return ListedInstance(
         id=metadata.name,
         kind=kind,
-        name=server.spec.hostname or metadata.name,
-        address=server.spec.addr,
-        diag_address=labels.get(DIAG_LABEL, ""),
-        version=server.spec.version,
+        name=cut(server.spec.hostname or metadata.name),
+        address=cut(server.spec.addr),
+        diag_address=cut(labels.get(DIAG_LABEL, "")),
+        version=cut(server.spec.version),
         ttl=_seconds(labels.get(TTL_LABEL, "")),
         expires_at=expires,
-        group=labels.get(GROUP_ID_LABEL, ""),
-        generation=int(generation) if generation.isdecimal() and len(generation) < 20 else 0,
-        region=labels.get(REGION_LABEL, ""),
+        group=cut(labels.get(GROUP_ID_LABEL, "")),
+        generation=int(generation) if generation.isdecimal() and len(generation) <= 18 else 0,
+        region=cut(labels.get(REGION_LABEL, "")),
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from redis import Redis
 
+from fleet.protocol import text_limits
 from fleet.state import RecordLost, StateError
 from fleet.state.batch import Batch
 from fleet.state.connect import reaching
@@ -63,8 +64,8 @@ class Roster:
 
 
 def fit(text: str) -> str:
-    """Make a name fit for a record: it may hold anything but what separates records."""
-    return text.translate({9: " ", 10: " ", 13: " "})
+    """Make a name fit for a record: it may hold anything but what separates records, and has an end."""
+    return text_limits.cut(text).translate({9: " ", 10: " ", 13: " "})
 
 
 def encode(records: Iterable[Sequence[str]]) -> bytes:

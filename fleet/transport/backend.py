@@ -30,6 +30,8 @@ _CONNECTIONS = 32
 _REMOVALS = 10_000
 #: Agents in one answer, at most: the script holds the backend while it reads them (about 2 us each).
 MOST_AGENTS = 2_000
+#: Bytes of all agents in one answer: a client of gRPC takes 4 MiB unless it says more.
+_LARGEST_PAGE = 2 * 1024 * 1024
 
 Kind = Literal["auth", "proxy"]
 _Resource = TypeVar("_Resource", types_pb2.ServerV2, fleet_pb2.AgentEntry)
@@ -177,7 +179,7 @@ class Backend:
         now, revision, full, more, removed, *rest = await self._run(
             self._list_agents,
             self._agent_keys("epoch", "revision", "by-revision", "removed", "floor"),
-            [epoch, since, limit, secrets.token_hex(8), self._key("agent", "")],
+            [epoch, since, limit, secrets.token_hex(8), self._key("agent", ""), _LARGEST_PAGE],
         )
         with self._mapped():
             return AgentPage(

@@ -72,7 +72,8 @@ return revision
 """
 
 #: KEYS: epoch, revision, by revision, removed, floor. ARGV: epoch and revision of the asker, limit, a new epoch,
-#: prefix of resources. Answer: epoch, revision reached, full, more, removed ids, then body and ms left of each agent.
+#: prefix of resources, bytes of all resources at most (one is read in any case). Answer: epoch, revision reached, full,
+#: more, removed ids, then body and ms left of each agent.
 LIST_AGENTS = """
 redis.call('SET', KEYS[1], ARGV[4], 'NX')
 local epoch = redis.call('GET', KEYS[1])
@@ -86,18 +87,28 @@ local reached, more = head, 0
 if #changed > 2 * limit then
   reached, more = tonumber(changed[2 * limit]), 1
 end
+local agents, size = {}, 0
+for at = 1, math.min(#changed, 2 * limit), 2 do
+  local key = ARGV[5] .. changed[at]
+  local left = redis.call('PTTL', key)
+  if left > 0 then
+    local body = redis.call('GET', key)
+    size = size + #body
+    if #agents > 0 and size > tonumber(ARGV[6]) then
+      reached, more = tonumber(changed[at - 1]), 1
+      break
+    end
+    agents[#agents + 1] = body
+    agents[#agents + 1] = left
+  end
+end
 local removed = {}
 if not full then
   removed = redis.call('ZRANGEBYSCORE', KEYS[4], '(' .. since, reached)
 end
 local answer = {epoch, reached, full and 1 or 0, more, removed}
-for at = 1, math.min(#changed, 2 * limit), 2 do
-  local key = ARGV[5] .. changed[at]
-  local left = redis.call('PTTL', key)
-  if left > 0 then
-    answer[#answer + 1] = redis.call('GET', key)
-    answer[#answer + 1] = left
-  end
+for _, part in ipairs(agents) do
+  answer[#answer + 1] = part
 end
 return answer
 """

@@ -429,3 +429,17 @@ def test_bridge_beside_a_handler() -> None:
 def test_requests_compare_by_themselves() -> None:
     """Two requests to one target are two."""
     assert Request(SSH) != Request(SSH)
+
+
+def test_refusal_of_megabytes_is_cut() -> None:
+    """Any client of the server may write one, and callers are shown it."""
+    state = state_02()
+    owner = client(state, "a")
+    add(state, owner)
+    request, _ = state.open(SSH, 0)
+
+    (effect,) = state.receive(owner, Session(1, SSH, error="x" * 4_000_000), 0)
+
+    assert isinstance(effect, Failed)
+    assert effect.request is request
+    assert len(effect.error) == 500

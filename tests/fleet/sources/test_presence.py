@@ -101,3 +101,31 @@ def test_instance_that_says_little() -> None:
     found = listed(InstanceKind.PROXY, server)
     assert (found.name, found.address, found.diag_address) == ("id", "", "")
     assert (found.ttl, found.expires_at, found.generation) == (None, None, 0)
+
+
+async def test_agents_with_texts_of_megabytes(auth: FakeAuth, connections: Connections) -> None:
+    """An auth of another version lets them through: names are cut, and an id that is none is left out."""
+    long, endless = agent_entry("a", "x" * 1_000), agent_entry("b" * 129, "x")
+    long.agent.name, long.agent.via_proxy_id = "n" * 1_000_000, "p" * 1_000
+    auth.agents = lambda _: fleet_pb2.ListAgentsResponse(
+        epoch="e", revision=7, full=True, agents=[long, endless]
+    )
+    changes = await ask_agents(connections.channel(auth.address), "", 0, left=plenty, clock=lambda: 100.0)
+    assert list(changes.agents) == ["a"]
+    told = changes.agents["a"]
+    assert told is not None
+    assert [len(text) for text in (told.name, told.auth_id, told.via_proxy_id)] == [256, 128, 128]
+
+
+def test_instance_with_texts_of_megabytes() -> None:
+    """Every text of its resource is cut; a generation that no computer counts to is none."""
+    server = types_pb2.ServerV2()
+    server.metadata.name, server.spec.hostname = "p", "h" * 1_000_000
+    server.spec.addr, server.spec.version = "a" * 1_000_000, "v" * 1_000_000
+    for label in ("refloat.dev/diag-addr", "refloat.dev/region", "teleport.internal/proxygroup-id"):
+        server.metadata.labels[label] = "x" * 1_000_000
+    server.metadata.labels["teleport.internal/proxygroup-gen"] = "9" * 5_000
+    found = listed(InstanceKind.PROXY, server)
+    texts = (found.name, found.address, found.diag_address, found.version, found.group, found.region)
+    assert [len(text) for text in texts] == [256] * 6
+    assert found.generation == 0

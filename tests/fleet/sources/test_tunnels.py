@@ -19,3 +19,22 @@ async def test_tunnels_opened_and_closed(proxy: FakeProxy, connections: Connecti
     assert changes.agents == {"a": ("one", 97.5), "b": None}
     assert (changes.full, changes.complete, changes.revision) == (False, True, 4)
     assert proxy.calls[-1].since_revision == 1
+
+
+async def test_tunnels_with_texts_of_megabytes(proxy: FakeProxy, connections: Connections) -> None:
+    """A proxy of another version lets them through: a name is cut, and an id that is none is left out."""
+    proxy.tunnels = lambda _: fleet_pb2.ListTunnelsResponse(
+        epoch="e",
+        revision=4,
+        tunnels=[
+            fleet_pb2.TunnelEntry(agent_id="a", agent_name="n" * 1_000_000),
+            fleet_pb2.TunnelEntry(agent_id="b" * 129, agent_name="b"),
+        ],
+    )
+    changes = await ask_tunnels(
+        connections.channel(proxy.address), "e", 1, left=lambda: 10.0, clock=lambda: 100.0
+    )
+    assert list(changes.agents) == ["a"]
+    opened = changes.agents["a"]
+    assert opened is not None
+    assert len(opened[0]) == 256

@@ -44,3 +44,12 @@ def test_heartbeats_take_their_rows_alone(writer: Writer) -> None:
     keys = writer.keys("default")
     size = int(writer.redis.memory_usage(keys.heartbeats) or 0)
     assert size < 2000 * HEARTBEAT.itemsize * 1.05 + 200
+
+
+def test_record_of_megabytes_is_cut() -> None:
+    """One agent must not make the roster that every process reads long; its parts stay apart."""
+    roster = Roster()
+    encoded = encode([("a\tb", "n" * 1_000_000)])
+    assert len(encoded) < 300
+    roster.take("e1", encoded)
+    assert roster.first(0, 1) == ("a b",)

@@ -280,3 +280,26 @@ async def test_what_cannot_be_read_hides_nothing_else(valkey_url: str, prefix: s
     with pytest.raises(ForeignError, match="holds what is not ours"):
         await backend.networking_config()
     await backend.close()
+
+
+async def test_agents_that_are_long_come_in_more_pages(backend: Backend) -> None:
+    """No answer is longer than gRPC takes by default, nobody is left out, and one that is longer comes alone."""
+    sizes = [100_000] * 50 + [3_000_000] + [10] * 5
+    for number, size in enumerate(sizes):
+        resource = agent(f"a{number}")
+        resource.labels["x"] = "y" * size
+        await backend.put_agent(resource, "auth-1")
+    seen: list[str] = []
+    revision, pages = 0, 0
+    page = await backend.agents("", 0, 0)
+    while True:
+        entries = [entry.ByteSize() for entry in page.agents]
+        assert sum(entries) < 2_200_000 or len(entries) == 1
+        seen += [entry.agent.agent_id for entry in page.agents]
+        assert page.revision > revision
+        revision, pages = page.revision, pages + 1
+        if not page.more:
+            break
+        page = await backend.agents(page.epoch, page.revision, 0)
+    assert seen == [f"a{number}" for number in range(len(sizes))]
+    assert 4 <= pages <= 6
