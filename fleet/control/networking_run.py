@@ -16,7 +16,14 @@ from fleet.models.networking import NetworkingReading
 from fleet.protocol import networking_config as rules
 from fleet.protocol import networking_yaml
 from fleet.sources.channels import Connections
-from fleet.transport.admin import AdminError, Conflict, NetworkingConfigAdmin, Stored, Unreachable
+from fleet.transport.admin import (
+    AdminError,
+    Conflict,
+    NetworkingConfigAdmin,
+    NotAllowed,
+    Stored,
+    Unreachable,
+)
 from fleet.transport.channels import TLSError, TLSFiles
 
 logger = logging.getLogger(__name__)
@@ -51,8 +58,9 @@ class Auths:
                     return await work(NetworkingConfigAdmin(connections.reader(address)))
                 except (TLSError, ValueError) as error:
                     raise AdminError(f"{address}: {error}") from error
-                except Unreachable as error:
-                    # An update that was done after all is seen by its result, so asking on is safe.
+                except (Unreachable, NotAllowed) as error:
+                    # An update that was done after all is seen by its result, so asking on is safe. A gateway shows
+                    # auths its own certificate, and with that nobody writes.
                     last = error
         finally:
             await connections.close()

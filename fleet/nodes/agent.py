@@ -30,7 +30,7 @@ from fleet.protocol.agent_pool import AgentPool, LinearBackoff
 from fleet.protocol.tracker import Snapshot, Tracker
 from fleet.protocol.tunnel_settings import Overrides, TunnelSettings
 from fleet.transport import channels
-from fleet.transport.channels import DeadPeer, TLSError, TLSFiles
+from fleet.transport.channels import AUTH_NAME, DeadPeer, TLSError, TLSFiles
 from fleet.transport.pick_healthy import opening
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.pick_healthy.tunnelled import TunnelledChannel
@@ -173,7 +173,7 @@ class Agent:
         )
         return open_channel(
             where,
-            flags.tls,
+            flags.tls if flags.auth_via_proxy else flags.tls.towards_auths(),
             flags.dead_peer,
             flags.balancer,
             name=name,
@@ -364,6 +364,12 @@ async def serve(flags: AgentFlags, diag: tuple[str, int] | None = None) -> None:
 )
 @node_flags.keep_alive_options
 @node_flags.tls_options
+@click.option(
+    "--tls-auth-name",
+    default="",
+    help="Name to expect in an auth's certificate; default: as --tls-server-name, and through a proxy "
+    f"{AUTH_NAME}.",
+)
 def command(
     auth: Addresses | None,
     auth_via: str,
@@ -382,6 +388,7 @@ def command(
     tls_key: Path | None,
     tls_ca: Path | None,
     tls_server_name: str,
+    tls_auth_name: str,
     services: Services,
     **given: Any,
 ) -> None:
@@ -406,7 +413,7 @@ def command(
         auth_via_proxy=auth_via == "proxy",
         services=services,
         overrides=overrides,
-        tls=node_flags.tls_files(tls_cert, tls_key, tls_ca, tls_server_name),
+        tls=node_flags.tls_files(tls_cert, tls_key, tls_ca, tls_server_name, tls_auth_name),
         balancer=pick_healthy.Settings(
             first_wait=None if upstream_reconnect_wait else reconnect_wait,
             drain_timeout=auth_drain_timeout,

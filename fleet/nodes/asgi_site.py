@@ -23,7 +23,7 @@ _KEEP_ALIVE = 120
 #: How long responses under way may take at the end, seconds.
 _GRACE = 1
 
-#: Where an application finds the role in the client's certificate; empty without one.
+#: Where an application finds the role in the client's certificate: empty when that has none, None when none was shown.
 ROLE_KEY = "refloat.role"
 
 
@@ -40,8 +40,8 @@ class _Protocol(BoundedProtocol):
     @override
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        certificate = self.transport.get_extra_info("peercert") or {}
-        self.scope["state"][ROLE_KEY] = _role(certificate)
+        certificate = self.transport.get_extra_info("peercert")
+        self.scope["state"][ROLE_KEY] = _role(certificate) if certificate else None
 
 
 def _role(certificate: dict[str, Any]) -> str:

@@ -14,19 +14,19 @@ import grpc
 import grpc.aio
 from prometheus_client import Counter, Gauge
 
-from fleet.nodes import cluster_config, node_policies, running
+from fleet.nodes import agent_admission, cluster_config, node_policies, running
 from fleet.nodes import flags as node_flags
 from fleet.nodes.addresses import Address
 from fleet.nodes.agent_metrics import Place, TunnelPlaces
 from fleet.nodes.auth_site import DEFAULT_HTTP, AuthSite, HTTPFlags
 from fleet.nodes.cluster_config import Beginning, ClusterConfigServicer, Current
-from fleet.nodes.instance import LONGEST_ID, Instance, InstanceFlags, unavailable
+from fleet.nodes.instance import Instance, InstanceFlags, unavailable
 from fleet.nodes.node_policies import NodePoliciesServicer, Policies
 from fleet.nodes.refusals import host_of
 from fleet.protocol import announce, service_config, switches
 from fleet.protocol.service_config import ServiceConfig, ServiceConfigError
 from fleet.protocol.switches import SwitchError
-from fleet.transport import http_close
+from fleet.transport import http_close, peers
 from fleet.transport.backend import BackendUnavailable, ForeignError, Kind
 from fleet.transport.networking_config import Message
 from fleet.transport.service_config import AUTH_ID_METADATA
@@ -44,8 +44,6 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 #: Most resources in one answer of presence, and how many when the asker does not say (Teleport's numbers).
 _MOST_SERVERS = 1000
-#: A resource that lives longer than a day is a mistake, and one of ages breaks the backend.
-_LONGEST_TTL_MS = 86_400_000
 
 
 class HeartbeatServicer:
@@ -85,8 +83,11 @@ class HeartbeatServicer:
     ) -> fleet_pb2.HeartbeatResponse:
         """Write the agent's resource."""
         agent = request.agent
-        if not 0 < len(agent.agent_id) <= LONGEST_ID or not 0 < agent.ttl_ms <= _LONGEST_TTL_MS:
-            await self._refuse(context, agent)
+        if why_not := agent_admission.unusable(agent):
+            await self._refuse(context, agent, grpc.StatusCode.INVALID_ARGUMENT, why_not)
+        caller, cluster = peers.caller_of(context), self._instance.flags.cluster
+        if why_not := agent_admission.unproven(caller, agent.agent_id, agent.name, cluster):
+            await self._refuse(context, agent, grpc.StatusCode.PERMISSION_DENIED, why_not)
         try:
             with self._instance.writing("agent"):
                 written = await self._instance.backend.put_agent(agent, self._instance.flags.id)
@@ -104,6 +105,8 @@ class HeartbeatServicer:
     ) -> fleet_pb2.DeregisterResponse:
         """Delete the agent's resource."""
         try:
+            if not await self._may_deregister(request.agent_id, context):
+                return fleet_pb2.DeregisterResponse()  # there is nothing to delete
             with self._instance.writing("agent"):
                 await self._instance.backend.delete_agent(request.agent_id)
         except BackendUnavailable as error:
@@ -124,12 +127,33 @@ class HeartbeatServicer:
             self._pushed.inc()
         return found
 
-    async def _refuse(self, context: Context, agent: fleet_pb2.AgentResource) -> Never:
-        why = f"a heartbeat needs an agent_id of 1 to {LONGEST_ID} characters and a ttl_ms of 1 to {_LONGEST_TTL_MS}"
+    async def _may_deregister(self, agent_id: str, context: Context) -> bool:
+        """Return whether there is a resource to delete; refuse a caller whose certificate is that of somebody else.
+
+        A certificate of many agents proves names, and a deregistration has only the id: the resource has both.
+        """
+        caller = peers.caller_of(context)
+        if caller is None:
+            return True
+        entry = await self._instance.backend.agent(agent_id)
+        if entry is None:
+            return False
+        name, cluster = entry.agent.name, self._instance.flags.cluster
+        if why_not := agent_admission.unproven(caller, agent_id, name, cluster):
+            host = host_of(context.peer())
+            self._instance.refusals.refuse("deregistration", host, f"of {name[:40]!r} at {host}", why_not)
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, why_not)
+        return True
+
+    async def _refuse(
+        self, context: Context, agent: fleet_pb2.AgentResource, code: grpc.StatusCode, why_not: str
+    ) -> Never:
         self._refusals.inc()
         host = host_of(context.peer())
-        self._instance.refusals.tell("heartbeat", host, f"of {agent.name[:40]!r} at {host}", why)
-        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, why)
+        self._instance.refusals.tell(
+            "heartbeat", f"{code.name} {host}", f"of {agent.name[:40]!r} at {host}", why_not
+        )
+        await context.abort(code, why_not)
 
     def _note(self, agent: fleet_pb2.AgentResource) -> None:
         now = time.monotonic()
@@ -324,6 +348,12 @@ async def serve(
     "--bootstrap",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The same, stored only if the cluster has none yet.",
+)
+@click.option(
+    "--anybody",
+    is_flag=True,
+    help="Off loopback without --tls-ca: let everybody who reaches the ports change the networking config and "
+    "write by HTTP.",
 )
 def command(
     id_: str | None,

@@ -18,7 +18,7 @@ from google.protobuf import json_format
 from google.protobuf.timestamp_pb2 import Timestamp
 from prometheus_client import Counter
 
-from fleet.nodes import addresses
+from fleet.nodes import addresses, operators
 from fleet.nodes.asgi_site import ROLE_KEY
 from fleet.nodes.instance import LONGEST_ID, Instance
 from fleet.protocol import announce, durations
@@ -36,8 +36,8 @@ _LARGEST = 262_144
 _LONGEST_TTL = 86_400.0
 _SHORTEST_TTL = 0.001  # the backend counts milliseconds
 _NAME = re.compile(r"[A-Za-z0-9._@-]+")
-#: Roles of certificates that only read.
-_NO_WRITERS = {"agent"}
+#: Roles of certificates that write; all others of the fleet read.
+_WRITERS = frozenset({"auth", "proxy", *operators.OPERATORS})
 
 Document = dict[str, Any]
 
@@ -62,8 +62,10 @@ class _Route:
 class AuthHTTP:
     """The ASGI application. Names of handlers are those of the RFD's inventory."""
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: Instance, host: str) -> None:
+        """`host` is where it listens."""
         self._instance = instance
+        self._host = host
         self._backend = instance.backend
         self._requests = Counter(
             "refloat_auth_http_requests",
@@ -99,8 +101,8 @@ class AuthHTTP:
         try:
             route, parts = self._find(scope)
             call = route.name
-            if route.method != "GET" and scope["state"].get(ROLE_KEY) in _NO_WRITERS:
-                raise Answer(403, f"a certificate of role {scope['state'][ROLE_KEY]!r} may not do that")
+            if route.method != "GET" and (why_not := self._refused(scope)):
+                raise Answer(403, why_not)
             body = [await _document(receive)] if route.method == "POST" else []
             document = await route.handler(*parts, *body)
         except Answer as answer:
@@ -115,6 +117,12 @@ class AuthHTTP:
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(text))]
         await send({"type": "http.response.start", "status": code, "headers": headers})
         await send({"type": "http.response.body", "body": text})
+
+    def _refused(self, scope: Scope) -> str:
+        """Return why the client may not write; empty when it may."""
+        return operators.refused(
+            scope["state"].get(ROLE_KEY), "write", self._host, _WRITERS, anybody=self._instance.flags.anybody
+        )
 
     def _find(self, scope: Scope) -> tuple[_Route, tuple[str, ...]]:
         path = scope["raw_path"].decode("latin-1")

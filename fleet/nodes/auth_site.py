@@ -39,7 +39,7 @@ class AuthSite:
             "HTTP connections ended because this auth is unhealthy",
             registry=instance.registry,
         )
-        self._app: App = AuthHTTP(instance)
+        self._app: App = AuthHTTP(instance, flags.listen[0])
         if flags.close_unhealthy:
             self._app = CloseUnhealthy(
                 self._app, lambda: announce.is_serving(instance.process.state), closed.inc

@@ -17,7 +17,7 @@ import grpc
 import grpc.aio
 from prometheus_client import Counter
 
-from fleet.nodes import running
+from fleet.nodes import operators, running
 from fleet.nodes.instance import Instance, unavailable
 from fleet.nodes.refusals import host_of
 from fleet.protocol import networking_config as rules
@@ -34,8 +34,6 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 #: Upstream tries so often to reset while others write.
 _RESET_TRIES = 3
-#: Roles of certificates that only read.
-_NO_WRITERS = {"agent", "proxy"}
 #: A config of more bytes is a mistake.
 _LARGEST = 65_536
 
@@ -127,15 +125,13 @@ class ClusterConfigServicer:
         return message
 
     async def _admit(self, call: str, context: Context) -> None:
-        """Refuse programs of the fleet itself: an agent's stolen certificate must not change a whole cluster."""
-        role = peers.role_of(context)
-        if role in _NO_WRITERS:
-            await self._refuse(
-                context,
-                call,
-                grpc.StatusCode.PERMISSION_DENIED,
-                f"a certificate of role {role!r} may not change the networking config",
-            )
+        """Refuse all but operators: a certificate stolen from a program must not change a whole cluster."""
+        flags = self._instance.flags
+        why_not = operators.refused(
+            peers.role_of(context), "change the networking config", flags.listen[0], anybody=flags.anybody
+        )
+        if why_not:
+            await self._refuse(context, call, grpc.StatusCode.PERMISSION_DENIED, why_not)
 
     async def _stored(self, context: Context) -> Message:
         try:

@@ -160,10 +160,14 @@ def tls_options(command: F) -> F:
 
 
 def tls_files(
-    tls_cert: Path | None, tls_key: Path | None, tls_ca: Path | None, tls_server_name: str
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_ca: Path | None,
+    tls_server_name: str,
+    tls_auth_name: str = "",
 ) -> TLSFiles:
     """What the flags of TLS say."""
-    return TLSFiles(tls_cert, tls_key, tls_ca, tls_server_name)
+    return TLSFiles(tls_cert, tls_key, tls_ca, tls_server_name, tls_auth_name)
 
 
 def keep_alive_options(command: F) -> F:

@@ -10,7 +10,7 @@ from pathlib import Path
 from fleet.nodes import fleet_gateway
 from fleet.nodes.forward_names import BACKEND, PORTS
 from fleet.protocol import announce
-from fleet.transport.channels import SERVER_NAME
+from fleet.transport.channels import AUTH_NAME, role_name
 
 #: What a forward is called before it is given a target.
 _LATER = "-"
@@ -129,7 +129,7 @@ def gateway(plan: FleetPlan, routes: Path, auths: Sequence[str]) -> list[str]:
     if plan.keys is not None:
         ours = _tls(plan, "gateway")
         argv += [*ours, *(part.replace("--tls-", "--backend-tls-") for part in ours)]
-        argv += ["--backend-tls-server-name", SERVER_NAME]
+        argv += ["--backend-tls-server-name", AUTH_NAME]
     return argv
 
 
@@ -145,7 +145,10 @@ def agents(plan: FleetPlan, name: str, first: int, count: int, auth: str, proxy:
     argv += ["--diag-listen", _ANY_PORT]
     for service in plan.services:
         argv += ["--service", service]
-    return argv + _tls(plan, name)
+    tls = _tls(plan, name)
+    if tls:
+        tls += ["--tls-server-name", role_name("proxy"), "--tls-auth-name", AUTH_NAME]
+    return argv + tls
 
 
 def _tls(plan: FleetPlan, name: str) -> list[str]:

@@ -65,6 +65,8 @@ class InstanceFlags:
     #: It says that it is degraded when its event loop is this late, seconds; 0: never.
     degrade_when_late: float = 0.0
     tls: TLSFiles = field(default_factory=TLSFiles)
+    #: Off loopback, without certificates of clients: everybody who reaches an auth may change the cluster.
+    anybody: bool = False
 
 
 class Instance:

@@ -17,8 +17,7 @@ import grpc
 import grpc.aio
 
 from fleet import __version__
-from fleet.nodes import flags
-from fleet.nodes.instance import LONGEST_ID
+from fleet.nodes import agent_admission
 from fleet.nodes.proxy_metrics import ProxyMetrics
 from fleet.nodes.reconnects import Reconnects
 from fleet.nodes.refusals import Refusals, host_of
@@ -28,7 +27,7 @@ from fleet.protocol.discovery import Publisher
 from fleet.protocol.keep_alive import KeepAlive
 from fleet.protocol.tunnel import Target, TunnelError
 from fleet.protocol.tunnel_server import Connection, Limits
-from fleet.transport.channels import SERVER_NAME
+from fleet.transport import peers
 from fleet.transport.tunnel.handlers import Handler
 from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
 from fleet.transport.tunnel.stream import TunnelStream
@@ -44,8 +43,6 @@ _HELLO_WITHIN = 10.0
 _MOST_TUNNELS = 5_000
 #: Of an agent: its services and its status; and sessions that wait for its service to answer, seconds each.
 _LIMITS = Limits(pending=256, set_up_within=15.0, targets=256)
-#: Names that every certificate of ours has, so they prove nothing.
-_COMMON_NAMES = frozenset((SERVER_NAME, "localhost"))
 
 
 class ReverseTunnels:
@@ -102,15 +99,8 @@ class ReverseTunnels:
         """Why an agent may not come in; empty when it may."""
         if self.table.at(context.peer()) is not None:
             return "this connection has a tunnel already: one a connection"
-        identity = [name.decode(errors="replace") for name in context.peer_identities() or ()]
-        if identity and not agent_services.proves(
-            [name for name in identity if name not in _COMMON_NAMES],
-            hello.agent_id,
-            hello.name,
-            lambda name: flags.host_id(self._cluster, "agent", name),
-        ):
-            return f"the certificate proves {', '.join(identity)}; not agent {hello.name} with id {hello.agent_id}"
-        return ""
+        caller = peers.caller_of(context)
+        return agent_admission.unproven(caller, hello.agent_id, hello.name, self._cluster)
 
     def _on_client(self, client: Connection, there: bool) -> None:
         tunnel = self.table.at(client.key)
@@ -190,12 +180,10 @@ class TunnelControlServicer:
                 first = await anext(requests, None)
         except TimeoutError:
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no hello came")
-        if first is None or not 0 < len(first.hello.agent_id) <= LONGEST_ID:
-            await context.abort(
-                grpc.StatusCode.INVALID_ARGUMENT,
-                f"the first frame must be a hello with an agent_id of 1 to {LONGEST_ID} characters",
-            )
-        return first.hello
+        hello = fleet_pb2.AgentHello() if first is None else first.hello
+        if why_not := agent_admission.unusable_hello(hello):
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, why_not)
+        return hello
 
     async def _read(self, tunnel: Tunnel, requests: AsyncIterator[fleet_pb2.AgentFrame]) -> None:
         try:

@@ -14,10 +14,7 @@ from typing_extensions import override
 from fleet.nodes import addresses
 from fleet.protocol.tunnel import Target
 from fleet.protocol.tunnel_server import Peer
-from fleet.transport.channels import SERVER_NAME
-
-#: Every certificate of one authority may have these names, ours have both: they prove nothing.
-_COMMON_NAMES = frozenset((SERVER_NAME, "localhost"))
+from fleet.transport.channels import SHARED_NAMES
 
 T = TypeVar("T")
 
@@ -87,7 +84,7 @@ def claims_rule(claims: Sequence[Claim]) -> Callable[[Peer, Target], bool]:
     """Who may register what, where certificates prove names: targets of these names, and what claims add to that."""
 
     def may_claim(peer: Peer, target: Target) -> bool:
-        if target.name in peer.identity and target.name not in _COMMON_NAMES and not _is_address(target.name):
+        if target.name in peer.identity and target.name not in SHARED_NAMES and not _is_address(target.name):
             return True
         return any(
             claim.identity in peer.identity and fnmatch.fnmatchcase(target.name, claim.pattern)

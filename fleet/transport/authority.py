@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fleet.transport.channels import SERVER_NAME
+from fleet.transport.channels import SERVER_NAME, SERVER_ROLES, TELEPORT_NAMES, role_name
 
 _VALIDITY = datetime.timedelta(days=365)
 #: Clocks of a fleet differ, and may be set back by an hour afterwards: certificates begin to be valid earlier.
@@ -56,41 +56,28 @@ def ensure_authority(folder: Path, *, now: datetime.datetime) -> KeyPair:
 def issue(
     authority: KeyPair, name: str, *, role: str, now: datetime.datetime, uris: Sequence[str] = ()
 ) -> KeyPair:
-    """Issue a certificate for server and client use to `name`, kept beside the CA; a valid one is kept.
+    """Issue a certificate to `name`, kept beside the CA; one that is valid and says the same is kept.
 
-    `uris` are further names that it proves.
+    It is for clients; of the roles of servers for servers, too. `uris` are further names that it proves.
 
     Raises OSError when a file cannot be read or written, ValueError when the CA's files are damaged.
     """
     folder = authority.ca.parent
     pair = KeyPair(ca=authority.ca, certificate=folder / f"{name}.crt", key=folder / f"{name}.key")
-    if pair.key.exists() and _valid(pair.certificate, now, issued_by=authority.certificate, uris=uris):
+    claims = _Claims.of(name, role, uris)
+    if pair.key.exists() and _valid(pair.certificate, now, issued_by=authority.certificate, claims=claims):
         return pair
     ca = x509.load_pem_x509_certificate(authority.certificate.read_bytes())
     ca_key = serialization.load_pem_private_key(authority.key.read_bytes(), password=None)
     if not isinstance(ca_key, ec.EllipticCurvePrivateKey):
         raise ValueError(f"{authority.key} is not the key this program made: remove {folder} and start again")
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name(
-        [
-            x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, role),
-            x509.NameAttribute(NameOID.COMMON_NAME, name),
-        ]
-    )
-    hosts: list[x509.GeneralName] = [
-        *(x509.DNSName(host) for host in (SERVER_NAME, name, "localhost")),
-        *(x509.IPAddress(ipaddress.ip_address(host)) for host in ("127.0.0.1", "::1")),
-        *(x509.UniformResourceIdentifier(uri) for uri in uris),
-    ]
     certificate = (
-        _begin(subject, ca.subject, key.public_key(), now)
-        .add_extension(x509.SubjectAlternativeName(hosts), critical=False)
+        _begin(claims.subject, ca.subject, key.public_key(), now)
+        .add_extension(claims.names, critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(sign_certificates=False), critical=True)
-        .add_extension(
-            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]),
-            critical=False,
-        )
+        .add_extension(claims.purposes, critical=False)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False
         )
@@ -98,6 +85,43 @@ def issue(
     )
     _write(pair, certificate, key)
     return pair
+
+
+@dataclass(frozen=True, slots=True)
+class _Claims:
+    """What a certificate says of its owner."""
+
+    subject: x509.Name
+    names: x509.SubjectAlternativeName
+    purposes: x509.ExtendedKeyUsage
+
+    @classmethod
+    def of(cls, name: str, role: str, uris: Sequence[str]) -> _Claims:
+        """Return those of a program; an empty role is none."""
+        is_server = role in SERVER_ROLES
+        units = [x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, role)] if role else []
+        hosts = (SERVER_NAME, role_name(role), *TELEPORT_NAMES, "localhost") if is_server else ()
+        addresses = ("127.0.0.1", "::1") if is_server else ()
+        server = [ExtendedKeyUsageOID.SERVER_AUTH] if is_server else []
+        return cls(
+            subject=x509.Name([*units, x509.NameAttribute(NameOID.COMMON_NAME, name)]),
+            names=x509.SubjectAlternativeName(
+                [
+                    *(x509.DNSName(host) for host in (*hosts, name)),
+                    *(x509.IPAddress(ipaddress.ip_address(address)) for address in addresses),
+                    *(x509.UniformResourceIdentifier(uri) for uri in uris),
+                ]
+            ),
+            purposes=x509.ExtendedKeyUsage([*server, ExtendedKeyUsageOID.CLIENT_AUTH]),
+        )
+
+    def are_of(self, certificate: x509.Certificate) -> bool:
+        """Return whether a certificate says this and no more. Raises ExtensionNotFound."""
+        names, purposes = (
+            certificate.extensions.get_extension_for_class(kind).value
+            for kind in (x509.SubjectAlternativeName, x509.ExtendedKeyUsage)
+        )
+        return (certificate.subject, names, purposes) == (self.subject, self.names, self.purposes)
 
 
 def _begin(
@@ -129,16 +153,15 @@ def _usage(*, sign_certificates: bool) -> x509.KeyUsage:
 
 
 def _valid(
-    path: Path, now: datetime.datetime, *, issued_by: Path | None = None, uris: Sequence[str] = ()
+    path: Path, now: datetime.datetime, *, issued_by: Path | None = None, claims: _Claims | None = None
 ) -> bool:
-    """Whether the certificate can be used for another day, was signed by that CA and names all of `uris`."""
+    """Whether the certificate can be used for another day, was signed by that CA and says what it should."""
     try:
         certificate = x509.load_pem_x509_certificate(path.read_bytes())
         if issued_by is not None:
             certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(issued_by.read_bytes()))
-            names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-            if not set(uris) <= set(names.get_values_for_type(x509.UniformResourceIdentifier)):
-                return False
+        if claims is not None and not claims.are_of(certificate):
+            return False
     except (OSError, ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
         # Absent, damaged, or of another CA: each means the same, a new one is made. What cannot be read at all
         # will not be writable either, and says so there.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import ssl
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import grpc
@@ -13,12 +13,28 @@ import grpc.aio
 
 Options = list[tuple[str, int | str]]
 
-#: Every certificate names this host too: clients that dial an address through a balancer check against it.
+#: Every server's certificate names this host too: clients that dial an address through a balancer check against it.
 SERVER_NAME = "refloat.local"
+#: Roles of servers. Certificates of all other roles are good for clients only.
+SERVER_ROLES = ("auth", "proxy", "gateway")
+#: What Teleport's clients ask servers for, whatever address they dial (api/constants, `APIDomain`); with a label in
+#: front where they mean one cluster.
+TELEPORT_NAMES = ("teleport.cluster.local", "*.teleport.cluster.local")
 #: Bytes of a stream on their way without being read: 100 ms away that is 40 MB/s.
 WINDOW = 4 * 1024 * 1024
 #: grpc doubles its wait for a dead server up to two minutes: an agent should be back sooner than that.
 _RECONNECT_MS = (1_000, 8_000)
+
+
+def role_name(role: str) -> str:
+    """Return the host that every certificate of a role of servers names, and none of another role."""
+    return f"{role}.{SERVER_NAME}"
+
+
+#: Who dials through somebody else expects this name, so that a proxy cannot answer in the place of an auth.
+AUTH_NAME = role_name("auth")
+#: Names that many certificates have: they do not tell one program from another.
+SHARED_NAMES = frozenset((SERVER_NAME, "localhost", *TELEPORT_NAMES, *map(role_name, SERVER_ROLES)))
 
 
 class TLSError(Exception):
@@ -35,11 +51,17 @@ class TLSFiles:
     authority: Path | None = None
     #: A client expects this name in the server's certificate; empty means the host it dials.
     server_name: str = ""
+    #: The same of an auth's certificate; empty means as `server_name`.
+    auth_name: str = ""
 
     @property
     def enabled(self) -> bool:
         """Whether TLS is on at all."""
         return any((self.certificate, self.key, self.authority))
+
+    def towards_auths(self) -> TLSFiles:
+        """Return the same for connections to auths."""
+        return replace(self, server_name=self.auth_name or self.server_name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import grpc.aio
@@ -9,10 +10,32 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 
-def role_of(context: grpc.aio.ServicerContext[Any, Any]) -> str:
-    """The role in the caller's certificate; empty when it showed none, or one without a role."""
-    shown = next(iter(context.auth_context().get("x509_pem_cert", ())), None)
-    return role_in(bytes(shown)) if shown else ""
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The other end of a call by its certificate, which the handshake verified."""
+
+    #: Empty: the certificate names none.
+    role: str
+    #: The common name and the alternative names.
+    names: tuple[str, ...]
+
+
+def caller_of(context: grpc.aio.ServicerContext[Any, Any]) -> Caller | None:
+    """Return who calls; None when the caller showed no certificate, which a server with a CA does not admit."""
+    proven = context.auth_context()
+    shown = next(iter(proven.get("x509_pem_cert", ())), None)
+    if shown is None:
+        return None
+    names = [*proven.get("x509_common_name", ()), *proven.get("x509_subject_alternative_name", ())]
+    return Caller(
+        role_in(bytes(shown)), tuple(dict.fromkeys(name.decode(errors="replace") for name in names))
+    )
+
+
+def role_of(context: grpc.aio.ServicerContext[Any, Any]) -> str | None:
+    """The role in the caller's certificate, empty when that has none; None when the caller showed no certificate."""
+    caller = caller_of(context)
+    return None if caller is None else caller.role
 
 
 def role_in(pem: bytes) -> str:

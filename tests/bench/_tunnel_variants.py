@@ -79,7 +79,7 @@ class Variant:
 def make_keys(folder: Path, name: str = "bench") -> KeyPair:
     """A certificate for 127.0.0.1 and `name`, and the CA that signed it."""
     now = datetime.datetime.now(datetime.UTC)
-    return authority.issue(authority.ensure_authority(folder, now=now), name, role="bench", now=now)
+    return authority.issue(authority.ensure_authority(folder, now=now), name, role="proxy", now=now)
 
 
 def python(name: str, ground: Ground, *words: str) -> tuple[Peer, dict[str, str]]:

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from fleet.protocol.pick_healthy import DEFAULTS, Settings
 from fleet.transport import channels
-from fleet.transport.channels import SERVER_NAME, DeadPeer, TLSFiles
+from fleet.transport.channels import AUTH_NAME, DeadPeer, TLSFiles
 from fleet.transport.passage import Passage
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.pick_healthy.events import Left
@@ -66,11 +66,13 @@ class TunnelledChannel(PickHealthyChannel):
         del shuffled  # each connection goes to a proxy at random, and the proxy chooses the auth
         passage = Passage(self._to_a_proxy)
         more: list[tuple[str, int | str]] = [("grpc.min_reconnect_backoff_ms", _CONNECT_WITHIN_MS)]
-        if self._tls is not None and self._tls.enabled and not self._tls.server_name:
-            more.append(("grpc.ssl_target_name_override", SERVER_NAME))
+        tls = None if self._tls is None else self._tls.towards_auths()
+        if tls is not None and tls.enabled and not tls.server_name:
+            # Any proxy of the fleet has a certificate with the name that all servers share.
+            more.append(("grpc.ssl_target_name_override", AUTH_NAME))
         target = channels.target_of([passage.address])
         channel = channels.open_channel(
-            target, self._tls, self._dead_peer, more=more, interceptors=self._interceptors
+            target, tls, self._dead_peer, more=more, interceptors=self._interceptors
         )
         self._passages[channel] = passage
         return channel

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 import yaml
 from click.testing import CliRunner, Result
@@ -200,6 +201,8 @@ def test_gateway_of_the_fleet_is_asked_first_and_passed_by_when_dead(tmp_path: P
 
         assert revision(through_gateway.address, direct.address) == "through"
         assert revision("127.0.0.1:1", direct.address) == "direct"
+        through_gateway.fails = grpc.StatusCode.PERMISSION_DENIED
+        assert revision(through_gateway.address, direct.address) == "direct"
 
 
 def test_nobody_answers(tmp_path: Path) -> None:

@@ -173,3 +173,15 @@ def test_undo_marks_what_it_takes_back(cluster: Cluster, alice: User, auth: Conf
     first.refresh_from_db()
     assert first.state == ChangeState.UNDONE
     assert _stored(auth).keep_alive_count_max == 3
+
+
+def test_run_goes_past_a_gateway_that_may_not_write(cluster: Cluster, alice: User, auth: ConfigAuth) -> None:
+    """With TLS a gateway reads for a console and shows auths its own certificate: the auth itself is asked then."""
+    change = _confirmed(cluster, alice, auth, keep_alive_count_max=9)
+    with serving() as gateway:
+        gateway.fails = grpc.StatusCode.PERMISSION_DENIED
+        auths = Auths([gateway.address, auth.address], None, asyncio.run)
+        networking_run.run(change, auths, lambda: NOW, "worker 1")
+    change.refresh_from_db()
+    assert change.state == ChangeState.VERIFIED
+    assert auth.held.spec.keep_alive_count_max == 9

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import subprocess
 import sys
 from pathlib import Path
@@ -25,10 +24,11 @@ from fleet.protocol import pick_healthy
 from fleet.protocol.keep_alive import KeepAlive
 from fleet.protocol.service_config import Mode as PolicyMode
 from fleet.protocol.service_config import ServiceConfig
-from fleet.transport import authority, channels
+from fleet.transport import channels
 from fleet.transport.backend import AgentPage
 from fleet.transport.channels import TLSFiles
 from fleet.wire import fleet_pb2
+from tests.fakes.certificates import Certificates
 from tests.fakes.plane import Plane
 from tests.fakes.waiting import eventually
 from tests.meta.house import ROOT
@@ -340,13 +340,12 @@ async def test_fault_of_ours_is_mended(plane: Plane, caplog: pytest.LogCaptureFi
 
 async def test_mutual_tls_everywhere(plane: Plane, tmp_path: Path) -> None:
     """With certificates on every port an agent heartbeats and tunnels; without one of its own it gets nowhere."""
-    at = datetime.datetime.now(datetime.UTC)
-    ca = authority.ensure_authority(tmp_path, now=at)
-    pair = authority.issue(ca, "node", role="test", now=at, uris=("refloat:agents:agent-1..1",))
-    tls = TLSFiles(pair.certificate, pair.key, pair.ca)
-    auth, proxy = await plane.auth(ttl=600.0, tls=tls), await plane.proxy(ttl=600.0, tls=tls)
+    certificates = Certificates(tmp_path)
+    tls = certificates.of("agents-1", "agent", "refloat:agents:agent-1..1")
+    auth = await plane.auth(ttl=600.0, tls=certificates.of("auth-1", "auth"))
+    proxy = await plane.proxy(ttl=600.0, tls=certificates.of("proxy-1", "proxy"))
     stranger = await plane.agents(
-        grpc_of(auth)[0], grpc_of(proxy), name_prefix="stranger", tls=TLSFiles(authority=pair.ca)
+        grpc_of(auth)[0], grpc_of(proxy), name_prefix="stranger", tls=TLSFiles(authority=tls.authority)
     )
     group = await plane.agents(grpc_of(auth)[0], grpc_of(proxy), tls=tls)
     await eventually(lambda: bool(group.agents[0].auth_id) and proxies_of(group.agents[0]) == ids(proxy))
@@ -357,18 +356,19 @@ async def test_mutual_tls_everywhere(plane: Plane, tmp_path: Path) -> None:
 async def test_certificate_of_another_agent(
     plane: Plane, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A certificate opens the tunnels of the agents that it names and of no other; both ends say so once."""
-    at = datetime.datetime.now(datetime.UTC)
-    ca = authority.ensure_authority(tmp_path, now=at)
-    pair = authority.issue(ca, "agent-1", role="agent", now=at)
-    tls = TLSFiles(pair.certificate, pair.key, pair.ca)
-    auth, proxy = await plane.auth(ttl=600.0, tls=tls), await plane.proxy(ttl=600.0, tls=tls)
+    """A certificate is good for the tunnels and heartbeats of the agents that it names; both ends say so once."""
+    certificates = Certificates(tmp_path)
+    tls = certificates.of("agent-1", "agent")
+    auth = await plane.auth(ttl=600.0, tls=certificates.of("auth-1", "auth"))
+    proxy = await plane.proxy(ttl=600.0, tls=certificates.of("proxy-1", "proxy"))
     group = await plane.agents(grpc_of(auth)[0], grpc_of(proxy), count=2, tls=tls)
     own, other = group.agents
     await eventually(lambda: proxies_of(own) == ids(proxy))
     await eventually(lambda: "agent-2: dial: the certificate proves" in caplog.text)
     assert caplog.text.count("tunnel.refused: of 'agent-2' at") == 1
+    await eventually(lambda: "heartbeat.failed: agent-2: PERMISSION_DENIED" in caplog.text)
     assert proxies_of(other) == set()
+    assert set(await resources(auth)) == {"agent-1"}
 
 
 def test_names_and_ids_are_stable() -> None:

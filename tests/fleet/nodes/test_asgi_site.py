@@ -21,7 +21,7 @@ ANY = ("127.0.0.1", 0)
 async def role(scope: Any, receive: Any, send: Any) -> None:
     """Answers the client's role."""
     await send({"type": "http.response.start", "status": 200, "headers": []})
-    await send({"type": "http.response.body", "body": scope["state"][asgi_site.ROLE_KEY].encode()})
+    await send({"type": "http.response.body", "body": (scope["state"][asgi_site.ROLE_KEY] or "").encode()})
 
 
 async def test_serves_and_ends() -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import grpc
 import grpc.aio
 import pytest
 
+from fleet.nodes import flags
+from fleet.nodes.auth import Auth
 from fleet.nodes.forward_names import Mode
 from fleet.protocol.service_config import Mode as PolicyMode
 from fleet.protocol.service_config import ServiceConfig
@@ -20,6 +23,7 @@ from fleet.wire import (
     presence_pb2,
     presence_pb2_grpc,
 )
+from tests.fakes.certificates import Certificates, channel_with
 from tests.fakes.plane import Plane, channel_to, get
 from tests.fleet.conftest import HASTY
 
@@ -164,3 +168,76 @@ async def test_service_config_of_a_server_without_it(plane: Plane) -> None:
         found = await service_config.discover(channel)
     assert found is not None
     assert (found.config, found.auth_id) == (None, "")
+
+
+def identified(name: str) -> fleet_pb2.HeartbeatRequest:
+    """A heartbeat of the agent with that name and the id that is made from it."""
+    request = heartbeat(flags.host_id("default", "agent", name))
+    request.agent.name = name
+    return request
+
+
+async def test_certificate_binds_the_heartbeat_and_the_deregistration(plane: Plane, tmp_path: Path) -> None:
+    """With mutual TLS an agent's certificate writes and deletes the resources of the agents it names, and no others."""
+    certificates = Certificates(tmp_path)
+    auth = await plane.auth(tls=certificates.of("auth-1", "auth"))
+    ours = certificates.of("agents-1", "agent", "refloat:agents:agent-1..2")
+    theirs = certificates.of("agent-3", "agent")
+    address = auth.instance.grpc_address
+    async with channel_with(address, ours) as one, channel_with(address, theirs) as two:
+        own, other = fleet_pb2_grpc.HeartbeatServiceStub(one), fleet_pb2_grpc.HeartbeatServiceStub(two)
+        for name in ("agent-1", "agent-2"):
+            await own.Heartbeat(identified(name))
+        for call in (
+            other.Heartbeat(identified("agent-1")),
+            other.Deregister(fleet_pb2.DeregisterRequest(agent_id=identified("agent-2").agent.agent_id)),
+        ):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call
+            assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+            assert "the certificate proves agent-3" in (caught.value.details() or "")
+        assert await names_at(auth) == {"agent-1", "agent-2"}
+        await own.Deregister(fleet_pb2.DeregisterRequest(agent_id=identified("agent-2").agent.agent_id))
+        assert await names_at(auth) == {"agent-1"}
+        # Repeated, it finds nothing to delete and nobody to refuse.
+        await own.Deregister(fleet_pb2.DeregisterRequest(agent_id=identified("agent-2").agent.agent_id))
+    lines = (await get(auth.instance, "/metrics"))[1]
+    assert "heartbeats_refused_total 1.0" in lines
+    assert 'refloat_refused_total{kind="deregistration"} 1.0' in lines
+
+
+@pytest.mark.parametrize("role", ["", "auth", "proxy", "gateway", "console"])
+async def test_certificates_of_other_roles_are_no_agents(plane: Plane, tmp_path: Path, role: str) -> None:
+    """Whatever name they carry, they neither heartbeat nor deregister for an agent."""
+    certificates = Certificates(tmp_path)
+    auth = await plane.auth(tls=certificates.of("auth-1", "auth"))
+    address = auth.instance.grpc_address
+    async with channel_with(address, certificates.of("agents", "agent", "refloat:agents:agent-1..9")) as one:
+        await fleet_pb2_grpc.HeartbeatServiceStub(one).Heartbeat(identified("agent-1"))
+    async with channel_with(address, certificates.of("agent-1", role)) as two:
+        stub = fleet_pb2_grpc.HeartbeatServiceStub(two)
+        for call in (
+            stub.Heartbeat(identified("agent-1")),
+            stub.Deregister(fleet_pb2.DeregisterRequest(agent_id=identified("agent-1").agent.agent_id)),
+        ):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call
+            assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+    assert await names_at(auth) == {"agent-1"}
+
+
+async def names_at(auth: Auth) -> set[str]:
+    """The names of the agents that have a resource."""
+    return {entry.agent.name for entry in (await auth.instance.backend.agents("", 0, 0)).agents}
+
+
+async def test_name_of_megabytes_is_refused(plane: Plane) -> None:
+    """It reaches neither the backend nor the log, which has its beginning."""
+    auth = await plane.auth()
+    request = heartbeat("a")
+    request.agent.name = "x" * 3_900_000
+    async with channel_to(auth.instance.grpc_address) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await fleet_pb2_grpc.HeartbeatServiceStub(channel).Heartbeat(request)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert await names_at(auth) == set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import logging
 from pathlib import Path
 
@@ -19,10 +18,11 @@ from fleet.nodes.proxy import Proxy
 from fleet.protocol import auth_path
 from fleet.protocol.instance_labels import DIAG_LABEL
 from fleet.protocol.tunnel import Target, TunnelError
-from fleet.transport import authority, channels
+from fleet.transport import channels
 from fleet.transport.channels import TLSFiles
 from fleet.transport.tunnel.client import TunnelClient
 from fleet.wire import fleet_pb2, types_pb2
+from tests.fakes.certificates import Certificates
 from tests.fakes.plane import Plane
 from tests.fakes.waiting import eventually
 
@@ -170,24 +170,31 @@ async def test_client_without_a_tunnel_gets_nothing_else(plane: Plane) -> None:
 
 async def test_mutual_tls_is_with_the_auth(plane: Plane, tmp_path: Path) -> None:
     """The agent's handshake passes the proxy and is with the auth: a certificate of another authority is refused."""
-    at = datetime.datetime.now(datetime.UTC)
-    ca = authority.ensure_authority(tmp_path / "ours", now=at)
-    pair = authority.issue(ca, "node", role="test", now=at)
-    tls = TLSFiles(pair.certificate, pair.key, pair.ca)
-    other = authority.ensure_authority(tmp_path / "theirs", now=at)
-    foreign = authority.issue(other, "node", role="test", now=at)
-    proxy = await plane.proxy(ttl=600.0, tls=tls)
-    wrong = await plane.auth("wrong", ttl=600.0, tls=TLSFiles(foreign.certificate, foreign.key, foreign.ca))
+    ours, theirs = Certificates(tmp_path / "ours"), Certificates(tmp_path / "theirs")
+    tls = ours.of("agent-1", "agent")
+    proxy = await plane.proxy(ttl=600.0, tls=ours.of("proxy-1", "proxy"))
+    wrong = await plane.auth("wrong", ttl=600.0, tls=theirs.of("auth-1", "auth"))
     await through(plane, proxy, tls=tls)
     await eventually(lambda: _connected(proxy) >= 1)
     assert await entry(wrong) is None
     await plane.stop(wrong)
-    right = await plane.auth("right", ttl=600.0, tls=tls)
+    # A stolen certificate of a proxy is good for every server of the fleet but an auth.
+    await plane.stop(await _visited(plane, proxy, ours.of("proxy-2", "proxy")))
+    right = await plane.auth("right", ttl=600.0, tls=ours.of("auth-2", "auth"))
 
     async def told() -> bool:
         return await entry(right) is not None
 
     await eventually(told)
+
+
+async def _visited(plane: Plane, proxy: Proxy, tls: TLSFiles) -> Auth:
+    """Return an auth with these files after the proxy led an agent to it, and nobody heartbeated there."""
+    visited = await plane.auth("visited", ttl=600.0, tls=tls)
+    before = _connected(proxy)
+    await eventually(lambda: _connected(proxy) >= before + 2)
+    assert await entry(visited) is None
+    return visited
 
 
 def _connected(proxy: Proxy) -> float:

@@ -13,10 +13,10 @@ import aiohttp
 import pytest
 
 from fleet.nodes.auth import Auth
+from fleet.nodes.auth_site import HTTPFlags
 from fleet.nodes.forward_names import Mode
 from fleet.protocol.instance_labels import CONNECT_LABEL, DIAG_LABEL
-from fleet.transport import authority
-from fleet.transport.channels import TLSFiles
+from tests.fakes.certificates import Certificates
 from tests.fakes.plane import Plane, get
 
 SECOND = 1_000_000_000
@@ -239,14 +239,20 @@ async def test_backend_lost(plane: Plane) -> None:
             assert (code, "the backend at" in said["error"]["message"]) == (503, True)
 
 
-@pytest.mark.parametrize(("role", "code"), [("agent", 403), ("proxy", 200)])
+@pytest.mark.parametrize(
+    ("role", "code"),
+    [
+        *((role, 403) for role in ("agent", "gateway", "", "Proxy")),
+        *((role, 200) for role in ("proxy", "auth", "console")),
+    ],
+)
 async def test_who_may_write(plane: Plane, tmp_path: Path, role: str, code: int) -> None:
-    """With mutual TLS an agent reads and does not write."""
-    ca = authority.ensure_authority(tmp_path, now=datetime.now(UTC))
-    own = authority.issue(ca, "auth-1", role="auth", now=datetime.now(UTC))
-    theirs = authority.issue(ca, "somebody", role=role, now=datetime.now(UTC))
-    auth = await plane.auth(tls=TLSFiles(own.certificate, own.key, own.ca))
-    showing = ssl.create_default_context(cafile=str(own.ca))
+    """With mutual TLS auths, proxies and consoles write; every other certificate reads."""
+    certificates = Certificates(tmp_path)
+    auth = await plane.auth(tls=certificates.of("auth-1", "auth"))
+    theirs = certificates.of("somebody", role)
+    assert theirs.certificate is not None
+    showing = ssl.create_default_context(cafile=str(theirs.authority))
     showing.load_cert_chain(theirs.certificate, theirs.key)
     url = f"https://{auth.http_address}/v2/proxies"
     async with aiohttp.ClientSession() as session:
@@ -254,3 +260,19 @@ async def test_who_may_write(plane: Plane, tmp_path: Path, role: str, code: int)
             assert answer.status == 200
         async with session.post(url, ssl=showing, json={"server": proxy("p")}) as answer:
             assert answer.status == code
+
+
+@pytest.mark.parametrize(("anybody", "code"), [(False, 403), (True, 200)])
+async def test_without_certificates_off_loopback(plane: Plane, *, anybody: bool, code: int) -> None:
+    """Nobody without a certificate empties the list of proxies from another machine, unless a flag says so."""
+    running = await plane.proxy()
+    auth = await plane.auth(http=HTTPFlags(("0.0.0.0", 0)), anybody=anybody)
+    port = auth.http_address.rpartition(":")[2]
+    async with aiohttp.ClientSession() as session:
+        url = f"http://127.0.0.1:{port}/v2/proxies"
+        for call in (session.post(url, json={"server": proxy("p")}), session.delete(url)):
+            async with call as answer:
+                assert answer.status == code
+        async with session.get(url) as answer:
+            names = [one["metadata"]["name"] for one in await answer.json()]
+    assert names == ([] if anybody else [running.instance.flags.id])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,8 @@ from fleet.nodes import cluster_config
 from fleet.nodes.auth import Auth
 from fleet.nodes.forward_names import Mode
 from fleet.nodes.running import StartError
-from fleet.transport import authority, channels
-from fleet.transport.channels import TLSFiles
 from fleet.wire import clusterconfig_pb2, clusterconfig_pb2_grpc, types_pb2
+from tests.fakes.certificates import Certificates, channel_with
 from tests.fakes.plane import Plane, channel_to, get
 
 Stub = Any
@@ -250,17 +248,15 @@ def test_file_that_is_wrong(tmp_path: Path, text: str) -> None:
         cluster_config.beginning(path, None)
 
 
-@pytest.mark.parametrize(("role", "allowed"), [("agent", False), ("proxy", False), ("console", True)])
+@pytest.mark.parametrize(
+    ("role", "allowed"),
+    [*((role, False) for role in ("agent", "proxy", "auth", "gateway", "", "Console")), ("console", True)],
+)
 async def test_who_may_write(plane: Plane, tmp_path: Path, role: str, *, allowed: bool) -> None:
-    """With mutual TLS the fleet's own programs read and do not write: PERMISSION_DENIED."""
-    ca = authority.ensure_authority(tmp_path, now=datetime.now(UTC))
-    own = authority.issue(ca, "auth-1", role="auth", now=datetime.now(UTC))
-    theirs = authority.issue(ca, "somebody", role=role, now=datetime.now(UTC))
-    auth = await plane.auth(tls=TLSFiles(own.certificate, own.key, own.ca))
-    host, _, port = auth.instance.grpc_address.rpartition(":")
-    async with channels.open_channel(
-        channels.target_of([(host, int(port))]), TLSFiles(theirs.certificate, theirs.key, theirs.ca)
-    ) as channel:
+    """With mutual TLS a console writes; every other certificate reads and does not write: PERMISSION_DENIED."""
+    certificates = Certificates(tmp_path)
+    auth = await plane.auth(tls=certificates.of("auth-1", "auth"))
+    async with channel_with(auth.instance.grpc_address, certificates.of("somebody", role)) as channel:
         stub = clusterconfig_pb2_grpc.ClusterConfigServiceStub(channel)
         read = await stub.GetClusterNetworkingConfig(GET)
         calls = (
@@ -273,4 +269,20 @@ async def test_who_may_write(plane: Plane, tmp_path: Path, role: str, *, allowed
             else:
                 code, why = await refusal(call())
                 assert code is grpc.StatusCode.PERMISSION_DENIED
-                assert role in why
+                assert f"role {role!r}" in why or (not role and "without a role" in why)
+
+
+@pytest.mark.parametrize(("anybody", "allowed"), [(False, False), (True, True)])
+async def test_without_certificates_off_loopback(plane: Plane, *, anybody: bool, allowed: bool) -> None:
+    """An auth that other machines reach takes writes from nobody, unless a flag says from everybody."""
+    auth = await plane.auth(listen=("0.0.0.0", 0), anybody=anybody)
+    port = auth.instance.grpc_address.rpartition(":")[2]
+    async with channel_to(f"127.0.0.1:{port}") as channel:
+        stub = clusterconfig_pb2_grpc.ClusterConfigServiceStub(channel)
+        await stub.GetClusterNetworkingConfig(GET)
+        if allowed:
+            await stub.ResetClusterNetworkingConfig(RESET)
+        else:
+            code, why = await refusal(stub.ResetClusterNetworkingConfig(RESET))
+            assert code is grpc.StatusCode.PERMISSION_DENIED
+            assert "off loopback only a certificate of role 'console'" in why

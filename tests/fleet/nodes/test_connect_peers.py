@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -17,10 +16,10 @@ from fleet.nodes.connect_peers import Peers
 from fleet.nodes.forward_names import Mode
 from fleet.nodes.proxy import Proxy
 from fleet.protocol.instance_labels import CONNECT_LABEL
-from fleet.transport import authority
 from fleet.transport.channels import TLSFiles
 from fleet.transport.tunnel.pump import Wire
 from fleet.wire import fleet_pb2, types_pb2
+from tests.fakes.certificates import Certificates
 from tests.fakes.plane import Plane, get
 from tests.fakes.tcp import echoing, serving
 from tests.fakes.waiting import eventually
@@ -46,7 +45,12 @@ async def refused(proxy: Proxy, target: str, **plan: str) -> str:
 
 
 async def two(
-    plane: Plane, port: int, connect: ConnectFlags = HERE, backend: str = "", **more: TLSFiles
+    plane: Plane,
+    port: int,
+    connect: ConnectFlags = HERE,
+    backend: str = "",
+    agent_tls: TLSFiles | None = None,
+    **more: TLSFiles,
 ) -> tuple[Proxy, Proxy]:
     """A proxy that has agent-1, whose service listens on a port, and one that has not."""
     near = await plane.proxy("proxy-1", ttl=600.0, connect=connect, **more)
@@ -57,7 +61,7 @@ async def two(
         auth.instance.grpc_address,
         [near.instance.grpc_address],
         services=(("web", f"127.0.0.1:{port}"),),
-        **more,
+        **({} if agent_tls is None else {"tls": agent_tls}),
     )
     (agent,) = plane._nodes[-1].agents
 
@@ -175,11 +179,14 @@ async def test_token_is_shown_to_peers(plane: Plane) -> None:
 
 async def test_certificates_between_proxies(plane: Plane, tmp_path: Path) -> None:
     """With mutual TLS a proxy shows its own, and bytes pass to the end."""
-    now = datetime.now(UTC)
-    ca = authority.ensure_authority(tmp_path, now=now)
-    own = authority.issue(ca, "proxy-1", role="proxy", now=now, uris=("refloat:agents:agent-1..1",))
+    certificates = Certificates(tmp_path)
     async with echoing() as port:
-        near, far = await two(plane, port, tls=TLSFiles(own.certificate, own.key, ca.ca))
+        near, far = await two(
+            plane,
+            port,
+            tls=certificates.of("proxy-1", "proxy"),
+            agent_tls=certificates.of("agent-1", "agent"),
+        )
         wire = await through(far, "web.agent-1")
         await wire.write(memoryview(b"hello"))
         message = await wire.read()

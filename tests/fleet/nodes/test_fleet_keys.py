@@ -19,7 +19,8 @@ def test_make_issues_a_certificate_to_every_process(tmp_path: Path) -> None:
     told += fleet_plan.instance(plan, "proxy", "proxy-1", "127.0.0.1:1", {})
     for name, first, count in plan.agent_groups:
         told += fleet_plan.agents(plan, name, first, count, "127.0.0.1:2", "127.0.0.1:3")
-    files = [Path(told[i + 1]) for i, word in enumerate(told) if word.startswith("--tls-")]
+    flags = ("--tls-ca", "--tls-cert", "--tls-key")
+    files = [Path(told[i + 1]) for i, word in enumerate(told) if word in flags]
     assert len(files) == 4 * 3
     files += [Path(path) for path in fleet_keys.of_console(tmp_path / "keys").values()]
     assert all(file.is_file() for file in files)

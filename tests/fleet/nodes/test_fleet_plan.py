@@ -81,7 +81,18 @@ def test_gateway_shows_a_certificate_both_ways() -> None:
     ]
     for flag in ("--tls-cert", "--backend-tls-cert"):
         assert secure[secure.index(flag) + 1] == "keys/gateway.crt"
-    assert secure[-2:] == ["--backend-tls-server-name", "refloat.local"]
+    assert secure[-2:] == ["--backend-tls-server-name", "auth.refloat.local"]
+
+
+def test_agents_expect_names_by_role() -> None:
+    """A proxy that answers in the place of an auth has a certificate without the name of auths."""
+    agents = fleet_plan.agents(FleetPlan(keys=Path("keys")), "agents-1", 1, 1, "a:1", "p:1")
+    assert agents[-4:] == [
+        "--tls-server-name",
+        "proxy.refloat.local",
+        "--tls-auth-name",
+        "auth.refloat.local",
+    ]
 
 
 def test_tunnels_are_for_the_networking_config_to_say() -> None:

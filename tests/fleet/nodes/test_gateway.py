@@ -246,7 +246,7 @@ async def test_last_backend_that_is_well_may_take_all(
 def _tls(folder: Path, name: str = "node") -> TLSFiles:
     at = datetime.datetime.now(UTC)
     ca = authority.ensure_authority(folder, now=at)
-    pair = authority.issue(ca, name, role="test", now=at)
+    pair = authority.issue(ca, name, role="proxy", now=at)
     return TLSFiles(pair.certificate, pair.key, ca.certificate, channels.SERVER_NAME)
 
 

@@ -29,7 +29,7 @@ def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 def made(folder: Path) -> TLSFiles:
     """A CA and a pair of its own."""
     at = datetime.datetime.now(UTC)
-    pair = authority.issue(authority.ensure_authority(folder, now=at), "node", role="test", now=at)
+    pair = authority.issue(authority.ensure_authority(folder, now=at), "node", role="proxy", now=at)
     return TLSFiles(pair.certificate, pair.key, pair.ca, channels.SERVER_NAME)
 
 

@@ -13,7 +13,7 @@ from fleet.nodes import operators
 class Caller:
     """A call's context with, or without, a certificate of a role."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, role: str) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, role: str | None) -> None:
         monkeypatch.setattr(operators.peers, "role_of", lambda _: role)
         self.refused: tuple[grpc.StatusCode, str] | None = None
 
@@ -22,12 +22,17 @@ class Caller:
 
 
 @pytest.mark.parametrize(
-    ("role", "refused"), [("", False), ("console", False), ("agent", True), ("proxy", True), ("auth", True)]
+    ("role", "refused"),
+    [
+        (None, False),
+        ("console", False),
+        *((role, True) for role in ("", "agent", "proxy", "auth", "gateway", "operator", "Console", "new")),
+    ],
 )
 async def test_operators_are_none_of_the_fleet(
-    monkeypatch: pytest.MonkeyPatch, role: str, refused: bool
+    monkeypatch: pytest.MonkeyPatch, role: str | None, refused: bool
 ) -> None:
-    """A certificate stolen from a node moves nothing."""
+    """A certificate that is stolen from a node moves nothing, and neither does one of a role nobody listed."""
     caller: Any = Caller(monkeypatch, role)
     await operators.demand(caller, "drain instances", "127.0.0.1")
     assert (caller.refused is not None) == refused
@@ -38,23 +43,41 @@ async def test_operators_are_none_of_the_fleet(
 @pytest.mark.parametrize(
     ("role", "host", "allowed"),
     [
-        ("", "::1", True),
-        ("", "localhost", True),
-        ("operator", "127.0.0.1", True),
+        (None, "::1", True),
+        (None, "localhost", True),
+        ("operator", "127.0.0.1", False),
         ("console", "0.0.0.0", True),
+        (None, "0.0.0.0", False),
         ("", "0.0.0.0", False),
         ("operator", "10.0.0.1", False),
         ("auth", "0.0.0.0", False),
     ],
 )
-def test_off_loopback_the_console_alone(role: str, host: str, allowed: bool) -> None:
-    """Whoever reaches a port of the network could ask otherwise."""
+def test_off_loopback_the_console_alone(role: str | None, host: str, allowed: bool) -> None:
+    """Everybody who reaches a port of the network could ask otherwise."""
     assert (operators.refused(role, "drain it", host) == "") is allowed
+
+
+def test_anybody_is_for_callers_without_a_certificate() -> None:
+    """The flag opens a port that asks for no certificates; it does not make an agent an operator."""
+    assert operators.refused(None, "write", "0.0.0.0", anybody=True) == ""
+    assert operators.refused("agent", "write", "127.0.0.1", anybody=True) != ""
+
+
+def test_sentence_names_the_roles() -> None:
+    """The caller learns which certificate would do."""
+    roles = {"proxy", "auth"}
+    assert operators.refused("", "write", "::1", roles) == (
+        "a certificate without a role may not write: it needs role 'auth' or 'proxy'"
+    )
+    assert operators.refused(None, "write", "::", roles) == (
+        "off loopback only a certificate of role 'auth' or 'proxy' may write"
+    )
 
 
 async def test_reason_that_cannot_be_shown_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The field is named."""
-    caller: Any = Caller(monkeypatch, "")
+    caller: Any = Caller(monkeypatch, None)
     await operators.demand_reason(caller, "kernel update")
     assert caller.refused is None
     await operators.demand_reason(caller, "two\nlines")

@@ -216,3 +216,13 @@ async def test_frames_that_mean_nothing_are_counted_and_told_once(
 async def _mean_nothing(agent: FakeAgent) -> None:
     await agent.send()
     await agent.send(hello=fleet_pb2.AgentHello(agent_id="a"))
+
+
+async def test_hello_with_a_name_of_megabytes(plane: Plane, agents: Agents) -> None:
+    """Refused before it is kept: every console would read it."""
+    proxy = await plane.proxy(ttl=600.0)
+    agent = FakeAgent(proxy, "a")
+    agents.made.append(agent)
+    await agent.send(hello=fleet_pb2.AgentHello(agent_id="a", name="n" * 3_900_000))
+    assert await agent.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert len(proxy.table) == 0

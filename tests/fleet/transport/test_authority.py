@@ -107,3 +107,54 @@ def test_issue_holds_when_the_clock_is_set_back_by_an_hour(tmp_path: Path) -> No
     for path in (ca.certificate, pair.certificate):
         begins = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_before_utc
         assert begins < NOW - datetime.timedelta(hours=1, minutes=30)
+
+
+@pytest.mark.parametrize("role", ["agent", "console", ""])
+def test_certificate_of_a_client_is_no_servers(tmp_path: Path, role: str) -> None:
+    """A stolen one of an agent cannot answer in the place of a proxy, under any name."""
+    ca = authority.ensure_authority(tmp_path, now=NOW)
+    stolen = authority.issue(ca, "agent-1", role=role, now=NOW)
+    agent = authority.issue(ca, "agent-2", role="agent", now=NOW)
+    for hostname in ("127.0.0.1", channels.SERVER_NAME, "localhost", "agent-1"):
+        with pytest.raises(ssl.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
+            _handshake(stolen, agent, hostname)
+
+
+def test_certificate_of_one_kind_of_server_is_not_that_of_another(tmp_path: Path) -> None:
+    """Each role of servers has a name of its own, and a client that expects it finds no other role."""
+    ca = authority.ensure_authority(tmp_path, now=NOW)
+    agent = authority.issue(ca, "agent-1", role="agent", now=NOW)
+    for role in channels.SERVER_ROLES:
+        server = authority.issue(ca, f"{role}-1", role=role, now=NOW)
+        _handshake(server, agent, channels.role_name(role))
+        for other in {*channels.SERVER_ROLES} - {role}:
+            with pytest.raises(ssl.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
+                _handshake(server, agent, channels.role_name(other))
+
+
+@pytest.mark.parametrize("hostname", ["teleport.cluster.local", "64656661756c74.teleport.cluster.local"])
+def test_server_has_the_names_that_teleports_clients_ask_for(tmp_path: Path, hostname: str) -> None:
+    """The name of all of Teleport's clusters, and that of one: its own name in hexadecimal digits."""
+    ca = authority.ensure_authority(tmp_path, now=NOW)
+    _handshake(
+        authority.issue(ca, "auth-1", role="auth", now=NOW),
+        authority.issue(ca, "agent-1", role="agent", now=NOW),
+        hostname,
+    )
+
+
+def test_issue_again_replaces_what_says_something_else(tmp_path: Path) -> None:
+    """Another role, and other agents: the file of before would let its owner do too much or too little."""
+    ca = authority.ensure_authority(tmp_path, now=NOW)
+    made = [
+        authority.issue(ca, "x", role=role, now=NOW, uris=uris).certificate.read_bytes()
+        for role, uris in (
+            ("proxy", ()),
+            ("agent", ()),
+            ("agent", ("refloat:agents:a-1..2",)),
+            ("agent", ("refloat:agents:a-1..1",)),
+            ("agent", ("refloat:agents:a-1..1",)),
+        )
+    ]
+    assert len(set(made)) == 4
+    assert made[-2] == made[-1]

@@ -14,6 +14,7 @@ from fleet.transport import authority, channels
 from fleet.transport.channels import DeadPeer, TLSError, TLSFiles
 from fleet.transport.health import HealthServicer
 from fleet.transport.process import ProcessState
+from tests.fakes.certificates import Certificates
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ def test_channel_options_of_a_watched_peer() -> None:
 @pytest.fixture
 def files(tmp_path: Path) -> authority.KeyPair:
     now = datetime.datetime.now(datetime.UTC)
-    return authority.issue(authority.ensure_authority(tmp_path, now=now), "node", role="test", now=now)
+    return authority.issue(authority.ensure_authority(tmp_path, now=now), "node", role="proxy", now=now)
 
 
 async def check(server_tls: TLSFiles, client_tls: TLSFiles) -> int:
@@ -103,7 +104,7 @@ def test_tls_files_that_do_not_work(files_: TLSFiles, says: str) -> None:
 def test_tls_files_that_are_none(files: authority.KeyPair, tmp_path: Path) -> None:
     """No PEM, or a certificate with another's key: told before anybody dials, not by handshakes that fail."""
     now = datetime.datetime.now(datetime.UTC)
-    other = authority.issue(authority.ensure_authority(tmp_path, now=now), "other", role="test", now=now)
+    other = authority.issue(authority.ensure_authority(tmp_path, now=now), "other", role="proxy", now=now)
     garbage = tmp_path / "garbage.pem"
     garbage.write_text("no key at all")
     for wrong in (
@@ -125,3 +126,36 @@ def test_tls_server_without_key(files: authority.KeyPair) -> None:
 def test_server_options_do_not_share_ports() -> None:
     """A port in use is an error, not a second server on it."""
     assert dict(channels.server_options())["grpc.so_reuseport"] == 0
+
+
+def test_tls_towards_auths() -> None:
+    """An auth's name counts there, and the one for all servers where none is given."""
+    files = TLSFiles(server_name="proxy.refloat.local", auth_name="auth.refloat.local")
+    assert files.towards_auths().server_name == "auth.refloat.local"
+    assert files.server_name == "proxy.refloat.local"
+    assert TLSFiles(server_name="x").towards_auths().server_name == "x"
+
+
+@pytest.mark.parametrize(
+    ("role", "name", "code"),
+    [
+        ("agent", "", grpc.StatusCode.UNAVAILABLE),
+        ("console", channels.SERVER_NAME, grpc.StatusCode.UNAVAILABLE),
+        ("proxy", channels.AUTH_NAME, grpc.StatusCode.UNAVAILABLE),
+        ("auth", channels.AUTH_NAME, None),
+        ("auth", "teleport.cluster.local", None),
+        ("proxy", "64656661756c74.teleport.cluster.local", None),
+    ],
+)
+async def test_tls_of_a_server_by_its_role(
+    tmp_path: Path, role: str, name: str, code: grpc.StatusCode | None
+) -> None:
+    """gRPC itself refuses a server that shows the certificate of a client, or of another role than is expected."""
+    shown = Certificates(tmp_path).of("node", role)
+    client = TLSFiles(authority=shown.authority, server_name=name)
+    if code is None:
+        assert await check(TLSFiles(shown.certificate, shown.key), client) == 2
+        return
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await check(TLSFiles(shown.certificate, shown.key), client)
+    assert caught.value.code() is code

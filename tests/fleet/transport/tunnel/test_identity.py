@@ -26,7 +26,8 @@ class Certificates:
 
     def of(self, name: str) -> TLSFiles:
         now = datetime.now(UTC)
-        keys = authority.issue(authority.ensure_authority(self._folder, now=now), name, role="t", now=now)
+        ca, role = authority.ensure_authority(self._folder, now=now), "proxy" if name == "server" else "t"
+        keys = authority.issue(ca, name, role=role, now=now)
         return TLSFiles(keys.certificate, keys.key, keys.ca)
 
 
