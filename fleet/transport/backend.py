@@ -82,17 +82,20 @@ class Backend:
         cluster: str,
         *,
         prefix: str = "nodes",
+        password: str | None = None,
         refused: Callable[[str, str], None] = lambda name, why: None,
     ) -> None:
         """Take the address. Raises ValueError when it is no redis URL; connects when first used.
 
-        `refused` hears of each resource that is left out of a list because it cannot be read.
+        `password` is for a URL that has none. `refused` hears of each resource that is left out of a list because it
+        cannot be read.
         """
         self._refused = refused
         self.address = url.rpartition("@")[2].removeprefix("redis://")
         self._space = ":".join((prefix, cluster))
         pool: redis.BlockingConnectionPool = redis.BlockingConnectionPool.from_url(
             url,
+            password=password,
             max_connections=_CONNECTIONS,
             timeout=_SOCKET_TIMEOUT,
             socket_timeout=_SOCKET_TIMEOUT,

@@ -98,11 +98,12 @@ class _Scenario:
 
     async def play(self) -> Mapping[str, Figure]:
         """Start it, do everything to it, let the users end, and count."""
-        cut = Forward("backend of auth-1", ("127.0.0.1", 0), addresses.parse(urlsplit(self._backend).netloc))
+        url = urlsplit(self._backend)
+        cut = Forward("backend of auth-1", ("127.0.0.1", 0), addresses.parse(url.netloc.rpartition("@")[2]))
         await cut.start()
         async with aiohttp.ClientSession() as self._http, echoing() as service:
             try:
-                await self._start(service, f"redis://{addresses.join(*cut.listen)}/0")
+                await self._start(service, f"redis://:{url.password}@{addresses.join(*cut.listen)}/0")
                 await self._connect_users()
                 for step in (
                     lambda: self._cut_auth(cut),

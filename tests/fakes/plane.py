@@ -44,8 +44,9 @@ class Plane:
 
     async def backend_forward(self) -> tuple[Forward, str]:
         """A forward to the backend, and its URL."""
-        made = await self.forward(urlsplit(self.backend_url).netloc)
-        return made, f"redis://{addresses.join(*made.listen)}/0"
+        url = urlsplit(self.backend_url)
+        made = await self.forward(url.netloc.rpartition("@")[2])
+        return made, f"redis://:{url.password}@{addresses.join(*made.listen)}/0"
 
     def instance_flags(self, kind: str, name: str, ttl: float = TTL, **more: Any) -> InstanceFlags:
         """Flags of an instance on any port."""

@@ -105,3 +105,10 @@ def test_tunnels_are_for_the_networking_config_to_say() -> None:
     assert flag(others, "--first") == "6"
     assert not {"--connections", "--mesh", "--keep-alive-interval", "--bootstrap"} & set(others)
     assert flag(others, "--auth-keep-alive-interval") == "1s"
+
+
+def test_password_of_the_backend_is_in_no_command_line() -> None:
+    """Instances are given its file."""
+    argv = fleet_plan.instance(FleetPlan(), "auth", "auth-1", "b:1", {}, Path("backend/password"))
+    assert flag(argv, "--backend") == "redis://b:1/0"
+    assert flag(argv, "--backend-password-file") == "backend/password"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -144,3 +146,17 @@ async def test_draining_is_in_its_resource(plane: Plane) -> None:
     await eventually(drains)
     proxy.standing.undrain()
     await eventually(takes)
+
+
+async def test_password_of_the_backend_from_a_file(plane: Plane, tmp_path: Path) -> None:
+    """It is used for an address that has none; without it the backend refuses, and a file that is gone is named."""
+    url = urlsplit(plane.backend_url)
+    assert url.password is not None
+    bare, file = f"redis://{url.hostname}:{url.port}/0", tmp_path / "password"
+    file.write_text(f"{url.password}\n")
+    auth = await plane.auth(backend=bare, backend_password_file=file)
+    assert len(await auth.instance.backend.instances("auth")) == 1
+    with pytest.raises(running.StartError, match="the backend at"):
+        await plane.auth("auth-2", backend=bare)
+    with pytest.raises(running.StartError, match=r"--backend-password-file .* cannot be read"):
+        Instance("auth", plane.instance_flags("auth", "auth-3", backend_password_file=tmp_path / "none"))

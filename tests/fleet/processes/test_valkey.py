@@ -205,3 +205,51 @@ def test_unwritable_folder_is_said(tmp_path: Path) -> None:
 
     with pytest.raises(valkey.ValkeyError, match="cannot keep Valkey's data in"):
         valkey.start(tmp_path / "data")
+
+
+def test_server_wants_its_password(start: Callable[..., valkey.Valkey]) -> None:
+    """Whoever else is on the machine reaches the port, and gets nothing for it: no read, no FLUSHALL, no SHUTDOWN."""
+    server = start()
+    stranger = redis.Redis.from_url(f"redis://{server.address}/0")
+
+    for command in ("PING", "FLUSHALL", "SHUTDOWN", "CONFIG GET requirepass"):
+        with pytest.raises(redis.AuthenticationError):
+            stranger.execute_command(command)
+
+    assert redis.Redis.from_url(server.url).ping() is True
+
+
+def test_password_is_for_the_owner_alone(start: Callable[..., valkey.Valkey], tmp_path: Path) -> None:
+    """Neither in the list of processes nor in a file that others may read, wherever the folder lies."""
+    server = start()
+    password = server.password_file.read_text()
+
+    assert len(password) == 48
+    assert password in server.url
+    for path in (tmp_path / "data").iterdir():
+        if path.is_file() and password.encode() in path.read_bytes():
+            assert path.stat().st_mode & 0o077 == 0, path
+    command_line = Path(f"/proc/{server.process.pid}/cmdline")
+    if command_line.exists():
+        assert password.encode() not in command_line.read_bytes()
+
+
+def test_password_stays_after_a_restart(start: Callable[..., valkey.Valkey]) -> None:
+    """Programs that know the address find the server there again when it was started anew."""
+    first = start()
+    first.stop()
+
+    second = start(port=int(first.address.rpartition(":")[2]))
+
+    assert second.url == first.url
+    assert redis.Redis.from_url(first.url).ping() is True
+
+
+def test_sentence_about_a_second_start_has_no_password(start: Callable[..., valkey.Valkey]) -> None:
+    """It is shown on terminals and kept in logs."""
+    server = start()
+
+    with pytest.raises(valkey.ValkeyError, match="another Refloat runs") as refused:
+        start()
+
+    assert server.password_file.read_text() not in str(refused.value)

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import time
 from collections.abc import AsyncIterator, Iterator
+from urllib.parse import urlsplit
 
 import pytest
 import redis.asyncio as redis
@@ -223,10 +224,14 @@ def test_reset_in_flight_is_unavailable_on_uvloop_too(
     monkeypatch.setattr(backend_module, "TIMEOUT", HASTY)  # uvloop does not tell each of them
 
     async def scene() -> None:
-        host, port = valkey_url.removeprefix("redis://").removesuffix("/0").split(":")
-        forward = Forward("backend", ("127.0.0.1", 0), (host, int(port)))
+        url = urlsplit(valkey_url)
+        assert url.hostname is not None
+        assert url.port is not None
+        forward = Forward("backend", ("127.0.0.1", 0), (url.hostname, url.port))
         await forward.start()
-        backend = Backend(f"redis://127.0.0.1:{forward.listen[1]}/0", "default", prefix=prefix)
+        backend = Backend(
+            f"redis://127.0.0.1:{forward.listen[1]}/0", "default", prefix=prefix, password=url.password
+        )
         for _ in range(10):
             calls = [
                 asyncio.ensure_future(backend.put_instance("proxy", server("a"), 60.0)) for _ in range(60)
