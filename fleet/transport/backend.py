@@ -2,6 +2,8 @@
 
 Agents are a list by epoch and revision that lives in the backend itself, so every auth serves the same one. All errors
 become BackendUnavailable here, within `TIMEOUT`, so that whoever asks a node gets its answer within a second.
+A read whose connection is lost is sent a second time. A write is not: it may have taken effect, and the error says so.
+docs/nodes.md, "The backend".
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -17,9 +19,10 @@ import redis.asyncio as redis
 from google.protobuf.message import DecodeError
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 
 from fleet.transport import backend_scripts
+from fleet.transport.backend_pool import NotSent, Pool
 from fleet.wire import fleet_pb2, types_pb2
 
 #: The longest any call here takes, seconds; the socket gives up a little earlier and says why.
@@ -33,6 +36,10 @@ MOST_AGENTS = 2_000
 #: Bytes of all agents in one answer: a client of gRPC takes 4 MiB unless it says more.
 _LARGEST_PAGE = 2 * 1024 * 1024
 
+#: What a command raises whose connection is lost. RuntimeError: what uvloop raises for a write to a connection that was
+#: reset. redis-py's TimeoutError is none of them.
+_LOST = (redis.ConnectionError, OSError, RuntimeError)
+
 Kind = Literal["auth", "proxy"]
 _Resource = TypeVar("_Resource", types_pb2.ServerV2, fleet_pb2.AgentEntry)
 #: What must hold for a write: nothing, that nothing is stored, or that the stored revision is the one named.
@@ -40,7 +47,14 @@ Condition = Literal["any", "absent", "is"]
 
 
 class BackendUnavailable(Exception):
-    """The backend cannot be reached, or does not answer in time; the sentence says which of them."""
+    """The backend cannot be reached, or does not answer in time; the sentence says which of them.
+
+    `is_uncertain`: a write was sent and not answered, and may have taken effect.
+    """
+
+    def __init__(self, sentence: str, *, is_uncertain: bool = False) -> None:
+        super().__init__(f"{sentence}; the write may have taken effect" if is_uncertain else sentence)
+        self.is_uncertain = is_uncertain
 
 
 class SilentError(BackendUnavailable):
@@ -93,7 +107,7 @@ class Backend:
         self._refused = refused
         self.address = url.rpartition("@")[2].removeprefix("redis://")
         self._space = ":".join((prefix, cluster))
-        pool: redis.BlockingConnectionPool = redis.BlockingConnectionPool.from_url(
+        self._pool: Pool = Pool.from_url(
             url,
             password=password,
             max_connections=_CONNECTIONS,
@@ -103,7 +117,7 @@ class Backend:
             # The caller retries, by its own schedule: a heartbeat that fails must say so in time.
             retry=Retry(NoBackoff(), 0),
         )
-        self._redis = redis.Redis.from_pool(pool)
+        self._redis = redis.Redis.from_pool(self._pool)
         register = self._redis.register_script
         self._put_instance = register(backend_scripts.PUT_INSTANCE)
         self._delete_instance = register(backend_scripts.DELETE_INSTANCE)
@@ -120,7 +134,7 @@ class Backend:
     async def put_instance(self, kind: Kind, server: types_pb2.ServerV2, ttl: float) -> None:
         """Write the resource of an auth or a proxy, to expire in `ttl` seconds. Raises BackendUnavailable."""
         name = server.metadata.name
-        await self._run(
+        await self._write(
             self._put_instance,
             [self._key(kind, name), self._key(f"{kind}s")],
             [server.SerializeToString(), _milliseconds(ttl), name],
@@ -129,21 +143,21 @@ class Backend:
     async def delete_instance(self, kind: Kind, name: str) -> bool:
         """Delete the resource of an auth or a proxy; return whether there was one. Raises BackendUnavailable."""
         keys = [self._key(kind, name), self._key(f"{kind}s")]
-        return bool(await self._run(self._delete_instance, keys, [name]))
+        return bool(await self._write(self._delete_instance, keys, [name]))
 
     async def instances(self, kind: Kind) -> tuple[types_pb2.ServerV2, ...]:
         """Every unexpired auth or proxy that can be read, by name. Raises BackendUnavailable."""
-        found = await self._run(self._list_instances, [self._key(f"{kind}s")], [self._key(kind, "")])
+        found = await self._read_script(self._list_instances, [self._key(f"{kind}s")], [self._key(kind, "")])
         return tuple(
             server
             for name, body in zip(found[::2], found[1::2], strict=True)
-            if (server := self._read(types_pb2.ServerV2, f"{kind} {name.decode(errors='replace')}", body))
+            if (server := self._parse(types_pb2.ServerV2, f"{kind} {name.decode(errors='replace')}", body))
         )
 
     async def put_agent(self, agent: fleet_pb2.AgentResource, auth_id: str) -> Written:
         """Write an agent's resource, to expire after its own TTL. Raises BackendUnavailable."""
         entry = fleet_pb2.AgentEntry(agent=agent, auth_id=auth_id)
-        revision, networking = await self._run(
+        revision, networking = await self._write(
             self._put_agent,
             [
                 self._key("agent", agent.agent_id),
@@ -152,12 +166,11 @@ class Backend:
             ],
             [entry.SerializeToString(), max(agent.ttl_ms, 1), agent.agent_id, secrets.token_hex(8)],
         )
-        with self._mapped():
-            return Written(int(revision), networking.decode(errors="replace"))
+        return Written(int(revision), networking.decode(errors="replace"))
 
     async def delete_agent(self, agent_id: str) -> None:
         """Delete an agent's resource before its expiry. Raises BackendUnavailable."""
-        await self._run(
+        await self._write(
             self._delete_agent,
             [
                 self._key("agent", agent_id),
@@ -168,10 +181,8 @@ class Backend:
 
     async def agent(self, agent_id: str) -> fleet_pb2.AgentEntry | None:
         """An agent's unexpired resource; None too when it cannot be read. Raises BackendUnavailable."""
-        with self._mapped():
-            async with asyncio.timeout(TIMEOUT):
-                body: Any = await self._redis.get(self._key("agent", agent_id))
-        return None if body is None else self._read(fleet_pb2.AgentEntry, f"agent {agent_id}", body)
+        body: Any = await self._read(lambda: self._redis.get(self._key("agent", agent_id)))
+        return None if body is None else self._parse(fleet_pb2.AgentEntry, f"agent {agent_id}", body)
 
     async def agents(self, epoch: str, since: int, limit: int) -> AgentPage:
         """Agents changed after revision `since` of `epoch`, or the beginning of the full list.
@@ -179,29 +190,28 @@ class Backend:
         Raises BackendUnavailable.
         """
         limit = min(limit or MOST_AGENTS, MOST_AGENTS)
-        now, revision, full, more, removed, *rest = await self._run(
+        now, revision, full, more, removed, *rest = await self._read_script(
             self._list_agents,
             self._agent_keys("epoch", "revision", "by-revision", "removed", "floor"),
             [epoch, since, limit, secrets.token_hex(8), self._key("agent", ""), _LARGEST_PAGE],
         )
-        with self._mapped():
-            return AgentPage(
-                epoch=now.decode(),
-                revision=int(revision),
-                full=bool(full),
-                more=bool(more),
-                agents=tuple(
-                    entry
-                    for body, left in zip(rest[::2], rest[1::2], strict=True)
-                    if (entry := self._entry(body, left))
-                ),
-                removed=tuple(name.decode() for name in removed),
-            )
+        return AgentPage(
+            epoch=now.decode(),
+            revision=int(revision),
+            full=bool(full),
+            more=bool(more),
+            agents=tuple(
+                entry
+                for body, left in zip(rest[::2], rest[1::2], strict=True)
+                if (entry := self._entry(body, left))
+            ),
+            removed=tuple(name.decode() for name in removed),
+        )
 
     async def put_tunnel_connection(self, cluster: str, name: str, body: bytes, ttl: float) -> None:
         """Write a tunnel connection of a leaf cluster, to expire in `ttl` seconds. Raises BackendUnavailable."""
         member = f"{cluster}/{name}"
-        await self._run(
+        await self._write(
             self._put_instance,
             [self._key("tunnel-connection", member), self._key("tunnel-connections")],
             [body, _milliseconds(ttl), member],
@@ -211,11 +221,11 @@ class Backend:
         """Delete a tunnel connection; return whether there was one. Raises BackendUnavailable."""
         member = f"{cluster}/{name}"
         keys = [self._key("tunnel-connection", member), self._key("tunnel-connections")]
-        return bool(await self._run(self._delete_instance, keys, [member]))
+        return bool(await self._write(self._delete_instance, keys, [member]))
 
     async def tunnel_connections(self) -> tuple[bytes, ...]:
         """Every unexpired tunnel connection, by cluster and name. Raises BackendUnavailable."""
-        found = await self._run(
+        found = await self._read_script(
             self._list_instances, [self._key("tunnel-connections")], [self._key("tunnel-connection", "")]
         )
         return tuple(found[1::2])
@@ -225,17 +235,16 @@ class Backend:
 
         Raises BackendUnavailable, and of that ForeignError when what is stored cannot be read.
         """
-        with self._mapped():
-            async with asyncio.timeout(TIMEOUT):
-                body: Any = await self._redis.hget(self._key("networking-config"), "body")
+        body: Any = await self._read(lambda: self._redis.hget(self._key("networking-config"), "body"))
+        try:
             return None if body is None else types_pb2.ClusterNetworkingConfigV2.FromString(body)
+        except DecodeError as error:
+            raise ForeignError(f"the backend at {self.address} holds what is not ours: {error}") from error
 
     async def networking_revision(self) -> str:
         """The revision of the networking config; empty before anybody wrote one. Raises BackendUnavailable."""
-        with self._mapped():
-            async with asyncio.timeout(TIMEOUT):
-                found: Any = await self._redis.hget(self._key("networking-config"), "revision")
-            return "" if found is None else str(found.decode(errors="replace"))
+        found: Any = await self._read(lambda: self._redis.hget(self._key("networking-config"), "revision"))
+        return "" if found is None else str(found.decode(errors="replace"))
 
     async def put_networking_config(
         self, config: types_pb2.ClusterNetworkingConfigV2, condition: Condition = "any", revision: str = ""
@@ -244,7 +253,7 @@ class Backend:
 
         Raises BackendUnavailable.
         """
-        written = await self._run(
+        written = await self._write(
             self._put_singleton,
             [self._key("networking-config")],
             [config.SerializeToString(), config.metadata.revision, condition, revision],
@@ -257,12 +266,39 @@ class Backend:
     def _agent_keys(self, *names: str) -> list[str]:
         return [self._key("agents", name) for name in names]
 
-    async def _run(self, script: Any, keys: Sequence[str], args: Sequence[object]) -> Any:
-        with self._mapped():
-            async with asyncio.timeout(TIMEOUT):
-                return await script(keys=keys, args=args)
+    async def _write(self, script: Any, keys: Sequence[str], args: Sequence[object]) -> Any:
+        """Run a script that writes. It is sent once: it may take effect although its answer is lost."""
+        return await self._call(lambda: script(keys=keys, args=args), writes=True)
 
-    def _read(self, kind: type[_Resource], name: str, body: bytes) -> _Resource | None:
+    async def _read_script(self, script: Any, keys: Sequence[str], args: Sequence[object]) -> Any:
+        """Run a script that reads."""
+        return await self._read(lambda: script(keys=keys, args=args))
+
+    async def _read(self, command: Callable[[], Awaitable[Any]]) -> Any:
+        """Run a command that reads. If its connection is lost it is sent a second time, over a new connection."""
+
+        async def with_second_attempt() -> Any:
+            try:
+                return await command()
+            except _LOST:
+                if _is_being_cancelled():
+                    raise
+            await self._pool.empty()
+            return await command()
+
+        return await self._call(with_second_attempt, writes=False)
+
+    async def _call(self, command: Callable[[], Awaitable[Any]], *, writes: bool) -> Any:
+        """Run a command within `TIMEOUT`. After a failure later commands use new connections."""
+        with self._mapped(writes=writes):
+            try:
+                async with asyncio.timeout(TIMEOUT):
+                    return await command()
+            except (*_LOST, NotSent, redis.TimeoutError):
+                await self._pool.empty()
+                raise
+
+    def _parse(self, kind: type[_Resource], name: str, body: bytes) -> _Resource | None:
         """Read a resource, or say that it cannot be read: one that is damaged must not hide the others."""
         try:
             return kind.FromString(body)
@@ -271,32 +307,39 @@ class Backend:
             return None
 
     def _entry(self, body: bytes, left: int) -> fleet_pb2.AgentEntry | None:
-        entry = self._read(fleet_pb2.AgentEntry, "an agent", body)
+        entry = self._parse(fleet_pb2.AgentEntry, "an agent", body)
         if entry is not None:
             entry.expires_in_ms = left
         return entry
 
     @contextlib.contextmanager
-    def _mapped(self) -> Iterator[None]:
+    def _mapped(self, *, writes: bool) -> Iterator[None]:
         """Translate every error of the client, once."""
         task = asyncio.current_task()
         before = task.cancelling() if task is not None else 0
         try:
             yield
-        except (TimeoutError, redis.TimeoutError) as error:
-            raise SilentError(f"the backend at {self.address} does not answer") from error
-        # RuntimeError: what uvloop raises for a write to a connection that was reset while it waited in the pool.
-        except (RedisError, OSError, RuntimeError) as error:
-            raise BackendUnavailable(
-                f"the backend at {self.address} cannot be used: {str(error).rstrip('.')}"
-            ) from error
-        except DecodeError as error:
-            raise ForeignError(f"the backend at {self.address} holds what is not ours: {error}") from error
+        except NotSent as error:
+            raise self._unavailable(error.__cause__ or error, is_uncertain=False) from error
+        except (RedisError, *_LOST) as error:
+            is_answer = isinstance(error, (ResponseError, BusyLoadingError))
+            raise self._unavailable(error, is_uncertain=writes and not is_answer) from error
         finally:
             # The client may take a cancellation for the end of its own wait: who ends a task would wait in vain.
             if task is not None and task.cancelling() > before:
                 raise asyncio.CancelledError
 
+    def _unavailable(self, error: BaseException, *, is_uncertain: bool) -> BackendUnavailable:
+        if isinstance(error, (TimeoutError, redis.TimeoutError)):
+            return SilentError(f"the backend at {self.address} does not answer", is_uncertain=is_uncertain)
+        sentence = f"the backend at {self.address} cannot be used: {str(error).rstrip('.')}"
+        return BackendUnavailable(sentence, is_uncertain=is_uncertain)
+
 
 def _milliseconds(seconds: float) -> int:
     return max(int(seconds * 1000), 1)
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

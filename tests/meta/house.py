@@ -134,6 +134,13 @@ RULES = (
         where=r"^(fleet|dashboards)/",
         but=r"^fleet/protocol/strict_yaml\.py",
     ),
+    Rule(
+        "redis-pool",
+        "a pool of redis-py lends connections that were reset: use fleet.transport.backend, whose pool does not",
+        r"^\s*(import|from) redis\.asyncio\b",
+        where=r"^fleet/",
+        but=r"^fleet/transport/backend(_pool)?\.py",
+    ),
     Rule("unsafe", "`|safe` opens the page to whoever names an agent", r"\|\s*safe\b", ends=(".html",)),
     Rule(
         "cdn",

@@ -23,6 +23,7 @@ _OFFENCES = {
     "silent-refusal": ("dashboards/views/x.py", "messages.error(request, 'no')\n"),
     "deep-json": ("fleet/protocol/x.py", "try:\n    found = json.loads(text)\nexcept ValueError:\n    f()\n"),
     "yaml": ("fleet/x.py", "rules = yaml.safe_load(text)\n"),
+    "redis-pool": ("fleet/nodes/x.py", "import redis.asyncio as redis\n"),
     "unsafe": ("templates/x.html", "{{ name|safe }}\n"),
     "cdn": ("templates/x.html", '<script src="https://cdn.example/x.js"></script>\n'),
     "inline-script": ("templates/x.html", '<a onclick="f()">x</a>\n'),

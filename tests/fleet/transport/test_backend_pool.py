@@ -1,0 +1,144 @@
+"""The pool of backend connections against a real Valkey, with connections that a forward resets or holds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import uvloop
+
+from fleet.nodes.forward_names import Mode
+from fleet.nodes.forwards import Forward
+from fleet.transport import backend as backend_module
+from fleet.transport.backend import Backend, BackendUnavailable, SilentError
+from fleet.transport.backend_pool import NotSent, Pool, is_lost
+from fleet.wire import types_pb2
+from tests.fakes.waiting import eventually
+from tests.fleet.conftest import HASTY
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+both_loops = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+
+
+@asynccontextmanager
+async def forwarded(valkey_url: str, prefix: str) -> AsyncIterator[tuple[Forward, Backend]]:
+    """A backend that is reached through a forward."""
+    host, port = valkey_url.removeprefix("redis://").removesuffix("/0").split(":")
+    forward = Forward("backend", ("127.0.0.1", 0), (host, int(port)))
+    await forward.start()
+    backend = Backend(f"redis://127.0.0.1:{forward.listen[1]}/0", "default", prefix=prefix)
+    yield forward, backend
+    await backend.close()
+    await forward.stop()
+
+
+def server(name: str) -> types_pb2.ServerV2:
+    return types_pb2.ServerV2(kind="proxy", metadata=types_pb2.Metadata(name=name))
+
+
+def idle(backend: Backend) -> list[Any]:
+    return backend._pool._available_connections
+
+
+async def fill(forward: Forward, backend: Backend, count: int) -> None:
+    """Leave so many idle connections in the pool."""
+    await forward.change(mode=Mode.HOLD)
+    calls = [asyncio.ensure_future(backend.instances("proxy")) for _ in range(count)]
+    await eventually(lambda: forward.accepted == count)
+    await forward.change(mode=Mode.PASS)
+    await asyncio.gather(*calls)
+    assert len(idle(backend)) == count
+
+
+@both_loops
+def test_idle_connections_that_were_reset_fail_no_call(run: Run, valkey_url: str, prefix: str) -> None:
+    """Neither reads nor writes: each lost connection is made anew before it is lent."""
+
+    async def scene() -> None:
+        async with forwarded(valkey_url, prefix) as (forward, backend):
+            await fill(forward, backend, 8)
+            await forward.change(mode=Mode.CUT)
+            await eventually(lambda: all(is_lost(connection) for connection in idle(backend)))
+            await forward.change(mode=Mode.PASS)
+            for number in range(8):
+                await backend.put_instance("proxy", server(f"p{number}"), 60.0)
+            assert len(await backend.instances("proxy")) == 8
+
+    run(scene())
+
+
+@both_loops
+def test_read_whose_connection_is_reset_is_sent_again(run: Run, valkey_url: str, prefix: str) -> None:
+    """Once, over a new connection; the caller notices nothing."""
+
+    async def scene() -> None:
+        async with forwarded(valkey_url, prefix) as (forward, backend):
+            await backend.put_instance("proxy", server("a"), 60.0)
+            await forward.change(mode=Mode.HOLD)
+            call = asyncio.ensure_future(backend.instances("proxy"))
+            await eventually(lambda: not idle(backend))
+            for link in list(forward.links):
+                link.reset()
+            await eventually(lambda: forward.accepted == 2)
+            await forward.change(mode=Mode.PASS)
+            assert [found.metadata.name for found in await call] == ["a"]
+
+    run(scene())
+
+
+@both_loops
+def test_write_whose_connection_is_reset_is_uncertain(run: Run, valkey_url: str, prefix: str) -> None:
+    """It is sent once, fails at once, and the error says that it may have taken effect; the next one works."""
+
+    async def scene() -> None:
+        async with forwarded(valkey_url, prefix) as (forward, backend):
+            await backend.put_instance("proxy", server("a"), 60.0)
+            await forward.change(mode=Mode.HOLD)
+            call = asyncio.ensure_future(backend.put_instance("proxy", server("b"), 60.0))
+            await eventually(lambda: not idle(backend))
+            for link in list(forward.links):
+                link.reset()
+            with pytest.raises(BackendUnavailable, match="the write may have taken effect") as caught:
+                await call
+            assert caught.value.is_uncertain
+            assert not isinstance(caught.value, SilentError)
+            await forward.change(mode=Mode.PASS)
+            await backend.put_instance("proxy", server("b"), 60.0)
+
+    run(scene())
+
+
+def test_failure_of_one_connection_empties_the_pool(
+    valkey_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A path that went silent took all connections with it: the next call does not try them one by one."""
+
+    async def scene() -> None:
+        async with forwarded(valkey_url, prefix) as (forward, backend):
+            await fill(forward, backend, 5)
+            await forward.change(mode=Mode.HOLD)
+            monkeypatch.setattr(backend_module, "TIMEOUT", HASTY)
+            with pytest.raises(SilentError):
+                await backend.instances("proxy")
+            monkeypatch.setattr(backend_module, "TIMEOUT", 40.0)
+            await forward.change(mode=Mode.PASS)
+            before = forward.accepted
+            await backend.instances("proxy")
+            assert forward.accepted == before + 1
+
+    uvloop.run(scene())
+
+
+async def test_refused_connection_means_that_nothing_was_sent(unused_tcp_port: int) -> None:
+    """A write that was never sent is not uncertain."""
+    pool = Pool.from_url(f"redis://127.0.0.1:{unused_tcp_port}/0")
+    with pytest.raises(NotSent):
+        await pool.get_connection()
+    backend = Backend(f"redis://127.0.0.1:{unused_tcp_port}/0", "default")
+    with pytest.raises(BackendUnavailable, match="cannot be used") as caught:
+        await backend.put_instance("proxy", server("a"), 60.0)
+    assert not caught.value.is_uncertain
+    await backend.close()
