@@ -99,6 +99,10 @@ class Forward:
     def _on_accepted(self, link: Link) -> None:
         self.links.add(link)
         self.accepted += 1
+        if self.mode is Mode.CUT:
+            # The system had accepted it before the port was closed.
+            link.reset()
+            return
         self._tasks.start(self._connect(link))
 
     async def _connect(self, link: Link) -> None:

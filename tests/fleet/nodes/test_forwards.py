@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -198,3 +199,25 @@ async def test_target_refuses_the_client_is_reset(forward: Forward, unused_tcp_p
         async with asyncio.timeout(DEADLINE):
             await reader.read()
     writer.close()
+
+
+def test_cut_resets_a_connection_that_is_being_accepted() -> None:
+    """On uvloop, as forwarders run: at whichever step of the loop the cut comes, no client is left open and silent."""
+
+    async def scene() -> None:
+        async with echoing() as to:
+            for steps in range(8):
+                forward = Forward("x", ("127.0.0.1", 0), to)
+                await forward.start()
+                # The kernel completes this connection before the event loop has accepted it.
+                with socket.create_connection(forward.listen) as client:
+                    client.setblocking(False)
+                    for _ in range(steps):
+                        await asyncio.sleep(0)
+                    await forward.change(mode=Mode.CUT)
+                    with pytest.raises(ConnectionResetError):
+                        async with asyncio.timeout(DEADLINE):
+                            await asyncio.get_running_loop().sock_recv(client, 1)
+                await forward.stop()
+
+    uvloop.run(scene())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -15,7 +16,7 @@ import uvloop
 from fleet.nodes.forward_names import Mode
 from fleet.nodes.forwards import Forward
 from fleet.transport import backend as backend_module
-from fleet.transport.backend import AgentPage, Backend, BackendUnavailable, ForeignError
+from fleet.transport.backend import AgentPage, Backend, BackendUnavailable, ForeignError, SilentError
 from fleet.wire import fleet_pb2, types_pb2
 from tests.fakes.waiting import eventually
 from tests.fleet.conftest import HASTY
@@ -217,11 +218,11 @@ def test_backend_url_wrong() -> None:
         Backend("http://x", "default")
 
 
-def test_reset_in_flight_is_unavailable_on_uvloop_too(
-    valkey_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_reset_in_flight_is_unavailable_at_once(
+    run: Callable[[Coroutine[Any, Any, None]], None], valkey_url: str, prefix: str
 ) -> None:
-    """Connections reset under calls that wait: every call fails as BackendUnavailable or is done, none otherwise."""
-    monkeypatch.setattr(backend_module, "TIMEOUT", HASTY)  # uvloop does not tell each of them
+    """Connections reset under calls that wait: every call is done or fails by the reset, none by its timeout."""
 
     async def scene() -> None:
         url = urlsplit(valkey_url)
@@ -239,12 +240,13 @@ def test_reset_in_flight_is_unavailable_on_uvloop_too(
             await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
             await forward.change(mode=Mode.CUT)
             ended = await asyncio.gather(*calls, return_exceptions=True)
-            assert all(one is None or isinstance(one, BackendUnavailable) for one in ended)
+            assert all(error is None or isinstance(error, BackendUnavailable) for error in ended)
+            assert not any(isinstance(error, SilentError) for error in ended)
             await forward.change(mode=Mode.PASS)
         await backend.close()
         await forward.stop()
 
-    uvloop.run(scene())
+    run(scene())
 
 
 def networking(revision: str) -> types_pb2.ClusterNetworkingConfigV2:
