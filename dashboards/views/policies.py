@@ -205,6 +205,7 @@ def _fields(
             "switch": policy.kind is Kind.SWITCH,
             "value": _laid_out(policy.name, values.get(policy.name, ""), policy.kind is Kind.JSON),
             "problem": problems.get(policy.name, ""),
+            "warnings": _warnings(policy.name, values.get(policy.name, ""), policy.kind is Kind.JSON),
             "default": policy_rows.shown(policy, policy.default),
             "inherits": policy_rows.shown(policy, of_role[policy.name]) if policy.name in of_role else "",
             "now": policy_rows.cell(cells[policy.name]) if policy.name in cells else None,
@@ -223,6 +224,12 @@ def _laid_out(name: str, text: str, is_json: bool) -> str:
     if not is_json or not text or policy_json.problems(name, text):
         return text
     return policy_json.document(service_config.from_environment({name: text}), name)
+
+
+def _warnings(name: str, text: str, is_json: bool) -> tuple[str, ...]:
+    if not is_json or not text or policy_json.problems(name, text):
+        return ()
+    return policy_json.warnings(service_config.from_environment({name: text}))
 
 
 def _previews(values: dict[str, str]) -> list[policy_json.Told]:

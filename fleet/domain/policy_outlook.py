@@ -11,7 +11,16 @@ from typing import Any
 
 from fleet.domain.naming import natural
 from fleet.domain.policy_plan import Running, TakesEffect, announce_ttl, restarts, ttl_load
-from fleet.protocol import announce, discovery, durations, policies, reconnecting, service_config, switches
+from fleet.protocol import (
+    announce,
+    discovery,
+    durations,
+    policies,
+    policy_json,
+    reconnecting,
+    service_config,
+    switches,
+)
 from fleet.protocol.policies import BY_NAME, PLURALS
 from fleet.protocol.service_config import (
     RFD_VARIABLE,
@@ -165,9 +174,12 @@ def _balancing(instances: Sequence[Changing], sight: Sight) -> Iterable[dict[str
         for told, count in sight.told.get(one.id, {}).items()
         if told != _told(config)
     )
-    yield _effect(
+    found = _effect(
         "Clients' load balancing", _said(wanted), auths, changing, TakesEffect.AT_CONNECT, sight.agents, stale
     )
+    for warning in policy_json.warnings(wanted) if wanted is not None else ():
+        found["sentence"] += f" {warning}"
+    yield found
 
 
 def _others(instances: Sequence[Changing], sight: Sight) -> Iterable[dict[str, Any]]:
@@ -232,7 +244,9 @@ def _config(values: Mapping[str, str]) -> ServiceConfig | None:
 
 
 def _told(config: ServiceConfig) -> Told:
-    return ("reconnect" if config.mode is Mode.RECONNECT else "pick_first", config.health_check)
+    reconnects = config.mode is Mode.RECONNECT
+    # In pick_first agents do not check health, and say so.
+    return ("reconnect" if reconnects else "pick_first", reconnects and config.health_check)
 
 
 def _said(config: ServiceConfig | None) -> str:

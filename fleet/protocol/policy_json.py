@@ -20,6 +20,7 @@ from fleet.protocol.service_config import (
     ServiceConfig,
     ServiceConfigError,
 )
+from fleet.protocol.standing import HEALTH_SERVICES
 
 #: What the RFD's variable is wrapped in; upstream's is bare.
 WRAPPER = "grpc_client_lb_policy"
@@ -29,6 +30,8 @@ _TOP = {"loadBalancingConfig": "load_balancing_config", "healthCheckConfig": "he
 _POLICY = {"teleport_pick_healthy": "teleportPickHealthy"}
 _CHECK = {"serviceName": "service_name"}
 _LARGEST = 16_384
+#: The dialects as people call them. Agents of ours read both, and do what agents of the RFD do.
+_RFD, _TELEPORT = "RFD 226", "Teleport"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +46,30 @@ class Told:
     @property
     def sentence(self) -> str:
         """What such an agent will do."""
-        if self.config.mode is Mode.PICK_FIRST and not self.config.health_check:
-            return "keeps its connection while it lives; does not ask about health"
         if self.config.mode is Mode.PICK_FIRST:
-            return "asks about health, and fails calls while its auth is sick; never leaves it by itself"
+            return f"keeps its connection while it lives; {self._in_pick_first}"
         if not self.config.health_check:
             return "would leave a sick auth, but is not told to ask about health: it stays until the connection breaks"
-        of = f" of service {self.config.health_service!r}" if self.config.health_service else ""
-        return f"asks about health{of} and leaves a sick auth for another one by itself"
+        return f"asks about health{self._of_service} and leaves a sick auth for another one by itself"
+
+    @property
+    def _in_pick_first(self) -> str:
+        if not self.config.health_check:
+            return "does not ask about health"
+        if self.dialect == _TELEPORT:
+            return "asks about health, and sends its calls to a sick auth all the same"
+        return "the health check has no effect in mode pick_first, and it stays with a sick auth"
+
+    @property
+    def _of_service(self) -> str:
+        service = self.config.health_service
+        if not service:
+            return ""
+        if self.dialect == _TELEPORT:
+            return f" of the whole server, not of service {service!r},"
+        if service not in HEALTH_SERVICES:
+            return f" of service {service!r}, which no auth serves, then of the whole server,"
+        return f" of service {service!r}"
 
 
 def problems(name: str, text: str) -> tuple[str, ...]:
@@ -71,6 +90,20 @@ def problems(name: str, text: str) -> tuple[str, ...]:
     return ()
 
 
+def warnings(config: ServiceConfig) -> tuple[str, ...]:
+    """Return what agents do otherwise than a config reads, each as a sentence."""
+    service = config.health_service
+    if service is None:
+        return ()
+    if config.mode is Mode.PICK_FIRST:
+        return ("In mode pick_first the health check has no effect: agents stay with a sick auth.",)
+    if service not in HEALTH_SERVICES:
+        names = ", ".join(repr(name) for name in HEALTH_SERVICES)
+        sentence = f"No auth serves the health service {service!r}; auths serve {names}. "
+        return (sentence + "Agents report SERVICE_UNKNOWN, and go by the health of the whole server.",)
+    return ()
+
+
 def canonical(text: str) -> str:
     """The same document on one line. Raises ValueError when it is none."""
     return json.dumps(json.loads(service_config.without_trailing_commas(text)), ensure_ascii=False)
@@ -83,8 +116,8 @@ def preview(config: ServiceConfig) -> tuple[Told, ...]:
     upstream = service_config.decode(service_config.encode(config, Dialect.UPSTREAM))
     assert service_config.decode(answer) == config, "an answer says what it was made from"
     return (
-        Told("RFD 226", document(rfd, RFD_VARIABLE), rfd),
-        Told("Teleport", document(upstream, UPSTREAM_VARIABLE), upstream),
+        Told(_RFD, document(rfd, RFD_VARIABLE), rfd),
+        Told(_TELEPORT, document(upstream, UPSTREAM_VARIABLE), upstream),
     )
 
 

@@ -17,6 +17,8 @@ DRAINING_HEADER = "x-refloat-draining"
 #: Services of gRPC health: SERVING when it is well, and is not degraded, or does not drain.
 PREFERRED_SERVICE = "refloat.preferred"
 ACCEPTING_SERVICE = "refloat.accepting"
+#: All that auths and proxies serve; the empty name is the whole server.
+HEALTH_SERVICES = ("", PREFERRED_SERVICE, ACCEPTING_SERVICE)
 
 #: Characters of a reason.
 LONGEST_REASON = 200

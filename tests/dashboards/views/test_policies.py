@@ -12,9 +12,10 @@ from fleet.control import desired
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.remembered import Instance
+from fleet.protocol import policy_json
 from fleet.protocol.announce import AUTH_TTL_VARIABLE
 from fleet.protocol.policies import BY_NAME, HTTP_CLOSE_VARIABLE
-from fleet.protocol.service_config import RFD_VARIABLE
+from fleet.protocol.service_config import RFD_VARIABLE, Mode, ServiceConfig
 from tests.dashboards.conftest import MakeUser
 from tests.fakes.policy_nodes import FakePolicyBook, PolicyNode
 from tests.fakes.reader import FakeReader
@@ -97,6 +98,26 @@ def test_plan_says_what_it_costs_and_whom_it_concerns(page: Client) -> None:
         ):
             assert words in where
     assert "<h1>Restart 2 auths that 4 agents rest on?</h1>" in shown
+
+
+@pytest.mark.parametrize(
+    ("mode", "service", "warning"),
+    [
+        ("reconnect", "fleet.Agents", "No auth serves the health service"),
+        ("pick_first", "", "In mode pick_first the health check has no effect"),
+    ],
+)
+def test_policy_that_agents_do_not_follow_to_the_letter_is_a_warning(
+    page: Client, mode: str, service: str, warning: str
+) -> None:
+    """Below its field, and in the preview of what it would do."""
+    config = ServiceConfig(Mode(mode), service)
+    sent = {"revision": desired.revision_of({}), RFD_VARIABLE: policy_json.document(config, RFD_VARIABLE)}
+    answer = page.post("/policies/auth/", sent | {"preview": "1", "roll_out": "on"})
+    (field,) = [field for field in answer.context["fields"] if field["policy"].name == RFD_VARIABLE]
+    assert [text.startswith(warning) for text in field["warnings"]] == [True]
+    assert warning in " ".join(answer.context["outlook"]["notes"])
+    assert answer.content.decode().count(warning) == 2
 
 
 def test_second_of_two_sees_three_versions_and_rebases(page: Client) -> None:

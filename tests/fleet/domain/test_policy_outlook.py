@@ -130,3 +130,21 @@ def test_agents_of_a_policy_are_counted_by_what_it_is_not_by_its_label(
     (effect,) = policy_outlook.outlook(proxies, SIGHT)["effects"]
     assert "25 tunnels" in effect["sentence"]
     assert (effect["label"], effect["agents_now"] + effect["agents_later"]) == (label, 25)
+
+
+def test_load_balancing_warns_of_a_health_service_that_no_auth_serves() -> None:
+    """In the plan too, where somebody confirms it."""
+    named = RECONNECT.replace('"serviceName": ""', '"serviceName": "fleet.Agents"')
+    auth = Changing("a1", "auth-1", "auth", True, {RFD_VARIABLE: RECONNECT}, {RFD_VARIABLE: named})
+    (note,) = policy_outlook.outlook([auth], SIGHT)["notes"]
+    assert "No auth serves the health service 'fleet.Agents'" in note
+
+
+def test_load_balancing_warns_of_a_health_check_in_pick_first() -> None:
+    """It has no effect; agents that were told pick_first run with it already, and are no news."""
+    checked = RECONNECT.replace("reconnect", "pick_first")
+    has = Changing("a1", "auth-1", "auth", False, {RFD_VARIABLE: checked}, {RFD_VARIABLE: checked})
+    lacks = Changing("a2", "auth-2", "auth", True, {RFD_VARIABLE: RECONNECT}, {RFD_VARIABLE: checked})
+    (effect,) = policy_outlook.outlook([has, lacks], SIGHT)["effects"]
+    assert (effect["value"], effect["agents_later"]) == ("pick_first", 0)
+    assert "In mode pick_first the health check has no effect" in effect["sentence"]

@@ -8,6 +8,7 @@ import pytest
 
 from fleet.protocol import policy_json
 from fleet.protocol.service_config import RFD_VARIABLE, UPSTREAM_VARIABLE, Mode, ServiceConfig
+from fleet.protocol.standing import HEALTH_SERVICES
 
 _GOOD = """{"grpc_client_lb_policy": {
   "loadBalancingConfig": [{"teleport_pick_healthy": {"mode": "reconnect",}}],
@@ -74,7 +75,7 @@ def test_preview_of_both_dialects() -> None:
     ("config", "says"),
     [
         (ServiceConfig(), "keeps its connection"),
-        (ServiceConfig(Mode.PICK_FIRST, ""), "never leaves it by itself"),
+        (ServiceConfig(Mode.PICK_FIRST, ""), "keeps its connection while it lives; "),
         (ServiceConfig(Mode.RECONNECT, None), "not told to ask about health"),
         (ServiceConfig(Mode.RECONNECT, "x"), "of service 'x'"),
     ],
@@ -90,3 +91,34 @@ def test_deep_nesting_is_a_problem(name: str, text: str) -> None:
     """A sentence like any other text that is no JSON, not an error of ours."""
     (problem,) = policy_json.problems(name, text)
     assert problem.startswith("is not JSON: ")
+
+
+def test_health_check_in_pick_first_is_called_without_effect() -> None:
+    """No agent fails calls or leaves: ours do not watch, Teleport's watch and go on."""
+    config = ServiceConfig(Mode.PICK_FIRST, "")
+    rfd, teleport = policy_json.preview(config)
+    assert "the health check has no effect in mode pick_first, and it stays with a sick auth" in rfd.sentence
+    assert "sends its calls to a sick auth all the same" in teleport.sentence
+    assert policy_json.warnings(config) == (
+        "In mode pick_first the health check has no effect: agents stay with a sick auth.",
+    )
+
+
+@pytest.mark.parametrize("service", [None, *HEALTH_SERVICES])
+def test_health_service_that_auths_serve_is_no_warning(service: str | None) -> None:
+    """The whole server, and the names by which it says more of itself."""
+    config = ServiceConfig(Mode.RECONNECT, service)
+    assert policy_json.warnings(config) == ()
+    assert not any("no auth serves" in told.sentence for told in policy_json.preview(config))
+
+
+def test_health_service_that_no_auth_serves_is_a_warning() -> None:
+    """The JSON is valid, and agents can be told it: what they will do instead is said."""
+    config = ServiceConfig(Mode.RECONNECT, "fleet.Agents")
+    rfd, teleport = policy_json.preview(config)
+    assert policy_json.problems(RFD_VARIABLE, rfd.document) == ()
+    (warning,) = policy_json.warnings(config)
+    assert "No auth serves the health service 'fleet.Agents'; auths serve '', 'refloat.preferred'" in warning
+    assert "SERVICE_UNKNOWN" in warning
+    assert "of service 'fleet.Agents', which no auth serves, then of the whole server" in rfd.sentence
+    assert "of the whole server, not of service 'fleet.Agents'" in teleport.sentence

@@ -10,7 +10,7 @@ import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from fleet.protocol.standing import ACCEPTING_SERVICE, PREFERRED_SERVICE
+from fleet.protocol.standing import ACCEPTING_SERVICE, HEALTH_SERVICES
 from fleet.transport import channels
 from fleet.transport.health import HealthServicer
 from fleet.transport.process import ProcessState
@@ -85,7 +85,7 @@ async def test_unknown_service(stub: health_pb2_grpc.HealthStub) -> None:
 async def test_list(stub: health_pb2_grpc.HealthStub) -> None:
     """List answers, unlike the library's, and has the names of what an instance says of itself."""
     answer = await stub.List(health_pb2.HealthListRequest())
-    names = ("", PREFERRED_SERVICE, ACCEPTING_SERVICE)
+    names = HEALTH_SERVICES
     assert {name: found.status for name, found in answer.statuses.items()} == dict.fromkeys(
         names, NOT_SERVING
     )
