@@ -78,6 +78,7 @@ def _policy(policy: Policy, now: float) -> dict[str, Any]:
         "health_check": policy.health_check,
         "auth_id": policy.auth_id,
         "read_age_ms": _ms(now - policy.read_at),
+        "problem": policy.problem,
     }
 
 

@@ -104,25 +104,62 @@ class Retire:
 Command = Open | Ask | Watch | Retire
 
 
+#: gRPC health's name for the server as a whole.
+_WHOLE_SERVER = ""
+
+
+class Answer(Enum):
+    """What became of the question for the policy of a connection."""
+
+    AWAITED = auto()
+    #: The server answered with its policy.
+    POLICY = auto()
+    #: The server has no policies: it is an old one.
+    NO_POLICY = auto()
+    #: The question failed, which says nothing of the server.
+    FAILED = auto()
+
+
 @dataclass(slots=True)
 class _Connection:
     id: int
-    #: Until it has answered, that of the connection before it.
-    mode: Mode
+    #: In force until the server answers: the policy of the connection before.
+    policy: ServiceConfig
     connectivity: Connectivity = Connectivity.IDLE
-    health: Health = Health.UNKNOWN
     #: Counts how often it became READY: what is heard of an earlier life is no news.
     life: int = 0
-    config: ServiceConfig | None = None
-    #: Its health counts: its policy says so.
-    watched: bool = False
-    #: What is watched before its policy says what to watch, and what that said: health, and whether it is watched.
-    guess: str | None = None
-    heard: tuple[Health, bool] | None = None
+    answer: Answer = Answer.AWAITED
+    #: The service whose health is watched; None: the policy in force asks for none.
+    service: str | None = None
+    #: The last status of that service.
+    status: Health = Health.UNKNOWN
+    #: False: the server has no health service to watch.
+    has_health_service: bool = True
+    #: The service of the policy, if the server does not know that service.
+    unknown_service: str | None = None
+    #: It was READY when the watch of that service began.
+    was_ready: bool = False
 
     @property
     def connected(self) -> bool:
         return self.connectivity is Connectivity.READY
+
+    @property
+    def health(self) -> Health:
+        """What decisions go by: a server is no better than unknown before its policy is."""
+        health = Health.HEALTHY if self.service is None else self.status
+        if self.answer is Answer.AWAITED and health is Health.HEALTHY:
+            return Health.UNKNOWN
+        return health
+
+    @property
+    def state(self) -> Connectivity:
+        """What gRPC would report: gRFC A17 where health is checked, the state of the connection where it is not."""
+        if not self.connected or self.service is None:
+            return self.connectivity
+        if self.status is Health.UNKNOWN and self.was_ready:
+            return Connectivity.READY  # gRPC has no way back from READY to CONNECTING
+        return _AS_CONNECTIVITY[self.status]
 
     @property
     def ready(self) -> bool:
@@ -136,13 +173,29 @@ class _Connection:
     def connecting(self) -> bool:
         return not self.ready and not self.unhealthy
 
+    def begin(self, connectivity: Connectivity) -> None:
+        """Forget what was heard: whoever answers now may be another server."""
+        self.connectivity, self.answer = connectivity, Answer.AWAITED
+        self.service, self.status = None, Health.UNKNOWN
+        self.has_health_service, self.unknown_service, self.was_ready = True, None, False
+
+    def watch(self, service: str | None) -> list[Command]:
+        """Watch a service, unless it is watched already."""
+        if service and service == self.unknown_service:
+            service = _WHOLE_SERVER
+        if service == self.service:
+            return []
+        self.was_ready = self.state is Connectivity.READY
+        self.service, self.status, self.has_health_service = service, Health.UNKNOWN, True
+        return [Watch(self.id, self.life, service)]
+
 
 class Balancer:
     """Decides which connections there are and which of them carries new RPCs."""
 
     def __init__(self, settings: Settings = DEFAULTS) -> None:
         self._settings = settings
-        self._active = _Connection(0, Mode.PICK_FIRST)
+        self._active = _Connection(0, ServiceConfig())
         self._backup: _Connection | None = None
         self._last_id = 0
         # Backups tried since all was well.
@@ -150,8 +203,6 @@ class Balancer:
         self._reconnect_at: float | None = None
         self._connect_at: float | None = None
         self._renew_at: float | None = None
-        # What the last policy in reconnect mode let us watch: the next one most likely says the same.
-        self._service: str | None = None
         # The backup is there to move to by and by, not because anything is wrong.
         self._renewing = False
 
@@ -175,21 +226,24 @@ class Balancer:
 
     @property
     def connectivity(self) -> Connectivity:
-        """What the whole is: an unhealthy connection counts as TRANSIENT_FAILURE, and yet carries RPCs."""
-        picked = self._picked
-        if not picked.connected:
-            return picked.connectivity
-        return _AS_CONNECTIVITY[picked.health]
+        """What the whole is, as gRPC has it; but a connection in TRANSIENT_FAILURE that stands carries RPCs."""
+        return self._picked.state
 
     @property
     def mode(self) -> Mode:
         """What it runs with."""
-        return self._active.mode
+        return self._active.policy.mode
 
     @property
     def health_check(self) -> bool:
         """Whether the health of the active connection is watched."""
-        return self._active.watched
+        active = self._active
+        return active.connected and active.service is not None and active.has_health_service
+
+    @property
+    def unknown_service(self) -> str | None:
+        """The service of the policy, if the server of the active connection does not know it: SERVICE_UNKNOWN."""
+        return self._active.unknown_service
 
     def awaits(self, connection_id: int) -> bool:
         """Whether it is not known yet what a connection is good for: it is being made, or asked for its health."""
@@ -220,66 +274,78 @@ class Balancer:
         connection = self._find(connection_id)
         if connection is None:
             return []
-        connection.connectivity, connection.health, connection.watched = connectivity, Health.UNKNOWN, False
-        connection.config, connection.guess, connection.heard = None, None, None
-        asked: list[Command] = []
+        connection.begin(connectivity)
+        commands: list[Command] = []
         if connectivity is Connectivity.READY:
             connection.life += 1
-            asked.append(Ask(connection.id, connection.life))
-            if self._service is not None:
-                # Both at once: one round trip less until it is known to be healthy.
-                connection.guess = self._service
-                asked.append(Watch(connection.id, connection.life, connection.guess))
-        return asked + self._decide(now, chance)
+            commands.append(Ask(connection.id, connection.life))
+            # Both at once: one round trip less until it is known to be healthy.
+            commands += connection.watch(_checked_service(connection.policy))
+            connection.was_ready = False  # a new connection is READY once its health is told (gRFC A17)
+        return commands + self._decide(now, chance)
 
     def configured(
-        self, connection_id: int, life: int, config: ServiceConfig | None, now: float, chance: float
+        self, connection_id: int, life: int, config: ServiceConfig, now: float, chance: float
     ) -> list[Command]:
-        """A connection answered with its policy; None when the question failed, which it may do before it is answered.
+        """A server answered with its policy."""
+        connection = self._find(connection_id, life)
+        if connection is None or connection.answer is Answer.POLICY:
+            return []
+        connection.answer, connection.policy = Answer.POLICY, config
+        return connection.watch(_checked_service(config)) + self._decide(now, chance)
 
-        Without an answer (an old server) it counts as healthy, and the mode stays what it was.
+    def policy_missing(self, connection_id: int, life: int, now: float, chance: float) -> list[Command]:
+        """A server answered that it has no policies. It counts as healthy, and the mode stays."""
+        connection = self._find(connection_id, life)
+        if connection is None or connection.answer is Answer.POLICY:
+            return []
+        connection.answer = Answer.NO_POLICY
+        return connection.watch(None) + self._decide(now, chance)
+
+    def question_failed(self, connection_id: int, life: int, now: float, chance: float) -> list[Command]:
+        """The question for the policy failed; it may be answered later. The last known policy stays in force.
+
+        So does the watch of that policy: a failed question is no sign of health.
         """
         connection = self._find(connection_id, life)
-        if connection is None or connection.config is not None:
+        if connection is None or connection.answer is not Answer.AWAITED:
             return []
-        if config is not None:
-            connection.config, connection.mode = config, config.mode
-        # In pick_first nothing would come of knowing its health.
-        reconnects = config is not None and config.mode is Mode.RECONNECT
-        service = config.health_service if config is not None and reconnects else None
-        if config is not None:
-            self._service = service
-        watching: list[Command] = []
-        if service != connection.guess:
-            connection.guess, connection.heard = None, None
-            watching.append(Watch(connection.id, life, service))
-        connection.watched = service is not None
-        if not connection.watched:
-            connection.health = Health.HEALTHY
-        elif connection.heard is not None:
-            connection.health, connection.watched = connection.heard
-        return watching + self._decide(now, chance)
+        connection.answer = Answer.FAILED
+        return self._decide(now, chance)
 
     def told(
         self,
         connection_id: int,
         life: int,
+        service: str,
         health: Health,
         now: float,
         chance: float,
         *,
         watched: bool = True,
     ) -> list[Command]:
-        """A health watch said something; not `watched` any more: its server has no such service."""
+        """A health watch said something; not `watched`: its server has no health service."""
         connection = self._find(connection_id, life)
-        if connection is None:
+        if connection is None or connection.service != service:
             return []
-        if not connection.watched:
-            if connection.guess is not None and connection.config is None:
-                connection.heard = health, watched  # it counts once the policy says so
-            return []
-        connection.health, connection.watched = health, watched
+        connection.status, connection.has_health_service = health, watched
         return self._decide(now, chance)
+
+    def service_unknown(
+        self, connection_id: int, life: int, service: str, now: float, chance: float
+    ) -> list[Command]:
+        """A server does not know the service of the policy: the health of the whole server counts instead.
+
+        Upstream watches that one under whatever name. A wrong name must not have clients try server after server.
+        """
+        connection = self._find(connection_id, life)
+        if connection is None or connection.service != service:
+            return []
+        connection.unknown_service = service
+        if service == _WHOLE_SERVER:
+            connection.status = Health.UNHEALTHY
+            return self._decide(now, chance)
+        return connection.watch(_WHOLE_SERVER) + self._decide(now, chance)
 
     def wake(self, now: float, chance: float) -> list[Command]:
         """The time `wake_at` has come."""
@@ -309,7 +375,7 @@ class Balancer:
     @property
     def _settled(self) -> bool:
         """All is well, or pick_first: then nothing is to be done."""
-        return self._active.ready or self._active.mode is not Mode.RECONNECT
+        return self._active.ready or self.mode is not Mode.RECONNECT
 
     def _decide(self, now: float, chance: float) -> list[Command]:
         """Look at both connections and say what follows.
@@ -358,7 +424,7 @@ class Balancer:
     def _open_backup(self) -> Command:
         self._last_id += 1
         self._tries += 1
-        self._backup = _Connection(self._last_id, self._active.mode)
+        self._backup = _Connection(self._last_id, self._active.policy)
         return Open(self._last_id, shuffled=True)
 
     def _reset(self) -> None:
@@ -401,6 +467,11 @@ _AS_CONNECTIVITY = {
     Health.HEALTHY: Connectivity.READY,
     Health.UNHEALTHY: Connectivity.TRANSIENT_FAILURE,
 }
+
+
+def _checked_service(policy: ServiceConfig) -> str | None:
+    # In pick_first nothing would come of knowing the health of the server.
+    return policy.health_service if policy.mode is Mode.RECONNECT else None
 
 
 def wait_before(tries: int, chance: float, settings: Settings) -> float:

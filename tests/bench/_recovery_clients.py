@@ -51,6 +51,8 @@ class Client:
     async def connect(self) -> None:
         """Connect, and be healthy."""
         async with _CONNECTING:
+            self.channel.connect()
+            await self.channel.asked.wait()
             await self.channel.channel_ready()
 
     async def answered_by_another(self, sick: str) -> float:

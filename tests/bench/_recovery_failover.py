@@ -135,6 +135,8 @@ async def pick_healthy_once(there: Ground) -> float:
     host, _, port = there.address.rpartition(":")
     await there.only(0)
     async with open_channel([(host, int(port))], settings=Settings(first_wait=0.0)) as channel:
+        channel.connect()
+        await channel.asked.wait()
         await channel.channel_ready()
         await _other_in_rotation(there)
         return await _flip_and_ask(there, lambda: channel)

@@ -15,6 +15,7 @@ from fleet.protocol.service_config import Mode, ServiceConfig
 from fleet.transport import channels
 from fleet.transport.passage import Passage
 from fleet.transport.service_config import AUTH_ID_METADATA
+from tests.fakes.waiting import eventually
 
 _CONFIG = "teleport.grpcclientconfig.v1.ServiceConfigDiscoveryService"
 RECONNECT = ServiceConfig(Mode.RECONNECT, "")
@@ -35,6 +36,8 @@ class FakeAuth:
         self.answering.set()
         self.configs_asked = 0
         self.watches = 0
+        #: Health services of which it says SERVICE_UNKNOWN.
+        self.unknown_services: set[str] = set()
         self.calls = 0
         self._healthy = True
         self._changed = asyncio.Event()
@@ -99,6 +102,9 @@ class FakeAuth:
 
     async def Watch(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
         self.watches += 1
+        if request.service in self.unknown_services:
+            yield health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVICE_UNKNOWN)
+            await asyncio.Event().wait()
         while True:
             changed = self._changed
             answer = health_pb2.HealthCheckResponse
@@ -130,3 +136,10 @@ class FakeAuth:
     async def _both(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
         async for word in requests:
             yield self.name.encode() + b":" + word
+
+
+async def balanced(channel: Any) -> None:
+    """Wait until a channel runs with the policy of a server, and is READY by that policy."""
+    await channel.channel_ready()
+    await eventually(lambda: channel.policy is not None)
+    await channel.channel_ready()

@@ -26,10 +26,14 @@ from fleet.transport.pick_healthy.events import (
     Event,
     Left,
     Policy,
+    ServiceUnknown,
     connectivity_of,
     decide,
+    is_answer,
     log_left,
     log_refused,
+    log_unknown_service,
+    policy_of,
 )
 
 Subscriber = Callable[[grpc.ChannelConnectivity], None]
@@ -58,6 +62,8 @@ class BlockingPickHealthyChannel(grpc.Channel):
         self._refused = refused
         # Ids of auths of whose answers it was said that they cannot be read.
         self._told: set[str] = set()
+        # Health services of which it was said that servers do not know them.
+        self._unknown_services: set[str] = set()
         #: How often it moved to another connection.
         self.moves = 0
         self._open_connection = open_connection
@@ -176,8 +182,11 @@ class BlockingPickHealthyChannel(grpc.Channel):
 
     def _hear(self, connection: BlockingConnection, event: Event) -> list[Command]:
         now = time.monotonic()
+        if isinstance(event, ServiceUnknown):
+            log_unknown_service(self._name, event, self._unknown_services)
         if isinstance(event, Configured) and event.life == connection.life:
-            connection.found, connection.read_at = event.found, now
+            if is_answer(event) or connection.found is None:
+                connection.found, connection.read_at = event.found, now
             if log_refused(self._name, event.found, self._told):
                 self._refused()
         return decide(self._balancer, connection.number, event, now, random.random())
@@ -186,9 +195,13 @@ class BlockingPickHealthyChannel(grpc.Channel):
         for command in commands:
             if isinstance(command, Open):
                 opened = self._open_connection(command.shuffled)
-                self._connections[command.connection] = BlockingConnection(
+                connection = BlockingConnection(
                     command.connection, opened, lambda *said: self._events.put(said)
                 )
+                active = self._connections.get(self._balancer.active)
+                if active is not None:  # its policy is in force until the server answers
+                    connection.found, connection.read_at = active.found, active.read_at
+                self._connections[command.connection] = connection
             elif isinstance(command, Ask):
                 self._connections[command.connection].ask(command.life)
             elif isinstance(command, Watch):
@@ -219,15 +232,13 @@ class BlockingPickHealthyChannel(grpc.Channel):
         ]
 
     def _tell(self) -> None:
-        active = self._connections[self._balancer.active]
-        if active.found is not None and active.read_at is not None:
-            self._policy = Policy(
-                self._balancer.mode, self._balancer.health_check, active.found.auth_id, active.read_at
-            )
         state = connectivity_of(self._balancer)
         with self._lock:
             self._picked = self._connections[self._balancer.picked]
             subscribers = list(self._subscribers) if state is not self._state else []
             self._state = state
+        # After the state: whoever sees a policy sees a state that goes by it.
+        active = self._connections[self._balancer.active]
+        self._policy = policy_of(self._balancer, active.found, active.read_at)
         for subscriber in subscribers:
             subscriber(state)

@@ -13,7 +13,14 @@ from grpc import _common
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fleet.protocol.pick_healthy import Health
-from fleet.transport.pick_healthy.events import Configured, Event, Told, Turned, wait_again
+from fleet.transport.pick_healthy.events import (
+    Configured,
+    Event,
+    Told,
+    Turned,
+    event_of_status,
+    wait_again,
+)
 from fleet.transport.service_config import METHOD, Discovered, read
 
 #: A stream that breaks because its connection did is no news of health: the loss itself shows within this, seconds.
@@ -187,15 +194,14 @@ class BlockingConnection:
             self._remember(call, forgotten)
             try:
                 for answer in call:
-                    serving = answer.status == health_pb2.HealthCheckResponse.SERVING
-                    self._report(self, Told(life, Health.HEALTHY if serving else Health.UNHEALTHY))
+                    self._report(self, event_of_status(life, service, answer.status))
                     tries = 0
             except grpc.RpcError as error:
                 if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-                    self._report(self, Told(life, Health.HEALTHY, watched=False))
+                    self._report(self, Told(life, service, Health.HEALTHY, watched=False))
                     return
             if forgotten.wait(_LOSS_SHOWS_WITHIN):
                 return
-            self._report(self, Told(life, Health.UNHEALTHY))
+            self._report(self, Told(life, service, Health.UNHEALTHY))
             forgotten.wait(wait_again(tries, random.random()))
             tries += 1

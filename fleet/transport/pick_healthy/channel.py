@@ -21,10 +21,14 @@ from fleet.transport.pick_healthy.events import (
     Event,
     Left,
     Policy,
+    ServiceUnknown,
     connectivity_of,
     decide,
+    is_answer,
     log_left,
     log_refused,
+    log_unknown_service,
+    policy_of,
 )
 
 
@@ -55,6 +59,8 @@ class PickHealthyChannel(grpc.aio.Channel):
         self._refused = refused
         # Ids of auths of whose answers it was said that they cannot be read.
         self._told: set[str] = set()
+        # Health services of which it was said that servers do not know them.
+        self._unknown_services: set[str] = set()
         self._connections: dict[int, Connection] = {}
         self._retiring: dict[asyncio.Task[None], Connection] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -73,11 +79,9 @@ class PickHealthyChannel(grpc.aio.Channel):
     def policy(self) -> Policy | None:
         """What it runs with; None while nobody has told it."""
         connection = self._connections.get(self._balancer.active)
-        if connection is None or connection.found is None or connection.read_at is None:
+        if connection is None:
             return None
-        return Policy(
-            self._balancer.mode, self._balancer.health_check, connection.found.auth_id, connection.read_at
-        )
+        return policy_of(self._balancer, connection.found, connection.read_at)
 
     @property
     def connection(self) -> tuple[int, int]:
@@ -134,7 +138,7 @@ class PickHealthyChannel(grpc.aio.Channel):
 
     @override
     async def channel_ready(self) -> None:
-        """Wait for a healthy connection."""
+        """Wait until the state is READY: connected, and healthy if the policy has health checked."""
         while (state := self.get_state(try_to_connect=True)) is not grpc.ChannelConnectivity.READY:
             if state is grpc.ChannelConnectivity.SHUTDOWN:
                 raise grpc.aio.UsageError("Channel is closed.")
@@ -191,8 +195,11 @@ class PickHealthyChannel(grpc.aio.Channel):
         if self._closed:
             return  # it was popped, and what follows it has not been cancelled yet
         now = time.monotonic()
+        if isinstance(event, ServiceUnknown):
+            log_unknown_service(self._name, event, self._unknown_services)
         if isinstance(event, Configured):
-            connection.found, connection.read_at = event.found, now
+            if is_answer(event) or connection.found is None:
+                connection.found, connection.read_at = event.found, now
             self.asked.set()
             if log_refused(self._name, event.found, self._told):
                 self._refused()
@@ -209,9 +216,11 @@ class PickHealthyChannel(grpc.aio.Channel):
         for command in commands:
             if isinstance(command, Open):
                 opened = self._open_connection(command.shuffled)
-                self._connections[command.connection] = Connection(
-                    command.connection, opened, self._hear, self.close_connection
-                )
+                connection = Connection(command.connection, opened, self._hear, self.close_connection)
+                active = self._connections.get(self._balancer.active)
+                if active is not None:  # its policy is in force until the server answers
+                    connection.found, connection.read_at = active.found, active.read_at
+                self._connections[command.connection] = connection
             elif isinstance(command, Ask):
                 self._connections[command.connection].ask(command.life)
             elif isinstance(command, Watch):

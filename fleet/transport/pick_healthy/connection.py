@@ -15,7 +15,14 @@ from grpc_health.v1 import health_pb2
 
 from fleet.protocol.pick_healthy import Health
 from fleet.transport.pick_healthy import turns
-from fleet.transport.pick_healthy.events import Configured, Event, Told, Turned, wait_again
+from fleet.transport.pick_healthy.events import (
+    Configured,
+    Event,
+    Told,
+    Turned,
+    event_of_status,
+    wait_again,
+)
 from fleet.transport.pick_healthy.turns import Turn
 from fleet.transport.service_config import Discovered, discover
 
@@ -150,15 +157,14 @@ class Connection:
         while True:
             try:
                 async for answer in watch(health_pb2.HealthCheckRequest(service=service)):
-                    serving = answer.status == health_pb2.HealthCheckResponse.SERVING
-                    self._report(self, Told(life, Health.HEALTHY if serving else Health.UNHEALTHY))
+                    self._report(self, event_of_status(life, service, answer.status))
                     tries = 0
             except grpc.aio.AioRpcError as error:
                 if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-                    self._report(self, Told(life, Health.HEALTHY, watched=False))
+                    self._report(self, Told(life, service, Health.HEALTHY, watched=False))
                     return
             await asyncio.sleep(_LOSS_SHOWS_WITHIN)
-            self._report(self, Told(life, Health.UNHEALTHY))
+            self._report(self, Told(life, service, Health.UNHEALTHY))
             await asyncio.sleep(wait_again(tries, random.random()))
             tries += 1
 

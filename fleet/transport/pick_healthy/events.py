@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import grpc
+from grpc_health.v1 import health_pb2
 
 from fleet.protocol.pick_healthy import Balancer, Command, Connectivity, Health, Why
 from fleet.protocol.service_config import Mode
@@ -38,15 +39,24 @@ class Configured:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Its health watch said something."""
+    """The health watch of a service said something."""
 
     life: int
+    service: str
     health: Health
-    #: False: its server has no such service, and is not watched.
+    #: False: its server has no health service, and is not watched.
     watched: bool = True
 
 
-Event = Turned | Configured | Told
+@dataclass(frozen=True, slots=True)
+class ServiceUnknown:
+    """The server does not know the service that is watched: SERVICE_UNKNOWN."""
+
+    life: int
+    service: str
+
+
+Event = Turned | Configured | Told | ServiceUnknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +70,51 @@ class Policy:
     auth_id: str
     #: When it was read, by the monotonic clock.
     read_at: float
+    #: The service it names, if the server does not know that service: the health of the whole server is watched.
+    unknown_service: str | None = None
+
+    @property
+    def problem(self) -> str:
+        """Why the policy is not followed to the letter; empty when it is."""
+        return "" if self.unknown_service is None else _unknown_sentence(self.unknown_service)
 
 
 def decide(balancer: Balancer, number: int, event: Event, now: float, chance: float) -> list[Command]:
     """Give an event to the balancer."""
     if isinstance(event, Turned):
         return balancer.turned(number, Connectivity[event.connectivity.name], now, chance)
-    if isinstance(event, Configured):
-        config = None if event.found is None else event.found.config
-        return balancer.configured(number, event.life, config, now, chance)
-    return balancer.told(number, event.life, event.health, now, chance, watched=event.watched)
+    if isinstance(event, Told):
+        return balancer.told(
+            number, event.life, event.service, event.health, now, chance, watched=event.watched
+        )
+    if isinstance(event, ServiceUnknown):
+        return balancer.service_unknown(number, event.life, event.service, now, chance)
+    found = event.found
+    if found is None or found.problem:
+        return balancer.question_failed(number, event.life, now, chance)
+    if found.config is None:
+        return balancer.policy_missing(number, event.life, now, chance)
+    return balancer.configured(number, event.life, found.config, now, chance)
+
+
+def policy_of(balancer: Balancer, found: Discovered | None, read_at: float | None) -> Policy | None:
+    """Return what a channel runs with; None while no server has told it."""
+    if found is None or read_at is None:
+        return None
+    return Policy(balancer.mode, balancer.health_check, found.auth_id, read_at, balancer.unknown_service)
+
+
+def is_answer(event: Configured) -> bool:
+    """Whether the server said what its policy is, or that it has none."""
+    return event.found is not None and not event.found.problem
+
+
+def event_of_status(life: int, service: str, status: int) -> Told | ServiceUnknown:
+    """The event for an answer of a health watch. Only SERVING is healthy: gRFC A17."""
+    if status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN:
+        return ServiceUnknown(life, service)
+    serving = status == health_pb2.HealthCheckResponse.SERVING
+    return Told(life, service, Health.HEALTHY if serving else Health.UNHEALTHY)
 
 
 def connectivity_of(balancer: Balancer) -> grpc.ChannelConnectivity:
@@ -103,6 +148,21 @@ def log_refused(name: str, found: Discovered | None, told: set[str]) -> bool:
             "service-config.refused: %s: of auth %.40r: %s", name, found.auth_id or "unknown", found.problem
         )
     return True
+
+
+def log_unknown_service(name: str, event: ServiceUnknown, logged_services: set[str]) -> None:
+    """Warn that servers do not know a service, once of each service."""
+    if event.service not in logged_services:
+        logged_services.add(event.service)
+        log.warning("health.service_unknown: %s: %s", name, _unknown_sentence(event.service))
+
+
+def _unknown_sentence(service: str) -> str:
+    if not service:
+        return "SERVICE_UNKNOWN: the server does not know its own health"
+    return (
+        f"SERVICE_UNKNOWN: no health service {service[:80]!r}; the health of the whole server counts instead"
+    )
 
 
 def wait_again(tries: int, chance: float) -> float:

@@ -33,6 +33,7 @@ def test_document_has_the_tracker_in_full() -> None:
         "health_check": False,
         "auth_id": "auth",
         "read_age_ms": 3000,
+        "problem": "",
     }
     assert document["tracker"] == {
         "desired_count": 1,

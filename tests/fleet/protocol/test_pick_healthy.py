@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import pytest
 
 from fleet.protocol.pick_healthy import (
     Ask,
-    Balancer,
-    Command,
     Connectivity,
     Health,
     Open,
@@ -21,75 +18,7 @@ from fleet.protocol.pick_healthy import (
     wait_before,
 )
 from fleet.protocol.service_config import Mode, ServiceConfig
-
-RECONNECT = ServiceConfig(Mode.RECONNECT, "")
-PICK_FIRST = ServiceConfig()
-READY, FAILURE = Connectivity.READY, Connectivity.TRANSIENT_FAILURE
-
-
-@dataclass
-class Shell:
-    """Does what the balancer says, with a clock that stands until it is moved."""
-
-    settings: Settings = field(default_factory=Settings)
-    chance: float = 0.5
-    now: float = 1000.0
-    open: list[int] = field(default_factory=list)
-    said: list[Command] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.balancer = Balancer(self.settings)
-        self.lives: dict[int, int] = {}
-        self.do(self.balancer.start())
-
-    def do(self, commands: list[Command]) -> None:
-        self.said += commands
-        for command in commands:
-            if isinstance(command, Open):
-                self.open.append(command.connection)
-            elif isinstance(command, Retire):
-                self.open.remove(command.connection)
-            elif isinstance(command, Ask):
-                self.lives[command.connection] = command.life
-
-    def turned(self, which: int, state: Connectivity) -> Shell:
-        self.do(self.balancer.turned(which, state, self.now, self.chance))
-        return self
-
-    def configured(self, which: int, config: ServiceConfig | None) -> Shell:
-        self.do(self.balancer.configured(which, self.lives[which], config, self.now, self.chance))
-        return self
-
-    def told(self, which: int, health: Health, *, watched: bool = True) -> Shell:
-        life = self.lives[which]
-        self.do(self.balancer.told(which, life, health, self.now, self.chance, watched=watched))
-        return self
-
-    def connect(self, which: int, config: ServiceConfig | None = RECONNECT) -> Shell:
-        return self.turned(which, READY).configured(which, config)
-
-    def healthy(self, which: int) -> Shell:
-        return self.connect(which).told(which, Health.HEALTHY)
-
-    def unhealthy(self, which: int) -> Shell:
-        return self.connect(which).told(which, Health.UNHEALTHY)
-
-    def timer(self) -> Shell:
-        """Let the next timer fire."""
-        assert self.balancer.wake_at is not None, "a timer runs"
-        self.now = max(self.now, self.balancer.wake_at)
-        self.do(self.balancer.wake(self.now, self.chance))
-        return self
-
-    @property
-    def waits(self) -> float | None:
-        at = self.balancer.wake_at
-        return None if at is None else pytest.approx(at - self.now)
-
-
-def healthy_shell(**settings: float | None) -> Shell:
-    """In reconnect mode with a healthy connection, number 0."""
-    return Shell(Settings(**settings)).healthy(0)
+from tests.fakes.balancer_shell import FAILURE, PICK_FIRST, READY, RECONNECT, Shell, healthy_shell
 
 
 def test_starts_as_pick_first() -> None:
@@ -99,7 +28,7 @@ def test_starts_as_pick_first() -> None:
     assert (shell.balancer.picked, shell.balancer.connectivity) == (0, Connectivity.IDLE)
     shell.turned(0, READY)
     assert shell.said[-1] == Ask(0, 1)
-    assert shell.balancer.connectivity is Connectivity.CONNECTING
+    assert (shell.balancer.connectivity, shell.balancer.mode) == (READY, Mode.PICK_FIRST)
     shell.configured(0, PICK_FIRST)
     assert shell.balancer.connectivity is READY
     assert shell.balancer.wake_at is None
@@ -178,7 +107,7 @@ def test_connect_timeout_of_backup() -> None:
     ("config", "told", "ready"),
     [
         pytest.param(RECONNECT, Health.HEALTHY, True, id="ready and healthy"),
-        pytest.param(None, None, True, id="ready and healthy with config failure"),
+        pytest.param(None, None, True, id="ready, and the server has no policies"),
         pytest.param(PICK_FIRST, None, True, id="ready and pick_first"),
         pytest.param(ServiceConfig(Mode.RECONNECT, None), None, True, id="ready, health is not checked"),
         pytest.param(RECONNECT, Health.UNHEALTHY, False, id="ready and not healthy"),
@@ -258,7 +187,7 @@ def test_server_without_health_service() -> None:
     assert (shell.balancer.connectivity, shell.balancer.health_check) == (READY, False)
 
 
-def test_config_failure_keeps_the_mode() -> None:
+def test_server_without_policies_keeps_the_mode() -> None:
     """An old auth behind the same balancer: healthy, no health checks, and still in reconnect mode."""
     shell = healthy_shell().turned(0, FAILURE).connect(0, None)
     assert (shell.balancer.mode, shell.balancer.health_check) == (Mode.RECONNECT, False)
@@ -267,8 +196,8 @@ def test_config_failure_keeps_the_mode() -> None:
 
 
 def test_config_that_comes_after_a_failure() -> None:
-    """The question may be asked again: the late answer counts, and health is good until told otherwise."""
-    shell = Shell().connect(0, None).configured(0, RECONNECT)
+    """The question is asked again: the late answer counts, and the state stays until the watch says otherwise."""
+    shell = Shell().turned(0, READY).failed(0).configured(0, RECONNECT)
     assert shell.said[-1] == Watch(0, 1, "")
     assert shell.balancer.connectivity is READY
     shell.told(0, Health.UNHEALTHY)
@@ -330,7 +259,10 @@ def test_answers_of_an_earlier_life() -> None:
     shell = healthy_shell().turned(0, READY)
     balancer = shell.balancer
     assert balancer.configured(0, 1, PICK_FIRST, shell.now, 0.5) == []
-    assert balancer.told(0, 1, Health.UNHEALTHY, shell.now, 0.5) == []
+    assert balancer.told(0, 1, "", Health.UNHEALTHY, shell.now, 0.5) == []
+    assert balancer.question_failed(0, 1, shell.now, 0.5) == []
+    assert balancer.policy_missing(0, 1, shell.now, 0.5) == []
+    assert balancer.service_unknown(0, 1, "", shell.now, 0.5) == []
     assert (balancer.mode, balancer.connectivity) == (Mode.RECONNECT, Connectivity.CONNECTING)
 
 

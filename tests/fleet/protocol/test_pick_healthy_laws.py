@@ -5,10 +5,26 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from fleet.protocol.pick_healthy import Ask, Balancer, Command, Connectivity, Health, Open, Retire, Settings
+from fleet.protocol.pick_healthy import (
+    Ask,
+    Balancer,
+    Command,
+    Connectivity,
+    Health,
+    Open,
+    Retire,
+    Settings,
+    Watch,
+)
 from fleet.protocol.service_config import Mode, ServiceConfig
 
-CONFIGS = (None, ServiceConfig(), ServiceConfig(Mode.RECONNECT, ""), ServiceConfig(Mode.RECONNECT, None))
+CONFIGS = (
+    ServiceConfig(),
+    ServiceConfig(Mode.RECONNECT, ""),
+    ServiceConfig(Mode.RECONNECT, "named"),
+    ServiceConfig(Mode.RECONNECT, None),
+)
+SERVICES = ("", "named")
 LOST = (Connectivity.IDLE, Connectivity.CONNECTING, Connectivity.TRANSIENT_FAILURE)
 
 chances = st.floats(0, 1, exclude_max=True)
@@ -24,13 +40,17 @@ class Connections(RuleBasedStateMachine):
         self.balancer = Balancer(Settings(first_wait=first_wait, reconnect_every=every))
         self.now, self.chance = 0.0, chance
         self.open: dict[int, Connectivity] = {}
-        #: By connection: its life, whether it answered, what it said of its health.
+        #: By connection: its life, the service whose health is watched, and what the watch said last.
         self.lives: dict[int, int] = {}
+        self.services: dict[int, str | None] = {}
         self.health: dict[int, Health] = {}
+        #: Connections that were READY when their watch began.
+        self.assumed: set[int] = set()
         self.retired: set[int] = set()
         self.do(self.balancer.start())
 
     def do(self, commands: list[Command]) -> None:
+        begins = any(isinstance(command, Ask) for command in commands)
         for command in commands:
             if isinstance(command, Open):
                 assert command.connection not in self.open.keys() | self.retired, "ids are used once"
@@ -41,16 +61,32 @@ class Connections(RuleBasedStateMachine):
                 self.retired.add(command.connection)
             elif isinstance(command, Ask):
                 self.lives[command.connection] = command.life
+                self.services[command.connection] = None
+                self.health.pop(command.connection, None)
+            elif isinstance(command, Watch):
+                if self.reports_ready(command.connection) and not begins:
+                    self.assumed.add(command.connection)
+                else:
+                    self.assumed.discard(command.connection)
+                self.services[command.connection] = command.service
+                self.health.pop(command.connection, None)
 
     def any_of(self, data: st.DataObject) -> int:
         return data.draw(st.sampled_from(sorted(self.open.keys() | self.retired)))
+
+    def reports_ready(self, which: int) -> bool:
+        heard = self.health.get(which)
+        assumed = heard is None and which in self.assumed
+        return self.services.get(which) is None or heard is Health.HEALTHY or assumed
+
+    def is_watched(self, which: int, service: str) -> bool:
+        return self.open.get(which) is Connectivity.READY and self.services.get(which) == service
 
     @rule(data=st.data(), chance=chances)
     def connects(self, data: st.DataObject, chance: float) -> None:
         which = self.any_of(data)
         if which in self.open:
             self.open[which] = Connectivity.READY
-            self.health.pop(which, None)
         self.do(self.balancer.turned(which, Connectivity.READY, self.now, chance))
 
     @rule(data=st.data(), how=st.sampled_from(LOST), chance=chances)
@@ -62,22 +98,42 @@ class Connections(RuleBasedStateMachine):
 
     @precondition(lambda self: self.lives)
     @rule(data=st.data(), config=st.sampled_from(CONFIGS), back=st.integers(0, 1), chance=chances)
-    def answers(self, data: st.DataObject, config: ServiceConfig | None, back: int, chance: float) -> None:
+    def answers(self, data: st.DataObject, config: ServiceConfig, back: int, chance: float) -> None:
         which = data.draw(st.sampled_from(sorted(self.lives)))
         self.do(self.balancer.configured(which, self.lives[which] - back, config, self.now, chance))
+
+    @precondition(lambda self: self.lives)
+    @rule(data=st.data(), back=st.integers(0, 1), chance=chances)
+    def has_no_policy(self, data: st.DataObject, back: int, chance: float) -> None:
+        which = data.draw(st.sampled_from(sorted(self.lives)))
+        self.do(self.balancer.policy_missing(which, self.lives[which] - back, self.now, chance))
+
+    @precondition(lambda self: self.lives)
+    @rule(data=st.data(), back=st.integers(0, 1), chance=chances)
+    def fails_to_answer(self, data: st.DataObject, back: int, chance: float) -> None:
+        which = data.draw(st.sampled_from(sorted(self.lives)))
+        was_active, mode, services = self.balancer.active, self.balancer.mode, dict(self.services)
+        self.do(self.balancer.question_failed(which, self.lives[which] - back, self.now, chance))
+        assert self.services == services, "a failed question ends no watch"
+        if was_active != self.balancer.active and services.get(which) is not None:
+            assert self.health.get(which) is Health.HEALTHY, "a failed question is no sign of health"
+        assert self.balancer.mode is mode or was_active != self.balancer.active
 
     @precondition(lambda self: self.lives)
     @rule(
         data=st.data(),
         health=st.sampled_from([Health.HEALTHY, Health.UNHEALTHY]),
+        service=st.sampled_from(SERVICES),
         back=st.integers(0, 1),
         chance=chances,
     )
-    def tells(self, data: st.DataObject, health: Health, back: int, chance: float) -> None:
+    def tells(self, data: st.DataObject, health: Health, service: str, back: int, chance: float) -> None:
         which = data.draw(st.sampled_from(sorted(self.lives)))
         was_active, backup = self.balancer.active, self.balancer.backup
         connected = self.open.get(was_active) is Connectivity.READY
-        self.do(self.balancer.told(which, self.lives[which] - back, health, self.now, chance))
+        if back == 0 and self.is_watched(which, service):
+            self.health[which] = health
+        self.do(self.balancer.told(which, self.lives[which] - back, service, health, self.now, chance))
         if (
             which == was_active
             and backup is not None
@@ -86,6 +142,14 @@ class Connections(RuleBasedStateMachine):
             and connected
         ):
             assert self.balancer.active == was_active, "the old one wins if it recovers first"
+
+    @precondition(lambda self: self.lives)
+    @rule(data=st.data(), service=st.sampled_from(SERVICES), back=st.integers(0, 1), chance=chances)
+    def does_not_know(self, data: st.DataObject, service: str, back: int, chance: float) -> None:
+        which = data.draw(st.sampled_from(sorted(self.lives)))
+        if back == 0 and service == "" and self.is_watched(which, service):
+            self.health[which] = Health.UNHEALTHY
+        self.do(self.balancer.service_unknown(which, self.lives[which] - back, service, self.now, chance))
 
     @precondition(lambda self: self.balancer.wake_at is not None)
     @rule(late=st.sampled_from([0.0, 0.0, 3600.0]), chance=chances)
@@ -117,6 +181,13 @@ class Connections(RuleBasedStateMachine):
         balancer = self.balancer
         well = balancer.connectivity is Connectivity.READY and balancer.picked == balancer.active
         assert well or balancer.mode is Mode.PICK_FIRST or balancer.wake_at is not None
+
+    @invariant()
+    def state_is_what_the_watch_says(self) -> None:
+        """gRFC A17, where health is watched; the state of the connection where it is not."""
+        picked = self.balancer.picked
+        if self.open[picked] is Connectivity.READY:
+            assert (self.balancer.connectivity is Connectivity.READY) == self.reports_ready(picked)
 
     @invariant()
     def pick_first_has_one_connection(self) -> None:

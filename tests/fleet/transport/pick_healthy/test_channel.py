@@ -14,7 +14,7 @@ from fleet.nodes.forwards import Forward
 from fleet.protocol.pick_healthy import Settings
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.pick_healthy.opening import open_channel
-from tests.fakes.auths import FakeAuth
+from tests.fakes.auths import FakeAuth, balanced
 from tests.fakes.waiting import eventually
 
 Auths = Callable[..., Awaitable[FakeAuth]]
@@ -93,7 +93,7 @@ async def test_streams_finish_on_the_old_connection(auths: Auths, channels: Any)
     """Edge case 2 of the RFD: they continue over the unhealthy connection until they end; then it is closed."""
     first, second = await auths("a"), await auths("b")
     channel = channels(first, second)
-    await channel.channel_ready()
+    await balanced(channel)
     down = channel.unary_stream("/fake.Who/Down")(b"")
     assert await down.read() == b"a"
     both = channel.stream_stream("/fake.Who/Both")()
@@ -121,7 +121,7 @@ async def test_old_connection_that_recovers_first(auths: Auths, channels: Any) -
     """Edge case 3 of the RFD: the attempts end, and the old connection is the same as before."""
     only = await auths("a")
     channel = channels(only, settings=Settings(first_wait=0.0, base=30.0))
-    await channel.channel_ready()
+    await balanced(channel)
     before = channel.connection
     only.turn(healthy=False)
     await eventually(lambda: only.watches == 2)
@@ -137,7 +137,7 @@ async def test_tells_of_changes(auths: Auths, channels: Any) -> None:
     first, second = await auths("a"), await auths("b")
     heard: list[Any] = []
     channel = channels(first, second, changed=lambda: heard.append((channel.connection, channel.policy)))
-    await channel.channel_ready()
+    await balanced(channel)
     first.turn(healthy=False)
     await answered_by(channel, "b")
     assert len(heard) == len(set(heard))
@@ -176,17 +176,17 @@ async def _asking(auth: FakeAuth, channel: PickHealthyChannel) -> None:
 
 
 async def _watching(auth: FakeAuth, channel: PickHealthyChannel) -> None:
-    await channel.channel_ready()
+    await balanced(channel)
 
 
 async def _trying(auth: FakeAuth, channel: PickHealthyChannel) -> None:
-    await channel.channel_ready()
+    await balanced(channel)
     auth.turn(healthy=False)
     await eventually(lambda: auth.watches > 3)
 
 
 async def _draining(auth: FakeAuth, channel: PickHealthyChannel) -> None:
-    await channel.channel_ready()
+    await balanced(channel)
     stream = channel.unary_stream("/fake.Who/Down")(b"")
     assert await stream.read() == b"a"
     auth.turn(healthy=False)
@@ -195,7 +195,7 @@ async def _draining(auth: FakeAuth, channel: PickHealthyChannel) -> None:
 
 
 async def _lost(auth: FakeAuth, channel: PickHealthyChannel) -> None:
-    await channel.channel_ready()
+    await balanced(channel)
     await auth.stop()
     await eventually(lambda: channel.get_state() is not grpc.ChannelConnectivity.READY)
 

@@ -15,7 +15,7 @@ from fleet.nodes.forwards import Forward
 from fleet.protocol.pick_healthy import Settings, Why
 from fleet.protocol.service_config import ServiceConfig
 from fleet.transport.channels import DeadPeer
-from tests.fakes.auths import FakeAuth
+from tests.fakes.auths import FakeAuth, balanced
 from tests.fakes.waiting import eventually
 
 Auths = Callable[..., Awaitable[FakeAuth]]
@@ -43,7 +43,7 @@ async def test_old_connection_is_really_closed(auths: Auths, forwards: Forwards,
     wire, other = await forwards(first), await forwards(second)
     left: list[Why] = []
     channel = channels(wire, other, left=left.append)
-    await channel.channel_ready()
+    await balanced(channel)
     stream = channel.unary_stream("/fake.Who/Down")(b"")
     assert await stream.read() == b"a"
     first.turn(healthy=False)
@@ -66,7 +66,7 @@ async def test_goaway_of_the_current_connection(auths: Auths, channels: Any) -> 
     """A server that shuts down: new RPCs go to another at once, the stream it has finishes there."""
     first, second = await auths("a"), await auths("b")
     channel = channels(first, second)
-    await channel.channel_ready()
+    await balanced(channel)
     stream = channel.unary_stream("/fake.Who/Down")(b"")
     assert await stream.read() == b"a"
     ending = asyncio.create_task(first.stop(grace=30))
@@ -100,7 +100,7 @@ async def test_call_that_is_on_its_way_when_the_connection_breaks(
     first, second = await auths("a"), await auths("b")
     wire = await forwards(first)
     channel = channels(wire, second)
-    await channel.channel_ready()
+    await balanced(channel)
     stream = channel.unary_stream("/fake.Who/Down")(b"")
     assert await stream.read() == b"a"
     await wire.change(mode=Mode.CUT)
@@ -124,7 +124,7 @@ async def test_both_unhealthy(auths: Auths, channels: Any) -> None:
     first, second = await auths("a"), await auths("b")
     second.turn(healthy=False)
     channel = channels(first, second)
-    await channel.channel_ready()
+    await balanced(channel)
     first.turn(healthy=False)
     await eventually(lambda: first.watches + second.watches > 6)
     assert await who(channel) == "a"
@@ -140,7 +140,7 @@ async def test_backup_that_dies_while_it_connects(auths: Auths, forwards: Forwar
     wire = await forwards(second)
     await wire.change(mode=Mode.HOLD)
     channel = channels(first, wire)
-    await channel.channel_ready()
+    await balanced(channel)
     first.turn(healthy=False)
     await eventually(lambda: wire.accepted > 0)
     assert await who(channel) == "a"
@@ -154,7 +154,7 @@ async def test_backup_that_dies_while_it_is_asked(auths: Auths, channels: Any) -
     """Connected, and its policy never came."""
     first, second = await auths("a"), await auths("b")
     channel = channels(first, second)
-    await channel.channel_ready()
+    await balanced(channel)
     second.answering.clear()
     first.turn(healthy=False)
     await eventually(lambda: second.configs_asked > 0)
@@ -170,7 +170,7 @@ async def test_frozen_server_is_left_once_pings_fail(auths: Auths, forwards: For
     first, second = await auths("a"), await auths("b")
     wire = await forwards(first)
     channel = channels(wire, second, dead_peer=DeadPeer(ping_after=0.2, answer_within=0.5))
-    await channel.channel_ready()
+    await balanced(channel)
     await wire.change(mode=Mode.HOLD)
     await eventually(lambda: channel.policy is not None and channel.policy.auth_id == "b")
     # On a busy machine a ping may be missed by whoever is well, too.
@@ -182,7 +182,7 @@ async def test_policy_turns_back_to_pick_first(auths: Auths, channels: Any) -> N
     """Learnt on a new connection, as the other way round: then an unhealthy server is not left any more."""
     auth = await auths("a")
     channel = channels(auth)
-    await channel.channel_ready()
+    await balanced(channel)
     await auth.stop()
     auth.config = ServiceConfig()
     await auth.start()

@@ -6,17 +6,23 @@ import logging
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2
 
 from fleet.protocol.pick_healthy import Ask, Balancer, Health, Watch, Why
 from fleet.protocol.service_config import Mode, ServiceConfig
 from fleet.transport.pick_healthy.events import (
     Configured,
+    ServiceUnknown,
     Told,
     Turned,
     connectivity_of,
     decide,
+    event_of_status,
+    is_answer,
     log_left,
     log_refused,
+    log_unknown_service,
+    policy_of,
     wait_again,
 )
 from fleet.transport.service_config import Discovered
@@ -27,16 +33,17 @@ def test_a_connection_becomes_healthy() -> None:
     balancer = Balancer()
     balancer.start()
     assert decide(balancer, 0, Turned(grpc.ChannelConnectivity.READY), 0.0, 0.0) == [Ask(0, 1)]
-    assert connectivity_of(balancer) is grpc.ChannelConnectivity.CONNECTING
+    assert connectivity_of(balancer) is grpc.ChannelConnectivity.READY
     found = Discovered(ServiceConfig(Mode.RECONNECT, "x"), "auth")
     assert decide(balancer, 0, Configured(1, found), 0.0, 0.0) == [Watch(0, 1, "x")]
-    assert decide(balancer, 0, Told(1, Health.HEALTHY), 0.0, 0.0) == []
+    assert connectivity_of(balancer) is grpc.ChannelConnectivity.READY
+    assert decide(balancer, 0, Told(1, "x", Health.HEALTHY), 0.0, 0.0) == []
     assert connectivity_of(balancer) is grpc.ChannelConnectivity.READY
 
 
-@pytest.mark.parametrize("found", [None, Discovered(None)])
+@pytest.mark.parametrize("found", [None, Discovered(None), Discovered(None, "a", "it ends too early")])
 def test_no_config(found: Discovered | None) -> None:
-    """A question that failed and a server without the service are the same to the balancer."""
+    """Before a policy is known, no outcome of the question keeps a connection from being READY."""
     balancer = Balancer()
     balancer.start()
     decide(balancer, 0, Turned(grpc.ChannelConnectivity.READY), 0.0, 0.0)
@@ -76,3 +83,65 @@ def test_answer_that_cannot_be_read_is_told_once(caplog: pytest.LogCaptureFixtur
     assert caplog.text.count("service-config.refused") == 2
     for found in (None, Discovered(None), Discovered(ServiceConfig(), "c")):
         assert not log_refused("channel", found, told)
+
+
+@pytest.mark.parametrize(
+    ("found", "watch"),
+    [
+        pytest.param(None, "", id="the question failed"),
+        pytest.param(Discovered(None, "b", "it ends too early"), "", id="the answer cannot be read"),
+        pytest.param(Discovered(None), None, id="the server has no policies"),
+    ],
+)
+def test_only_a_server_without_policies_ends_the_watch_of_the_last_one(
+    found: Discovered | None, watch: str | None
+) -> None:
+    """Everything else leaves the last known policy in force."""
+    balancer = Balancer()
+    balancer.start()
+    decide(balancer, 0, Turned(grpc.ChannelConnectivity.READY), 0.0, 0.0)
+    decide(balancer, 0, Configured(1, Discovered(ServiceConfig(Mode.RECONNECT, ""), "a")), 0.0, 0.0)
+    again = decide(balancer, 0, Turned(grpc.ChannelConnectivity.READY), 0.0, 0.0)
+    assert again == [Ask(0, 2), Watch(0, 2, "")]
+    assert decide(balancer, 0, Configured(2, found), 0.0, 0.0) == (
+        [] if watch == "" else [Watch(0, 2, watch)]
+    )
+    assert is_answer(Configured(2, found)) is (watch is None)
+    assert balancer.health_check is (watch == "")
+
+
+def test_status_of_a_watch() -> None:
+    """Only SERVING is healthy; SERVICE_UNKNOWN says nothing of the server."""
+    status = health_pb2.HealthCheckResponse
+    assert event_of_status(1, "x", status.SERVING) == Told(1, "x", Health.HEALTHY)
+    assert event_of_status(1, "x", status.NOT_SERVING) == Told(1, "x", Health.UNHEALTHY)
+    assert event_of_status(1, "x", status.UNKNOWN) == Told(1, "x", Health.UNHEALTHY)
+    assert event_of_status(1, "x", status.SERVICE_UNKNOWN) == ServiceUnknown(1, "x")
+
+
+def test_service_that_servers_do_not_know_is_the_problem_of_the_policy(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is logged once, and the channel says SERVICE_UNKNOWN for as long as it is so."""
+    balancer = Balancer()
+    balancer.start()
+    found = Discovered(ServiceConfig(Mode.RECONNECT, "x"), "a")
+    decide(balancer, 0, Turned(grpc.ChannelConnectivity.READY), 0.0, 0.0)
+    decide(balancer, 0, Configured(1, found), 0.0, 0.0)
+    before = policy_of(balancer, found, 7.0)
+    assert before is not None
+    assert before.problem == ""
+    assert decide(balancer, 0, ServiceUnknown(1, "x"), 0.0, 0.0) == [Watch(0, 1, "")]
+    after = policy_of(balancer, found, 7.0)
+    assert after is not None
+    assert (
+        after.problem
+        == "SERVICE_UNKNOWN: no health service 'x'; the health of the whole server counts instead"
+    )
+    assert policy_of(balancer, None, None) is None
+    logged: set[str] = set()
+    for _ in range(2):
+        log_unknown_service("channel", ServiceUnknown(1, "x"), logged)
+    assert caplog.text.count("health.service_unknown: channel: SERVICE_UNKNOWN: no health service 'x'") == 1
+    log_unknown_service("channel", ServiceUnknown(1, ""), logged)
+    assert "the server does not know its own health" in caplog.text

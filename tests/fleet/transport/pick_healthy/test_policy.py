@@ -14,7 +14,7 @@ from fleet.nodes.forwards import Forward
 from fleet.protocol import service_config
 from fleet.protocol.pick_healthy import Settings, Why
 from fleet.protocol.service_config import ServiceConfig
-from tests.fakes.auths import FakeAuth
+from tests.fakes.auths import FakeAuth, balanced
 from tests.fakes.waiting import eventually
 
 Auths = Callable[..., Awaitable[FakeAuth]]
@@ -85,7 +85,7 @@ async def test_reconnect_mode_health_and_reconnect(auths: Auths, channels: Any) 
     """TestReconnectModeHealthAndReconnect: it moves; with only the unhealthy server left RPCs still succeed."""
     first, second = await auths("a"), await auths("b")
     channel = channels(first, second)
-    await channel.channel_ready()
+    await balanced(channel)
     assert await who(channel) == "a"
     policy = channel.policy
     assert (policy.mode, policy.health_check, policy.auth_id) == (service_config.Mode.RECONNECT, True, "a")
@@ -106,7 +106,7 @@ async def test_balancer_mode_change(auths: Auths, channels: Any) -> None:
     """TestBalancerModeChange: a pick_first server is replaced by one in reconnect mode; the mode is learnt."""
     first, second = await auths("a", ServiceConfig()), await auths("b")
     channel = channels(first, second)
-    await channel.channel_ready()
+    await balanced(channel)
     assert channel.policy.mode is service_config.Mode.PICK_FIRST
     await first.stop()
     first.config = ServiceConfig(service_config.Mode.RECONNECT, "")
@@ -126,7 +126,7 @@ async def test_connect_timeout(auths: Auths, channels: Any) -> None:
     channel = channels(
         first, second, settings=Settings(first_wait=0.0, base=0.02, ceiling=0.02, connect_within=0.3)
     )
-    await channel.channel_ready()
+    await balanced(channel)
     first.answering.clear()
     await first.stop()
     await first.start()
@@ -141,7 +141,7 @@ async def test_drain_timeout(auths: Auths, channels: Any) -> None:
     channel = channels(
         first, second, settings=Settings(first_wait=0.0, base=0.02, ceiling=0.02, drain_timeout=0.1)
     )
-    await channel.channel_ready()
+    await balanced(channel)
     stream = channel.unary_stream("/fake.Who/Down")(b"")
     assert await stream.read() == b"a"
     first.turn(healthy=False)
@@ -153,7 +153,7 @@ async def test_nothing_better(auths: Auths, channels: Any) -> None:
     """Edge case 1 of the RFD: with no healthy connection RPCs go over the unhealthy one, and none fails."""
     only = await auths("a")
     channel = channels(only)
-    await channel.channel_ready()
+    await balanced(channel)
     only.turn(healthy=False)
     await eventually(lambda: only.configs_asked > 3)
     for _ in range(20):
@@ -169,11 +169,11 @@ async def test_old_connection_recovers_first(auths: Auths, forwards: Forwards, c
     await silent.change(mode=Mode.HOLD)
     left: list[Why] = []
     channel = channels(wire, silent, left=left.append)
-    await channel.channel_ready()
+    await balanced(channel)
     first.turn(healthy=False)
     await eventually(lambda: silent.accepted > 0)
     first.turn(healthy=True)
-    await channel.channel_ready()
+    await balanced(channel)
     await eventually(lambda: left[-1:] == [Why.RECOVERED])
     assert set(left[:-1]) <= {Why.REPLACED}
     assert channel.moves == 0
@@ -185,7 +185,7 @@ async def test_old_connection_recovers_first(auths: Auths, forwards: Forwards, c
 async def test_server_without_config_service(auths: Auths, channels: Any) -> None:
     """An old auth: pick_first, and it knows no better."""
     channel = channels(await auths("a", None))
-    await channel.channel_ready()
+    await balanced(channel)
     assert await who(channel) == "a"
     assert (channel.policy.mode, channel.policy.health_check, channel.policy.auth_id) == (
         service_config.Mode.PICK_FIRST,
@@ -197,7 +197,7 @@ async def test_server_without_config_service(auths: Auths, channels: Any) -> Non
 async def test_server_without_health_service(auths: Auths, channels: Any) -> None:
     """Healthy as far as one can know; it does not say that it watches."""
     channel = channels(await auths("a", health=False))
-    await channel.channel_ready()
+    await balanced(channel)
     await eventually(lambda: not channel.policy.health_check)
     assert channel.policy.mode is service_config.Mode.RECONNECT
 
@@ -222,13 +222,13 @@ async def test_server_that_restarts(auths: Auths, channels: Any) -> None:
     """The config is asked for on each new connection, once."""
     auth = await auths("a")
     channel = channels(auth)
-    await channel.channel_ready()
+    await balanced(channel)
     before = channel.policy.read_at
     await auth.stop()
     await eventually(lambda: channel.get_state() is not grpc.ChannelConnectivity.READY)
     await auth.start()
-    await channel.channel_ready()
-    assert channel.policy.read_at > before
+    await balanced(channel)
+    await eventually(lambda: channel.policy.read_at > before)
     assert auth.configs_asked == 2
 
 
@@ -236,7 +236,7 @@ async def test_periodic_reconnect(auths: Auths, channels: Any) -> None:
     """New RPCs move now and then; a long stream stays where it is."""
     auth = await auths("a")
     channel = channels(auth, settings=Settings(reconnect_every=0.2))
-    await channel.channel_ready()
+    await balanced(channel)
     stream = channel.unary_stream("/fake.Who/Down")(b"")
     assert await stream.read() == b"a"
     await eventually(lambda: channel.moves >= 2)
@@ -253,8 +253,88 @@ async def test_policy_that_cannot_be_read(
     auth.config_is_garbage = True
     refusals: list[None] = []
     channel = channels(auth, refused=lambda: refusals.append(None))
-    await channel.channel_ready()
+    await balanced(channel)
     assert await who(channel) == "a"
     assert len(refusals) == 1
     assert caplog.text.count("service-config.refused: channel: of auth 'a'") == 1
     assert auth.configs_asked == 1
+
+
+async def test_sick_backup_that_cannot_tell_its_policy(auths: Auths, channels: Any) -> None:
+    """A failed question is no sign of health: RPCs stay on the first server, and its recovery is noticed."""
+    first, second = await auths("a"), await auths("b")
+    channel = channels(first, second)
+    await balanced(channel)
+    second.config_fails = grpc.StatusCode.UNAVAILABLE
+    second.turn(healthy=False)
+    first.turn(healthy=False)
+    await eventually(lambda: second.configs_asked > 2 and second.watches > 2)
+    assert channel.moves == 0
+    assert await who(channel) == "a"
+    first.turn(healthy=True)
+    await eventually(lambda: channel.get_state() is grpc.ChannelConnectivity.READY)
+    assert await who(channel) == "a"
+
+
+async def test_healthy_backup_that_cannot_tell_its_policy(auths: Auths, channels: Any) -> None:
+    """The last known policy stays in force on it, with its watch: it is taken, and left when it falls sick."""
+    first, second = await auths("a"), await auths("b")
+    channel = channels(first, second)
+    await balanced(channel)
+    second.config_fails = grpc.StatusCode.INTERNAL
+    first.turn(healthy=False)
+    await answered_by(channel, "b")
+    await eventually(lambda: channel.moves == 1)
+    policy = channel.policy
+    assert (policy.mode, policy.health_check, policy.auth_id) == (service_config.Mode.RECONNECT, True, "a")
+    first.turn(healthy=True)
+    second.turn(healthy=False)
+    await answered_by(channel, "a")
+
+
+async def test_state_while_the_policy_hangs(auths: Auths, channels: Any) -> None:
+    """The first policy: READY as pick_first is. A later one: READY when the watch of the last policy says SERVING."""
+    auth = await auths("a")
+    auth.answering.clear()
+    channel = channels(auth)
+    await channel.channel_ready()
+    assert channel.policy is None
+    auth.answering.set()
+    await balanced(channel)
+    auth.answering.clear()
+    await auth.stop()
+    await eventually(lambda: channel.get_state() is not grpc.ChannelConnectivity.READY)
+    await auth.start()
+    await channel.channel_ready()
+    auth.turn(healthy=False)
+    await eventually(lambda: channel.get_state() is grpc.ChannelConnectivity.TRANSIENT_FAILURE)
+    auth.answering.set()
+
+
+async def test_state_of_a_lost_connection_is_never_idle(auths: Auths, channels: Any) -> None:
+    """In pick_first too: it is made again without an RPC that asks for it. docs/pick-healthy.md, "The state"."""
+    auth = await auths("a", ServiceConfig())
+    channel = channels(auth)
+    await balanced(channel)
+    await auth.stop()
+    await eventually(lambda: channel.get_state() is grpc.ChannelConnectivity.TRANSIENT_FAILURE)
+    await auth.start()
+    await eventually(lambda: channel.get_state() is grpc.ChannelConnectivity.READY)
+
+
+async def test_service_that_no_server_knows(
+    auths: Auths, channels: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The health of the whole server counts: the channel is READY and says why, and still leaves a sick server."""
+    named = ServiceConfig(service_config.Mode.RECONNECT, "fleet.Agents")
+    first, second = await auths("a", named), await auths("b", named)
+    first.unknown_services = second.unknown_services = {"fleet.Agents"}
+    channel = channels(first, second)
+    await balanced(channel)
+    await eventually(
+        lambda: channel.policy.problem.startswith("SERVICE_UNKNOWN: no health service 'fleet.Agents'")
+    )
+    assert (channel.moves, second.configs_asked, channel.policy.health_check) == (0, 0, True)
+    assert caplog.text.count("health.service_unknown") == 1
+    first.turn(healthy=False)
+    await answered_by(channel, "b")
