@@ -27,7 +27,15 @@ def test_service_that_does_not_take_it_is_an_error() -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        *("syslog://", "\tsyslog://", " syslog://", "SysLog://", "syslog://local0", "file:///etc/passwd", "dbus://"),
+        *(
+            "syslog://",
+            "\tsyslog://",
+            " syslog://",
+            "SysLog://",
+            "syslog://local0",
+            "file:///etc/passwd",
+            "dbus://",
+        ),
         *("gio://", "rsyslog://127.0.0.1", "\nrsyslog://127.0.0.1", "nonsense", "", "nosuch://x"),
     ],
 )
