@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import uvloop
@@ -26,10 +27,14 @@ both_loops = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asy
 @asynccontextmanager
 async def forwarded(valkey_url: str, prefix: str) -> AsyncIterator[tuple[Forward, Backend]]:
     """A backend that is reached through a forward."""
-    host, port = valkey_url.removeprefix("redis://").removesuffix("/0").split(":")
-    forward = Forward("backend", ("127.0.0.1", 0), (host, int(port)))
+    url = urlsplit(valkey_url)
+    assert url.hostname is not None
+    assert url.port is not None
+    forward = Forward("backend", ("127.0.0.1", 0), (url.hostname, url.port))
     await forward.start()
-    backend = Backend(f"redis://127.0.0.1:{forward.listen[1]}/0", "default", prefix=prefix)
+    backend = Backend(
+        f"redis://127.0.0.1:{forward.listen[1]}/0", "default", prefix=prefix, password=url.password
+    )
     yield forward, backend
     await backend.close()
     await forward.stop()
