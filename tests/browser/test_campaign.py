@@ -131,7 +131,7 @@ async def _log(page: Page, visit: Visit) -> None:
     await accessible(page)
     await page.select_option("select[name=outcome]", "")
     await page.click("text=Filter")
-    await expect(page.locator("tbody tr").first).to_contain_text("reconnect.cancelled")
+    await expect(page.locator("tbody tr").first).to_contain_text("Reconnect campaign: cancelled")
     shown = await page.locator("tbody tr").count()
     async with page.expect_download() as waiting:
         await page.click("text=JSON")
