@@ -19,7 +19,6 @@ from fleet.protocol import (
     policy_json,
     reconnecting,
     service_config,
-    switches,
 )
 from fleet.protocol.policies import BY_NAME, PLURALS
 from fleet.protocol.service_config import (
@@ -262,4 +261,4 @@ def _seconds(values: Mapping[str, str], name: str) -> float:
 
 def _compact(values: Mapping[str, str]) -> bool:
     name = discovery.COMPACT_VARIABLE
-    return name in values and switches.switch_from({name: values[name] or "true"}, name, default=True)
+    return name in values and BY_NAME[name].read({name: values[name]}) is True

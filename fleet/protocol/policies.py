@@ -7,15 +7,13 @@ its environment, which wins over the default. Only the names here can be set fro
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 
 from fleet.protocol import announce, discovery, durations, policy_json, reconnecting, service_config, switches
-from fleet.protocol.announce import AnnounceError
-from fleet.protocol.reconnecting import ReconnectError
 from fleet.protocol.service_config import ServiceConfigError
-from fleet.protocol.switches import SwitchError
 
 #: Switches `Connection: close` of an unhealthy auth on.
 HTTP_CLOSE_VARIABLE = "TELEPORT_UNSTABLE_HTTP_CLOSE_UNHEALTHY"
@@ -61,6 +59,8 @@ class Policy:
     help: str
     #: What holds when nobody says anything, as people would write it; empty for "never" or "none".
     default: str
+    #: Read the variable as a node does: from an environment, with the default where it is unset. Raises ValueError.
+    read: Callable[[Mapping[str, str]], object] = field(repr=False, compare=False)
     #: Agents are told it when they connect, and keep it until they connect anew.
     at_connect: bool = False
 
@@ -69,32 +69,37 @@ POLICIES: tuple[Policy, ...] = (
     Policy(
         service_config.RFD_VARIABLE, "auth", Kind.JSON, "Clients' load balancing (RFD 226)",
         "Whether agents leave a sick auth by themselves. JSON, wrapped in grpc_client_lb_policy.", "",
-        at_connect=True,
+        read=service_config.from_environment, at_connect=True,
     ),
     Policy(
         service_config.UPSTREAM_VARIABLE, "auth", Kind.JSON, "Clients' load balancing (Teleport)",
         "The same as bare JSON, as Teleport has it. If both are set they must say the same.", "",
-        at_connect=True,
+        read=service_config.from_environment, at_connect=True,
     ),
     Policy(
         announce.AUTH_TTL_VARIABLE, "auth", Kind.DURATION, "Announce TTL of auths",
         "How long an auth's resource lives after a heartbeat; heartbeats come at about half of it.", "10m",
+        read=partial(announce.ttl_from, variable=announce.AUTH_TTL_VARIABLE),
     ),
     Policy(
         HTTP_CLOSE_VARIABLE, "auth", Kind.SWITCH, "Close HTTP connections while unhealthy",
         "An unhealthy auth ends HTTP connections after each response, so that clients go elsewhere.", "false",
+        read=partial(switches.switch_from, variable=HTTP_CLOSE_VARIABLE, default=False),
     ),
     Policy(
         announce.PROXY_TTL_VARIABLE, "proxy", Kind.DURATION, "Announce TTL of proxies",
         "How long a proxy's resource lives after a heartbeat. Agents are told it, and expire proxies by it.", "10m",
+        read=partial(announce.ttl_from, variable=announce.PROXY_TTL_VARIABLE),
     ),
     Policy(
         reconnecting.VARIABLE, "proxy", Kind.DURATION, "Periodic tunnel reconnects",
         "Each tunnel is advised to reconnect elsewhere after this and up to half as long again. Unset: never.", "",
+        read=reconnecting.interval_from,
     ),
     Policy(
         discovery.COMPACT_VARIABLE, "proxy", Kind.SWITCH, "Compact discovery",
-        "Tell agents what heartbeated, with its TTL, and not all proxies now and then.", "true",
+        "Tell agents which proxies heartbeated, instead of sending the list of all proxies again and again.", "true",
+        read=partial(switches.switch_from, variable=discovery.COMPACT_VARIABLE, default=True),
     ),
 )  # fmt: skip
 BY_NAME: Mapping[str, Policy] = {policy.name: policy for policy in POLICIES}
@@ -135,7 +140,7 @@ def clean(name: str, text: str) -> str:
         raise PolicyError(name, "holds characters that cannot be printed")
     try:
         _read(name, text)
-    except (AnnounceError, ReconnectError, SwitchError) as error:
+    except ValueError as error:
         sentence = str(error).removeprefix(f"{name}: ").removeprefix(f"{name}=")
         raise PolicyError(name, sentence) from None
     return text
@@ -227,14 +232,7 @@ def _meaning(name: str, text: str) -> object:
 
 
 def _read(name: str, text: str) -> object:
-    kind = BY_NAME[name].kind
-    if kind is Kind.JSON:
-        return service_config.from_environment({name: text})
-    if kind is Kind.SWITCH:
-        return switches.switch_from({name: text}, name, default=False)
-    if name == reconnecting.VARIABLE:
-        return reconnecting.interval_from({name: text})
-    return announce.parse_ttl(text, name=name)
+    return BY_NAME[name].read({name: text})
 
 
 def seconds(name: str, text: str) -> float:

@@ -75,6 +75,22 @@ def test_only_known_names() -> None:
     assert kept[AUTH_TTL_VARIABLE] == "1m"
 
 
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
+def test_default_is_what_a_node_runs_with_that_was_told_nothing(policy: policies.Policy) -> None:
+    """The default that people read and the default that nodes use are one: for durations and switches alike."""
+    assert policy.read({}) == policy.read({policy.name: policy.default})
+    assert policies.same(policy.name, "", policy.default)
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in _WRONG.items() for text in texts])
+def test_each_policy_is_read_as_what_it_is(name: str, text: str) -> None:
+    """The reader of each variable refuses what is wrong for that one, and names it."""
+    if BY_NAME[name].kind is policies.Kind.JSON:
+        return  # what is wrong with JSON is told by policy_json, with a place for each fault
+    with pytest.raises(ValueError, match=name):
+        BY_NAME[name].read({name: text})
+
+
 def test_both_dialects_must_agree() -> None:
     """Two variables that say different things are refused at the second."""
     values = {RFD_VARIABLE: _RECONNECT, UPSTREAM_VARIABLE: _BARE}
@@ -107,6 +123,8 @@ def test_effective_value_and_its_source() -> None:
         (AUTH_TTL_VARIABLE, "", "10m", True),
         (HTTP_CLOSE_VARIABLE, "1", "true", True),
         (HTTP_CLOSE_VARIABLE, "", "true", False),
+        (COMPACT_VARIABLE, "", "true", True),
+        (COMPACT_VARIABLE, "", "false", False),
         (RECONNECT_VARIABLE, "", "1h", False),
         (RFD_VARIABLE, _RECONNECT, _RECONNECT.replace(" ", "\n"), True),
         (RFD_VARIABLE, "", '{"grpc_client_lb_policy": {}}', True),
