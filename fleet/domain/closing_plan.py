@@ -201,8 +201,6 @@ def _summed(
 
     closes = spread((w.closes - doubted[id(w)] for w in worlds), (w.closes for w in worlds))
     opens, tunnels = sum(likely.opening.values()), sum(held.values())
-    unit = policy.threshold or None
-    low_wait, high_wait = (unit, unit) if unit else policy.wait
     return ClosingPlan(
         rule=rule_of(after),
         closes=closes,
@@ -213,7 +211,7 @@ def _summed(
         left_with_one=likely.left_with_one,
         opens=opens,
         steps=tuple(
-            Step(nth, count, nth * low_wait, nth * high_wait) for nth, count in sorted(likely.nth.items())
+            Step(nth, count, *_closing_times(policy, nth)) for nth, count in sorted(likely.nth.items())
         ),
         proxies=tuple(_outlook(proxy, held.get(proxy.id, 0), likely, other) for proxy in proxies),
         too_old=likely.too_old,
@@ -228,6 +226,14 @@ def _summed(
         tunnels=tunnels,
         tunnels_after=(max(tunnels - closes[1] + opens, 0), max(tunnels - closes[0] + opens, 0)),
     )
+
+
+def _closing_times(policy: ClosingPolicy, nth: int) -> tuple[float, float]:
+    """Return when an agent's nth closing comes at the earliest and at the latest, seconds after the change.
+
+    By the RFD's rule each surplus tunnel has a wait of its own; by upstream's the wait begins anew with each closing.
+    """
+    return (nth * policy.threshold, nth * policy.threshold) if policy.threshold > 0 else policy.wait
 
 
 def _both(values: Iterable[int]) -> Range:

@@ -1,9 +1,9 @@
 """Which tunnel an agent closes because it needs it no more, and when: RFD 226, "Closing Connections".
 
-Two rules. The RFD's: a tunnel to an expired proxy, or one too many to desired proxies, after
-that held for a random 30 to 60 minutes. Upstream's: one too many, the slowest, after a threshold without change, and
-never an expired one. Either lets one tunnel go and waits anew before the next. What drains, for days perhaps where
-users stay, counts for nothing and keeps no other open. Pure: `now` and `chance`, a number in [0, 1), are arguments.
+Two rules. The RFD's: a tunnel to an expired proxy, or one too many to desired proxies, after it was that for a random
+30 to 60 minutes of its own. Upstream's: one too many, the slowest, after a threshold without change, which begins anew
+with each, and never an expired one. Either lets one tunnel go at a time. What drains, for days perhaps,
+counts for nothing and keeps no other open. Pure: `now` and `chance`, a number in [0, 1), are arguments.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from enum import StrEnum
 
 from fleet.protocol.networking_config import DEFAULT_CLOSING_WAIT, NetworkingConfig
 from fleet.protocol.tracker import Snapshot
+
+_GOLDEN_RATIO = 0.618033988749895
 
 
 class Reason(StrEnum):
@@ -72,6 +74,17 @@ class Closing:
     reason: Reason
 
 
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """How long a tunnel must have been surplus before it is closed."""
+
+    since: float
+    seconds: float
+
+    def is_over(self, now: float) -> bool:
+        return now - self.since >= self.seconds
+
+
 class GracefulClosing:
     """The closings of one agent. Ask `decide` now and then; what it answers must then be drained.
 
@@ -82,11 +95,8 @@ class GracefulClosing:
 
     def __init__(self, policy: ClosingPolicy | None = None) -> None:
         self.policy = policy or ClosingPolicy()
-        #: Since when each tunnel could be closed, by proxy.
-        self._since: dict[str, float] = {}
-        #: The wait drawn for the next closing; None while nothing can be closed.
-        self._wait: float | None = None
-        self._closed_at: float | None = None
+        #: The wait of each surplus tunnel, by proxy: drawn once, when the tunnel became surplus.
+        self._waits: dict[str, _Wait] = {}
         #: Since when an answer on the other tunnels is waited for; None while nothing is about to be closed.
         self.asked_at: float | None = None
         self._seen: frozenset[str] = frozenset()
@@ -116,28 +126,65 @@ class GracefulClosing:
         self, tunnels: Collection[LiveTunnel], snapshot: Snapshot, now: float, chance: float
     ) -> Closing | None:
         closable = closable_by_rfd(tunnels, snapshot)
-        self._since = {proxy: self._since.get(proxy, now) for proxy in closable}
-        if not closable:
-            self._forget()
-            return None
-        if self._wait is None:
-            low, high = self.policy.wait
-            self._wait = low + chance * (high - low)
-        ripe = [
-            tunnel
-            for tunnel in tunnels
-            if not tunnel.draining
-            and tunnel.proxy in closable
-            and now - self._waiting_since(tunnel.proxy) >= self._wait
-        ]
+        candidates = [tunnel for tunnel in tunnels if not tunnel.draining and tunnel.proxy in closable]
+        self._draw(candidates, closable, snapshot, now, chance)
+        ripe = [tunnel for tunnel in candidates if self._is_ripe(tunnel, now)]
         if not ripe:
             self.asked_at = None
             return None
-        chosen = first_by_rfd(ripe, closable)
+        due = first_by_rfd(ripe, closable)
+        if closable[due.proxy] is Reason.EXPIRED:
+            chosen = due
+        else:
+            # One is too many: who goes is decided now, by the users there are now.
+            chosen = first_by_rfd(
+                [one for one in candidates if closable[one.proxy] is Reason.EXCESS], closable
+            )
         if not self._answered(chosen, tunnels, snapshot, now):
             return None
-        self._closed_at, self._wait = now, None
+        self._spend(due.proxy, chosen.proxy)
         return Closing(chosen.proxy, closable[chosen.proxy])
+
+    def _draw(
+        self,
+        candidates: Collection[LiveTunnel],
+        closable: Mapping[str, Reason],
+        snapshot: Snapshot,
+        now: float,
+        chance: float,
+    ) -> None:
+        """Draw the wait of each tunnel that became surplus now, and forget those of tunnels that are no more."""
+        expired = [tunnel.proxy for tunnel in candidates if closable[tunnel.proxy] is Reason.EXPIRED]
+        # Of tunnels to desired proxies as many are surplus as are too many: first those that were so the longest.
+        excess = sorted(
+            (tunnel for tunnel in candidates if closable[tunnel.proxy] is Reason.EXCESS),
+            key=lambda tunnel: (self._surplus_since(tunnel.proxy), *_order(tunnel, closable)),
+        )
+        too_many = excess[: max(len(excess) - snapshot.connection_count, 0)]
+        surplus = [*expired, *(tunnel.proxy for tunnel in too_many)]
+        low, high = self.policy.wait
+        fresh = [proxy for proxy in surplus if proxy not in self._waits]
+        for number, proxy in enumerate(fresh):
+            # One chance for all that became surplus together: the golden ratio spreads them evenly over the bounds.
+            share = (chance + number * _GOLDEN_RATIO) % 1.0
+            self._waits[proxy] = _Wait(now, low + share * (high - low))
+        self._waits = {proxy: self._waits[proxy] for proxy in surplus}
+
+    def _surplus_since(self, proxy: str) -> float:
+        wait = self._waits.get(proxy)
+        return math.inf if wait is None else wait.since
+
+    def _is_ripe(self, tunnel: LiveTunnel, now: float) -> bool:
+        wait = self._waits.get(tunnel.proxy)
+        return wait is not None and wait.is_over(now)
+
+    def _spend(self, due: str, chosen: str) -> None:
+        """Use up the wait that is over; where another tunnel goes for it, that one's own wait is left to `due`."""
+        own_wait = self._waits.pop(chosen, None)
+        if due != chosen:
+            del self._waits[due]
+            if own_wait is not None:
+                self._waits[due] = own_wait
 
     def _answered(
         self, chosen: LiveTunnel, tunnels: Collection[LiveTunnel], snapshot: Snapshot, now: float
@@ -152,13 +199,9 @@ class GracefulClosing:
         self.asked_at = None
         return True
 
-    def _waiting_since(self, proxy: str) -> float:
-        since = self._since[proxy]
-        return since if self._closed_at is None else max(since, self._closed_at)
-
     def _forget(self) -> None:
-        self._since.clear()
-        self._wait = self.asked_at = None
+        self._waits.clear()
+        self.asked_at = None
 
     def _upstream(self, tunnels: Collection[LiveTunnel], snapshot: Snapshot, now: float) -> Closing | None:
         live = [tunnel for tunnel in tunnels if not tunnel.draining]
@@ -182,7 +225,11 @@ def first_by_rfd(ripe: Collection[LiveTunnel], closable: Mapping[str, Reason]) -
     Expired ones first: they serve least. Then whom fewest users notice; then the newest, the stand-in that was opened
     while something was down, so that agents go back to where they were spread.
     """
-    return min(ripe, key=lambda one: (closable[one.proxy] is Reason.EXCESS, one.sessions, -one.opened_at))
+    return min(ripe, key=lambda tunnel: _order(tunnel, closable))
+
+
+def _order(tunnel: LiveTunnel, closable: Mapping[str, Reason]) -> tuple[bool, int, float]:
+    return closable[tunnel.proxy] is Reason.EXCESS, tunnel.sessions, -tunnel.opened_at
 
 
 def closable_by_rfd(tunnels: Collection[LiveTunnel], snapshot: Snapshot) -> dict[str, Reason]:
@@ -195,12 +242,11 @@ def closable_by_rfd(tunnels: Collection[LiveTunnel], snapshot: Snapshot) -> dict
     if len(live) < 2 or not snapshot.desired:
         return {}
     desired = {tunnel.proxy for tunnel in live if tunnel.proxy in snapshot.desired}
-    mesh = snapshot.connection_count <= 0
-    too_many = not mesh and len(desired) > snapshot.connection_count
+    too_many = 0 < snapshot.connection_count < len(desired)
     closable = dict.fromkeys(desired if too_many else (), Reason.EXCESS)
-    # Not capped by how many desired proxies there are, as dialling is: with fewer proxies than tunnels wanted, one on a
-    # proxy that lost only its heartbeats is better than none.
-    if len(desired) >= (len(snapshot.desired) if mesh else snapshot.connection_count):
+    # Once as many stand as could. With fewer desired proxies than tunnels wanted that is all of them: waiting
+    # for a number that cannot be reached would keep what expired for ever.
+    if len(desired) >= snapshot.wanted:
         expired = (tunnel.proxy for tunnel in live if tunnel.proxy not in snapshot.tracked)
         closable.update(dict.fromkeys(expired, Reason.EXPIRED))
     return closable

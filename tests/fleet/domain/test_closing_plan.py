@@ -49,11 +49,14 @@ def test_excess_under_the_rfd_rule() -> None:
     ]
 
 
-def test_excess_of_two_is_a_staircase() -> None:
-    """Each further closing waits anew, under either rule."""
+def test_excess_of_two_closes_within_one_wait_or_by_stairs() -> None:
+    """Each surplus tunnel has its own wait by the RFD's rule; under upstream's each further closing waits anew."""
     agents = [_agent("a", "p1", "p2", "p3"), _agent("b", "p1", "p2")]
     rfd, upstream = _plan(RFD, agents, P1, P2, P3), _plan(UPSTREAM, agents, P1, P2, P3)
-    assert [(s.nth, s.tunnels, s.latest) for s in rfd.steps] == [(1, 2, 3600.0), (2, 1, 7200.0)]
+    assert [(s.nth, s.tunnels, s.earliest, s.latest) for s in rfd.steps] == [
+        (1, 2, 1800.0, 3600.0),
+        (2, 1, 1800.0, 3600.0),
+    ]
     assert [(s.nth, s.tunnels, s.earliest) for s in upstream.steps] == [(1, 2, 600.0), (2, 1, 1200.0)]
     assert upstream.closes == rfd.closes == (3, 3)
 

@@ -58,8 +58,12 @@ def test_policy_of_a_config() -> None:
         ("ab", known("ab"), {"a": Reason.EXCESS, "b": Reason.EXCESS}),
         ("abc", known("ab"), {"a": Reason.EXCESS, "b": Reason.EXCESS, "c": Reason.EXPIRED}),
         ("ab", known("ab", count=2), {}),
-        # Enough stand without the expired one only if the whole count does, however few proxies there are.
-        ("ab", known("a", count=2), {}),
+        # As many stand as could: with fewer desired proxies than wanted tunnels, an expired one is surplus too.
+        ("ab", known("a", count=2), {"b": Reason.EXPIRED}),
+        ("abc", known("ab", count=3), {"c": Reason.EXPIRED}),
+        # Not while a desired proxy could be dialled yet.
+        ("ac", known("ab", count=3), {}),
+        ("ab", known("ac", count=2), {}),
         ("abc", known("ab", count=2), {"c": Reason.EXPIRED}),
         # Nothing is tracked: nobody knows which of them serve.
         ("abc", known(""), {}),
@@ -118,17 +122,59 @@ def test_each_tunnel_has_its_own_wait() -> None:
     assert closing.decide(held, known("ad", count=2), 62 * MINUTE, 0.0) == Closing("c", Reason.EXPIRED)
 
 
-def test_one_at_a_time() -> None:
-    """The next waits again from when the one before was let go, however long that one's users stay."""
-    closing, held, snapshot = GracefulClosing(RFD), tunnels("a", "b", "c"), known("a")
-    closing.decide(held, snapshot, 0.0, 0.0)
-    first = closing.decide(held, snapshot, 30 * MINUTE, 0.0)
-    assert first is not None
-    held = [replace(one, draining=one.proxy == first.proxy) for one in held]
-    assert closing.decide(held, snapshot, 31 * MINUTE, 0.0) is None
-    assert closing.decide(held, snapshot, 59 * MINUTE, 0.0) is None
-    second = closing.decide(held, snapshot, 61 * MINUTE, 0.0)
-    assert {first.proxy, second and second.proxy} == {"b", "c"}
+def test_each_surplus_tunnel_waits_once() -> None:
+    """Four too many are closed one after the other, each by its own wait: none before 30 minutes, all within 60."""
+    closing, held, snapshot = GracefulClosing(RFD), tunnels("a", "b", "c", "d", "e"), known("ab")
+    closed, now = [], 0.0
+    while now <= 60 * MINUTE:
+        closing_now = closing.decide(held, snapshot, now, 0.3)
+        if closing_now is not None:
+            closed.append((closing_now.proxy, now))
+            held = [tunnel for tunnel in held if tunnel.proxy != closing_now.proxy]
+        now += 1.0
+    assert {proxy for proxy, _ in closed} == {"b", "c", "d", "e"}
+    times = [at for _, at in closed]
+    assert times[0] >= 30 * MINUTE
+    assert len(set(times)) == 4
+
+
+def test_wait_of_a_tunnel_is_not_drawn_again() -> None:
+    """What became surplus first goes first, although another one became so with a luckier draw after it."""
+    closing, held = GracefulClosing(RFD), tunnels("a", "b", "c")
+    closing.decide(held, known("ab", count=2), 0.0, 0.5)
+    assert closing.decide(held, known("a", count=1), 20 * MINUTE, 0.0) is None
+    assert closing.decide(held, known("a", count=1), 44.9 * MINUTE, 0.0) is None
+    assert closing.decide(held, known("a", count=1), 45 * MINUTE, 0.0) == Closing("c", Reason.EXPIRED)
+    left = tunnels("a", "b")
+    assert closing.decide(left, known("a", count=1), 49.9 * MINUTE, 0.0) is None
+    assert closing.decide(left, known("a", count=1), 50 * MINUTE, 0.0) == Closing("b", Reason.EXPIRED)
+
+
+def test_expired_tunnel_closes_though_fewer_proxies_are_desired_than_tunnels_wanted() -> None:
+    """Three wanted, two proxies there are, the third expired: it is closed once its wait is over."""
+    closing, held, snapshot = GracefulClosing(RFD), tunnels("a", "b", "c"), known("ab", count=3)
+    assert closing.decide(held, snapshot, 0.0, 0.999) is None
+    assert closing.decide(held, snapshot, 60 * MINUTE, 0.0) == Closing("c", Reason.EXPIRED)
+
+
+def test_flapping_proxy_does_not_hold_its_tunnel_for_ever() -> None:
+    """Expired and back, again and again: the tunnel is surplus either way, so its wait goes on."""
+    closing, held = GracefulClosing(RFD), tunnels("a", "b")
+    for turn in range(3):
+        assert closing.decide(held, known("a" if turn % 2 else "ab"), turn * 10 * MINUTE, 0.0) is None
+    assert closing.decide(held, known("a"), 30 * MINUTE, 0.0) == Closing("b", Reason.EXPIRED)
+
+
+def test_who_goes_is_decided_when_the_wait_is_over() -> None:
+    """Users came to the newer tunnel meanwhile: the other one goes, and none goes after it."""
+    closing, snapshot = GracefulClosing(RFD), known("abc", count=2)
+    held = tunnels("a", "b", "c")
+    assert closing.decide(held, snapshot, 0.0, 0.0) is None
+    busy = [replace(one, sessions=int(one.proxy == "c")) for one in held]
+    assert closing.decide(busy, snapshot, 30 * MINUTE, 0.0) == Closing("b", Reason.EXCESS)
+    left = [one for one in busy if one.proxy != "b"]
+    for now in (31 * MINUTE, 200 * MINUTE):
+        assert closing.decide(left, snapshot, now, 0.0) is None
 
 
 def test_which_one_goes() -> None:
@@ -250,13 +296,14 @@ def test_laws(
     steps: list[tuple[set[str], dict[str, int], float, float, set[str]]], count: int, policy: ClosingPolicy
 ) -> None:
     """Whatever happens: no closing below the desired count, of the last, of an older generation, or in a hurry."""
-    closing, now, last = GracefulClosing(policy), 0.0, float("-inf")
+    closing, now, last, surplus_since = GracefulClosing(policy), 0.0, float("-inf"), float("inf")
     shortest = policy.threshold or policy.wait[0]
     for held, generations, wait, chance, draining in steps:
         newest = max(generations.values(), default=0)
         desired = {proxy for proxy, generation in generations.items() if generation == newest}
         snapshot = replace(known("".join(desired), count=count), tracked=tuple(sorted(generations)))
         live = [LiveTunnel(proxy, 0.0, rtt=0.1, draining=proxy in draining) for proxy in sorted(held)]
+        surplus_since = min(surplus_since, now) if closable_by_rfd(live, snapshot) else float("inf")
         found = closing.decide(live, snapshot, now, chance)
         if found is not None:
             left = held - draining - {found.proxy}
@@ -266,10 +313,8 @@ def test_laws(
             assert found.proxy not in set(generations) - desired
             wanted = min(count, len(desired)) if count else len(desired)
             assert len(left & desired) >= wanted
-            assert now - last >= shortest
+            assert now - (last if policy is UPSTREAM else surplus_since) >= shortest
             assert (found.reason is Reason.EXPIRED) == (found.proxy not in generations)
-            if found.reason is Reason.EXPIRED:
-                assert policy is RFD
-                assert len(left & desired) >= (count or len(desired))
+            assert policy is RFD or found.reason is Reason.EXCESS
             last = now
         now += wait
