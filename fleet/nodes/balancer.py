@@ -224,7 +224,12 @@ def _for_dials(settings: destination.Settings, interval: float) -> destination.S
     if settings.failure_rate is None:
         return settings
     return replace(
-        settings, failure_rate=0.5, rate_window=10.0, rate_minimum=5, reactivate_after=max(2 * interval, 1.0)
+        settings,
+        failure_rate=0.5,
+        unhealthy_rate=0.9,
+        rate_window=10.0,
+        rate_minimum=5,
+        reactivate_after=max(2 * interval, 1.0),
     )
 
 

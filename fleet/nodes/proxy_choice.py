@@ -14,8 +14,11 @@ from fleet.protocol.picking import Candidate, Picker
 Address = tuple[str, int]
 
 #: Two of four dials within a minute that came to nothing, and it is left alone for as long as an agent pauses at most
-#: between dials. Seconds.
-_SETTINGS = Settings(failure_rate=0.5, rate_window=60.0, rate_minimum=2, reactivate_after=8.0)
+#: between dials. Seconds. Not Degraded first: an agent dials one at a time and needs an answer, so a share of its dials
+#: that goes on to a dead balancer only keeps it stranded for longer.
+_SETTINGS = Settings(
+    failure_rate=None, unhealthy_rate=0.5, rate_window=60.0, rate_minimum=2, reactivate_after=8.0
+)
 #: What a balancer can take nobody knows: the last one that answers may have all.
 _PREFERRING = picking.with_headroom(picking.DEFAULTS, None)
 

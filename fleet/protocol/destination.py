@@ -84,9 +84,12 @@ class Settings:
     proxied_stands: bool = True
     #: What a proxied request or the destination itself declared holds for this, unless it is said anew.
     declared_for: float = 60.0
-    #: This share of the proxied requests of the last `rate_window`, and `rate_minimum` of them at least, is Unhealthy
-    #: until `reactivate_after`; None: failures of proxied requests do not count. YARP's TransportFailureRate.
+    #: When this share of the proxied requests of the last `rate_window`, and `rate_minimum` of them at least, failed,
+    #: it is Degraded until `reactivate_after`. YARP's TransportFailureRate, which knows no Degraded. None: it is not.
     failure_rate: float | None = 0.3
+    #: When this share of those since then failed, it is Unhealthy for as long, then Degraded. None: it is not.
+    #: Without a failure rate it is Unhealthy from the start, and not Degraded after it.
+    unhealthy_rate: float | None = 0.8
     rate_window: float = 60.0
     rate_minimum: int = 10
     reactivate_after: float = 60.0
@@ -100,8 +103,11 @@ class Settings:
             raise ValueError(
                 "a streak, a window and its failures are at least 1, and the failures fit the window"
             )
-        if self.failure_rate is not None and not (0 < self.failure_rate <= 1 and self.rate_minimum >= 1):
-            raise ValueError("a failure rate is above 0 and at most 1, of at least one request")
+        for rate in (self.failure_rate, self.unhealthy_rate):
+            if rate is not None and not (0 < rate <= 1 and self.rate_minimum >= 1):
+                raise ValueError("a failure rate is above 0 and at most 1, of at least one request")
+        if (self.failure_rate or 0) > (self.unhealthy_rate or 1):
+            raise ValueError("the unhealthy rate is not below the failure rate, which is above 0")
 
 
 RECOMMENDED = Settings()
@@ -112,6 +118,7 @@ LITERAL = Settings(
     clear_window=False,
     proxied_stands=False,
     failure_rate=None,
+    unhealthy_rate=None,
 )
 #: What a flag or an environment variable may choose.
 READINGS: Mapping[str, Settings] = {"recommended": RECOMMENDED, "literal": LITERAL}
@@ -229,6 +236,9 @@ class _Passive:
     seconds: deque[_Second] = field(default_factory=deque)
     words: deque[float] = field(default_factory=deque)
     degraded_at: float | None = None
+    #: Since when too many requests fail, and when that was last seen.
+    failing_since: float = 0.0
+    failing_at: float | None = None
     unhealthy_at: float | None = None
 
     def told_degraded(self, at: float) -> bool:
@@ -246,26 +256,43 @@ class _Passive:
         return True
 
     def count(self, at: float, *, failed: bool) -> None:
-        """Count one request; what was on its way when the rate was exceeded is not held against what comes after."""
-        limit = self.settings.failure_rate
-        if limit is None or _holds(self.unhealthy_at, at, self.settings.reactivate_after):
+        """Count one request; what was on its way when a rate was exceeded is not held against what comes after."""
+        settings = self.settings
+        if settings.failure_rate is None and settings.unhealthy_rate is None:
+            return
+        if _holds(self.unhealthy_at, at, settings.reactivate_after):
             return
         second = int(at)
         # A request that is told late counts with the latest: else two clocks a second apart would fill the memory.
-        if not self.seconds or not 0 <= self.seconds[-1].second - second < self.settings.rate_window:
+        if not self.seconds or not 0 <= self.seconds[-1].second - second < settings.rate_window:
             self.seconds.append(_Second(second))
-            while abs(second - self.seconds[0].second) >= self.settings.rate_window:
+            while abs(second - self.seconds[0].second) >= settings.rate_window:
                 self.seconds.popleft()
         self.seconds[-1].requests += 1
         self.seconds[-1].failures += failed
-        if failed and self._exceeds(limit):
+        if failed:
+            self._judge(at)
+
+    def _judge(self, at: float) -> None:
+        """Degraded by the failure rate first; Unhealthy by its own rate of the requests since then."""
+        settings = self.settings
+        requests = sum(one.requests for one in self.seconds)
+        if requests < settings.rate_minimum:
+            return
+        share = sum(one.failures for one in self.seconds) / requests
+        is_failing = _holds(self.failing_at, at, settings.reactivate_after)
+        may_end = is_failing or settings.failure_rate is None
+        if may_end and settings.unhealthy_rate is not None and share >= settings.unhealthy_rate:
             self.unhealthy_at = at
             self.seconds.clear()
-
-    def _exceeds(self, limit: float) -> bool:
-        requests = sum(one.requests for one in self.seconds)
-        failures = sum(one.failures for one in self.seconds)
-        return requests >= self.settings.rate_minimum and failures >= limit * requests
+            if settings.failure_rate is not None:
+                # When that is over it is Degraded for as long: it gets little at first, as after a probe.
+                self.failing_since = self.failing_at = at + settings.reactivate_after
+        elif settings.failure_rate is not None and share >= settings.failure_rate:
+            if not is_failing:
+                self.failing_since = at
+                self.seconds.clear()
+            self.failing_at = at
 
     def forget_words(self) -> None:
         """Probes were since answered well in a row: they are the newer evidence."""
@@ -273,8 +300,11 @@ class _Passive:
         self.words.clear()
 
     def signal(self, now: float) -> Signal:
-        if self.unhealthy_at is not None and _holds(self.unhealthy_at, now, self.settings.reactivate_after):
+        lasts = self.settings.reactivate_after
+        if self.unhealthy_at is not None and _holds(self.unhealthy_at, now, lasts):
             return Signal(Health.UNHEALTHY, Reason.FAILURE_RATE, self.unhealthy_at)
+        if _holds(self.failing_at, now, lasts):
+            return Signal(Health.DEGRADED, Reason.FAILURE_RATE, self.failing_since)
         if _holds(self.degraded_at, now, self.settings.declared_for):
             return Signal(Health.DEGRADED, Reason.PROXIED_DEGRADED, self.since)
         return Signal(Health.UNKNOWN, Reason.NOTHING_SEEN, self.since)

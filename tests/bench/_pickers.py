@@ -12,7 +12,7 @@ from fleet.protocol.destination import Settings as HealthSettings
 from fleet.protocol.picking import DEFAULTS, Candidate, Picker, Settings
 
 #: Only probes count: none of the others has its passive checks on unless told to.
-_PROBES_ONLY = HealthSettings(failure_rate=None)
+_PROBES_ONLY = HealthSettings(failure_rate=None, unhealthy_rate=None)
 
 
 class Rule(ABC):

@@ -177,7 +177,7 @@ async def test_dials_that_fail_say_nothing_when_read_literally(settings: Setting
         door = addresses.parse(await balancer.start(("127.0.0.1", 0)))
         try:
             await eventually(lambda: balancer.describe()[0]["health"] is Health.HEALTHY)
-            for _ in range(5):
+            for _ in range(10):  # five make it Degraded, five more Unhealthy
                 reader, writer = await asyncio.open_connection(*door)
                 with contextlib.suppress(ConnectionError):
                     assert await reader.read() == b""

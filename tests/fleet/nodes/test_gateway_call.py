@@ -256,13 +256,13 @@ async def test_backend_that_hangs_is_left(tmp_path: Path) -> None:
         scripted(well) as good,
         before(tmp_path, bad, good, rule=rule) as (gateway, call),
     ):
-        for _ in range(6):
+        for _ in range(12):
             for answer in await asyncio.gather(*(call() for _ in range(20))):
                 assert answer in {b"hi", ("DEADLINE_EXCEEDED", f"{bad} did not answer within 1 s")}
-            if _reason(gateway, bad) is Reason.FAILURE_RATE:
+            if _health(gateway, bad) is Health.UNHEALTHY:
                 break
         tried = answers["hang"]
-        assert _reason(gateway, bad) is Reason.FAILURE_RATE
+        assert (_health(gateway, bad), _reason(gateway, bad)) == (Health.UNHEALTHY, Reason.FAILURE_RATE)
         for _ in range(20):
             assert await call() == b"hi"
 

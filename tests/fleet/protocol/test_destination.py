@@ -186,8 +186,8 @@ def test_proxied_degraded_debounced_needs_several_near_each_other() -> None:
     assert destination.verdict(25.0).health is Health.DEGRADED
 
 
-def test_proxied_failures_are_unhealthy_until_reactivated() -> None:
-    """Three of ten fail: out for a minute, and then it starts from nothing."""
+def test_proxied_failures_are_degraded_first_and_unhealthy_by_their_own_rate() -> None:
+    """Three of ten fail: Degraded for a minute. Then eight of ten: Unhealthy for a minute, then Degraded again."""
     destination = Destination(0.0)
     destination.probed(Probe.SUCCESS, 0.0)
     for at in range(1, 8):
@@ -197,10 +197,40 @@ def test_proxied_failures_are_unhealthy_until_reactivated() -> None:
         assert destination.verdict(now).health is Health.HEALTHY
     destination.proxied(Proxied.FAILURE, 10.0)
     verdict = destination.verdict(69.9)
-    assert (verdict.health, verdict.reason, verdict.at) == (Health.UNHEALTHY, Reason.FAILURE_RATE, 10.0)
+    assert (verdict.health, verdict.reason, verdict.at) == (Health.DEGRADED, Reason.FAILURE_RATE, 10.0)
     assert destination.verdict(70.0).health is Health.HEALTHY
-    destination.proxied(Proxied.FAILURE, 71.0)
-    assert destination.verdict(71.0).health is Health.HEALTHY
+
+    for result in (*[Proxied.SUCCESS] * 2, *[Proxied.FAILURE] * 7):
+        destination.proxied(result, 20.0)
+    assert destination.verdict(20.0).health is Health.DEGRADED
+    destination.proxied(Proxied.FAILURE, 21.0)
+    verdict = destination.verdict(80.9)
+    assert (verdict.health, verdict.reason, verdict.at) == (Health.UNHEALTHY, Reason.FAILURE_RATE, 21.0)
+    verdict = destination.verdict(81.0)
+    assert (verdict.health, verdict.reason, verdict.at) == (Health.DEGRADED, Reason.FAILURE_RATE, 81.0)
+    assert destination.verdict(141.0).health is Health.HEALTHY
+    destination.proxied(Proxied.FAILURE, 142.0)
+    assert destination.verdict(142.0).health is Health.HEALTHY
+
+
+def test_proxied_failures_of_a_gray_destination_never_make_it_unhealthy() -> None:
+    """Half of its requests fail for ever: others are preferred, and it still serves where there are few of them."""
+    destination = Destination(0.0)
+    destination.probed(Probe.SUCCESS, 0.0)
+    for number in range(2_000):
+        destination.proxied(Proxied.FAILURE if number % 2 else Proxied.SUCCESS, number / 10)
+        assert destination.verdict(number / 10).health in (Health.HEALTHY, Health.DEGRADED)
+    verdict = destination.verdict(199.9)
+    assert (verdict.health, verdict.at) == (Health.DEGRADED, 0.9)
+
+
+def test_proxied_failures_without_a_failure_rate_end_at_once() -> None:
+    """For who needs one answer rather than a share: Unhealthy without Degraded before or after."""
+    destination = Destination(0.0, Settings(failure_rate=None, unhealthy_rate=0.5, rate_minimum=2))
+    destination.proxied(Proxied.FAILURE, 1.0)
+    destination.proxied(Proxied.FAILURE, 2.0)
+    assert destination.verdict(61.9).health is Health.UNHEALTHY
+    assert destination.verdict(62.0).health is Health.UNKNOWN
 
 
 def test_proxied_failures_are_forgotten_after_the_window() -> None:
@@ -247,6 +277,8 @@ def test_reset_forgets_what_was_seen() -> None:
         {"proxied_needed": 0},
         {"first_failures": 0},
         {"failure_rate": 0.0},
+        {"unhealthy_rate": 1.1},
+        {"failure_rate": 0.9},
     ],
 )
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
@@ -257,7 +289,8 @@ def test_settings_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
 
 def test_proxied_failures_while_it_is_out_are_not_held_against_it() -> None:
     """Else what was on its way would keep it out for ever."""
-    destination = Destination(0.0, Settings(failure_rate=0.5, rate_minimum=2, reactivate_after=10))
+    settings = Settings(failure_rate=None, unhealthy_rate=0.5, rate_minimum=2, reactivate_after=10)
+    destination = Destination(0.0, settings)
     for at in (1.0, 1.0, 10.0, 10.0, 10.0):
         destination.proxied(Proxied.FAILURE, at)
     assert destination.verdict(10.9).health is Health.UNHEALTHY

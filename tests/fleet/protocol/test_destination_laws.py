@@ -101,8 +101,8 @@ class Requests:
         self.ended: list[tuple[float, bool]] = []
         #: When they said degraded, since the diagram last entered Healthy.
         self.words: list[float] = []
-        #: Since when, and until when, they say so.
-        self.degraded = self.unhealthy = (0.0, 0.0)
+        #: Since when, and until when, they say so; failing is Degraded by the share that failed.
+        self.degraded = self.failing = self.unhealthy = (0.0, 0.0)
 
     def is_word(self, at: float) -> bool:
         """Take in one that said degraded; whether there were enough of them near each other."""
@@ -119,13 +119,24 @@ class Requests:
     def end(self, at: float, *, failed: bool) -> None:
         """Take in one that ended, well or not."""
         settings = self.settings
-        if settings.failure_rate is None or at < self.unhealthy[1]:
+        first, second, lasts = settings.failure_rate, settings.unhealthy_rate, settings.reactivate_after
+        if (first, second) == (None, None) or at < self.unhealthy[1]:
             return
         self.ended.append((at, failed))
         late = [failed for when, failed in self.ended if at - when < settings.rate_window]
-        if failed and len(late) >= settings.rate_minimum and sum(late) / len(late) >= settings.failure_rate:
-            self.unhealthy = (at, at + settings.reactivate_after)
+        if not failed or len(late) < settings.rate_minimum:
+            return
+        share = sum(late) / len(late)
+        known = at < self.failing[1]
+        if second is not None and share >= second and (known or first is None):
+            self.unhealthy = (at, at + lasts)
             self.ended = []
+            if first is not None:
+                self.failing = (at + lasts, at + 2 * lasts)
+        elif first is not None and share >= first:
+            self.failing = (self.failing[0] if known else at, at + lasts)
+            if not known:
+                self.ended = []
 
     def forget_words(self) -> None:
         """Probes know better."""
@@ -134,6 +145,8 @@ class Requests:
     def said(self, now: float) -> Said:
         if now < self.unhealthy[1]:
             return "unhealthy", Reason.FAILURE_RATE, self.unhealthy[0]
+        if now < self.failing[1]:
+            return "degraded", Reason.FAILURE_RATE, self.failing[0]
         if now < self.degraded[1]:
             return "degraded", Reason.PROXIED_DEGRADED, self.degraded[0]
         return _NOTHING
@@ -143,6 +156,9 @@ class Requests:
 def any_settings(draw: st.DrawFn) -> Settings:
     """All that may be set, small: so that a few dozen steps reach everything."""
     window = draw(st.integers(1, 6))
+    # Shares that floats have exactly.
+    rates = st.sampled_from([(0.25, 0.5), (0.5, 1.0), (1.0, 1.0), (0.5, None), (None, 0.5), (None, None)])
+    failure_rate, unhealthy_rate = draw(rates)
     return Settings(
         streak=draw(st.integers(1, 4)),
         window=window,
@@ -156,8 +172,8 @@ def any_settings(draw: st.DrawFn) -> Settings:
         proxied_within=10.0,
         proxied_stands=draw(st.booleans()),
         declared_for=20.0,
-        # Shares that floats have exactly.
-        failure_rate=draw(st.sampled_from([0.25, 0.5, 1.0, None])),
+        failure_rate=failure_rate,
+        unhealthy_rate=unhealthy_rate,
         rate_window=20.0,
         rate_minimum=draw(st.integers(1, 4)),
         reactivate_after=5.0,

@@ -152,22 +152,25 @@ async def test_picks_follow_health(peers: Peers, opened: Callable[..., Destinati
     assert (picked.name, picked.why) == ("b", Why.PANIC)
 
 
-async def test_failing_requests_make_it_unhealthy_for_a_while(
+async def test_failing_requests_make_it_degraded_then_unhealthy_for_a_while(
     peers: Peers, opened: Callable[..., Destinations]
 ) -> None:
-    """The failure rate counts beside the probes; when its time is over the next pick knows."""
+    """The failure rate counts beside the probes, in two steps; when their time is over the next pick knows."""
     destinations = opened(NEVER)
     destinations.keep(["a"])
     pool = Pool(destinations, {"a": 1})
     await eventually(lambda: health(destinations, "a") is Health.HEALTHY)
 
-    for _ in range(10):
-        destinations.proxied("a", Proxied.FAILURE)
-
     one = destinations.get("a")
     assert one is not None
-    assert one.verdict.reason is Reason.FAILURE_RATE
+    for expected in (Health.DEGRADED, Health.UNHEALTHY):
+        for _ in range(10):
+            destinations.proxied("a", Proxied.FAILURE)
+        assert (one.verdict.health, one.verdict.reason) == (expected, Reason.FAILURE_RATE)
     peers.at += 61
+    pool.pick()
+    assert one.verdict.health is Health.DEGRADED
+    peers.at += 60
     picked = pool.pick()
     assert picked is not None
     assert picked.why is Why.HEALTHY
