@@ -11,8 +11,8 @@ from fleet.protocol import picking
 from fleet.protocol.destination import Health
 from fleet.protocol.picking import Candidate, Picker
 
-#: So many probes in a row without an answer are no mishap: the quick rule, as for the state of an instance.
-_SILENT_AFTER = 2
+#: So many probes in a row that were not answered with 200 are no mishap: the quick rule, as for an instance.
+DEFAULT_UNREADY_AFTER = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,29 +42,37 @@ class Seat:
     #: The last answer of `/readyz`; None when it gave none.
     status: int | None = None
     error: str = "not asked yet"
-    #: Probes in a row without an answer.
-    unanswered: int = 0
+    #: Probes in a row that were not answered with 200.
+    failures: int = 0
     links: set[Link] = field(default_factory=set)
+    #: It is out after so many of those.
+    unready_after: int = DEFAULT_UNREADY_AFTER
 
     def answered(self, status: int) -> None:
         """`/readyz` was answered."""
-        self.status, self.error, self.unanswered = status, "", 0
+        self.status, self.error = status, ""
+        self.failures = 0 if status == 200 else self.failures + 1
 
     def failed(self, error: str) -> None:
         """It was not."""
-        self.status, self.error, self.unanswered = None, error, self.unanswered + 1
+        self.status, self.error, self.failures = None, error, self.failures + 1
 
     @property
     def is_out(self) -> bool:
-        """Whether it is out whatever repeated probes make of it: it says itself that it is not ready, or is silent."""
-        return self.unanswered >= _SILENT_AFTER or self.status not in (None, 200)
+        """Whether it is out whatever the diagram makes of its probes: not ready, or silent, several times in a row."""
+        return self.failures >= self.unready_after
 
 
 class Rotation:
     """Turns by the shares of a picker: those of the same share have exactly the same number of turns."""
 
-    def __init__(self, targets: Sequence[Target], settings: picking.Settings = picking.DEFAULTS) -> None:
-        self.seats = [Seat(target) for target in targets]
+    def __init__(
+        self,
+        targets: Sequence[Target],
+        settings: picking.Settings = picking.DEFAULTS,
+        unready_after: int = DEFAULT_UNREADY_AFTER,
+    ) -> None:
+        self.seats = [Seat(target, unready_after=unready_after) for target in targets]
         self._settings = settings
         self._known: dict[str, Candidate] = {}
         self._shares: Mapping[str, float] = {}
@@ -116,7 +124,7 @@ def _seen(health: Health, seat: Seat) -> Health:
     if seat.is_out:
         return Health.UNHEALTHY
     # The next probe tells, soon; until then the others are preferred.
-    return Health.DEGRADED if seat.unanswered and health is Health.HEALTHY else health
+    return Health.DEGRADED if seat.failures and health is Health.HEALTHY else health
 
 
 def _answers(seat: Seat) -> bool:

@@ -14,7 +14,7 @@ H, D, U, X = Health.HEALTHY, Health.DEGRADED, Health.UNHEALTHY, Health.UNKNOWN
 
 
 def rotation(*healths: Health, draining: tuple[int, ...] = (), codes: tuple[int, ...] = ()) -> Rotation:
-    """Targets of these healths, whose `/readyz` answered 200, or these codes; 0 is no answer, again and again."""
+    """Targets of these healths, whose `/readyz` answered 200, or these codes, twice; 0 is no answer."""
     made = Rotation([Target(f"t{n}", ("127.0.0.1", n), ("127.0.0.1", n)) for n in range(len(healths))])
     for seat, code in zip(made.seats, codes or (200,) * len(healths), strict=True):
         for _ in range(2):
@@ -30,6 +30,14 @@ def rotation(*healths: Health, draining: tuple[int, ...] = (), codes: tuple[int,
         100.0,
     )
     return made
+
+
+def _probed(made: Rotation, code: int, seat: int = 1) -> None:
+    """One probe of a target; 0 is no answer."""
+    if code:
+        made.seats[seat].answered(code)
+    else:
+        made.seats[seat].failed("no answer in time")
 
 
 def shares(made: Rotation, connections: int) -> Counter[str]:
@@ -50,15 +58,30 @@ def test_order_one_not_ready_gets_nothing_and_the_rest_share_alike() -> None:
     assert [seat.target.name for seat in made.order()][-1] == "t1"
 
 
-def test_order_silent_one_is_out_after_two_probes() -> None:
-    """One without an answer is a mishap, but the others are preferred until the next."""
-    made = rotation(H, H, codes=(200, 0))
+@pytest.mark.parametrize("code", [0, 503])
+def test_order_one_is_out_after_two_probes_in_a_row(code: int) -> None:
+    """One that failed is a mishap, but the others are preferred until the next; a good answer ends the row."""
+    made = rotation(H, H, codes=(200, code))
     assert shares(made, 4) == {"t0": 4}
     once = rotation(H, H)
-    once.seats[1].failed("no answer in time")
-    assert not once.seats[1].is_out
-    once.update([Candidate("t0", H), Candidate("t1", H)], 100.0)
-    assert shares(once, 10) == {"t0": 7, "t1": 3}
+    for _ in range(3):
+        _probed(once, code)
+        assert not once.seats[1].is_out
+        once.update([Candidate("t0", H), Candidate("t1", H)], 100.0)
+        assert shares(once, 10) == {"t0": 7, "t1": 3}
+        _probed(once, 200)
+        once.update([Candidate("t0", H), Candidate("t1", H)], 100.0)
+        assert shares(once, 10) == {"t0": 5, "t1": 5}
+
+
+def test_order_number_of_probes_is_a_setting() -> None:
+    """One is enough where that is set, and three may be needed, whatever the failures are."""
+    for unready_after, codes in ((1, (503,)), (3, (503, 0, 400))):
+        made = Rotation([Target("t0", ("127.0.0.1", 1), ("127.0.0.1", 2))], unready_after=unready_after)
+        for code in codes:
+            assert not made.seats[0].is_out
+            _probed(made, code, seat=0)
+        assert made.seats[0].is_out
 
 
 def test_order_degraded_one_gets_what_spills_over() -> None:
