@@ -49,7 +49,8 @@ def from_proxy(s: Subset, proxy: Index, *, silent_since: Times | None) -> Outloo
     told = s.listed & (s.ttl_seen != 0)
     tracker_expiry = np.where(told, s.ttl_seen, s.frame.timing.default_proxy_expiry)
     expires_at = tables.expires_at[proxy]
-    due = np.where(expires_at > 0, expires_at + tracker_expiry + REDIAL, -1.0)
+    kept = np.minimum(tracker_expiry, s.frame.timing.default_proxy_expiry)
+    due = np.where(expires_at > 0, expires_at + kept + REDIAL, -1.0)
     if silent_since is not None:
         unheard = (s.flags[proxy] & HOLDS) == 0
         due = np.where(unheard, silent_since + tracker_expiry + REDIAL, due)

@@ -88,5 +88,7 @@ def from_proxy(
         return by_itself(silent_since + tracker_expiry + REDIAL, frame.now)
     if proxy.facts.expires_at is None:
         return UNCLEAR
-    # Others name the proxy until its resource expires, and the agent keeps it for one more tracker expiry.
-    return by_itself(proxy.facts.expires_at + tracker_expiry + REDIAL, frame.now)
+    # Others name the proxy until its resource expires. Without a TTL the agent keeps it for the default expiry after
+    # that; with one, no longer than what remained when its last heartbeat was seen.
+    kept = min(tracker_expiry, frame.timing.default_proxy_expiry)
+    return by_itself(proxy.facts.expires_at + kept + REDIAL, frame.now)

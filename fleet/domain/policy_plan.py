@@ -10,15 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fleet.domain.naming import natural
-from fleet.protocol import durations
-from fleet.protocol.tracker import DEFAULT_PROXY_EXPIRY
+from fleet.protocol import discovery, durations
 
 #: A heartbeat comes every TTL/2 + U[0, TTL/10).
 _MEAN_INTERVAL = 0.55
-#: In compact mode a tunnel is sent the full list every so many TTLs.
-_RESYNC_TTLS = 10.0
-#: Compact discovery with more than this is slower than none.
-_LONG_TTL = 2 * DEFAULT_PROXY_EXPIRY
 #: Below so many of our rounds we would see instances expire that are well.
 _ROUNDS = 3
 
@@ -52,15 +47,14 @@ def ttl_load(
     beats = 1 / (_MEAN_INTERVAL * ttl)
     if role == "auth":  # nobody discovers auths: their resource expires
         return TTLLoad(ttl, instances * beats, 0.0, 0.0)
+    lists = 1 / discovery.full_interval(ttl, compact=compact)
     if compact:
-        resync = 1 / (_RESYNC_TTLS * ttl)
-        messages = tunnels * (proxies * beats + resync)
-        names = tunnels * proxies * (beats + resync)
-        detection = 2 * ttl
+        messages = tunnels * (proxies * beats + lists)
+        names = tunnels * proxies * (beats + lists)
     else:
-        messages = tunnels / min(DEFAULT_PROXY_EXPIRY * 2 / 3, ttl * 2 / 3)
+        messages = tunnels * lists
         names = messages * proxies
-        detection = ttl + DEFAULT_PROXY_EXPIRY
+    detection = discovery.detection(ttl, compact=compact)
     return TTLLoad(detection, instances * beats, messages, names)
 
 
@@ -89,11 +83,11 @@ def announce_ttl(
             f"{durations.format_seconds(round(after * _MEAN_INTERVAL))} or so and look expired in between to whoever "
             f"goes by the old {durations.format_seconds(before)}."
         )
-    if compact and role == "proxy" and after > _LONG_TTL:
+    if role == "proxy" and load(after).detection > discovery.RFD_DETECTION:
         warnings.append(
-            f"Compact discovery with a TTL of {durations.format_seconds(after)} takes up to "
-            f"{durations.format_seconds(2 * after)} to see a proxy lost; without it, "
-            f"{durations.format_seconds(after + DEFAULT_PROXY_EXPIRY)}. Lower the TTL."
+            f"With a TTL of {durations.format_seconds(after)} agents drop a lost proxy after up to "
+            f"{durations.format_seconds(round(load(after).detection))}, later than the "
+            f"{durations.format_seconds(discovery.RFD_DETECTION)} that RFD 226 sets out to shorten. Lower the TTL."
         )
     if after < _ROUNDS * round_interval:
         warnings.append(

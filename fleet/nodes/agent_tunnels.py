@@ -316,18 +316,24 @@ class AgentTunnels:
         self._metrics.discovery_messages.inc()
         self._metrics.discovery_bytes.inc(len(request))
         try:
-            proxies = discovery.decode(request)
+            content = discovery.decode(request)
         except DiscoveryError as error:
-            self._metrics.refused.labels("discovery").inc()
-            if tunnel.proxy_id not in self._refused:
-                self._refused.add(tunnel.proxy_id)
-                log.warning(
-                    "discovery.refused: %s: of proxy %s: %s", self._identity.name, tunnel.proxy_id, error
-                )
+            self._refuse("discovery", tunnel, str(error))
             return
+        for reason in content.skipped:
+            self._refuse("discovery-entry", tunnel, reason)
         tunnel.discovered.set()
-        if self._pool.tracker.track_expected(proxies, time.monotonic()):
+        if self._pool.tracker.track_expected(content.proxies, time.monotonic()):
             self._event.set()
+
+    def _refuse(self, kind: str, tunnel: Tunnel, reason: str) -> None:
+        """Count what a proxy sent and nobody can read; log it once for each proxy and kind."""
+        self._metrics.refused.labels(kind).inc()
+        if (key := f"{kind} {tunnel.proxy_id}") not in self._refused:
+            self._refused.add(key)
+            log.warning(
+                "discovery.refused: %s: of proxy %s: %s", self._identity.name, tunnel.proxy_id, reason
+            )
 
 
 def _outcome(error: DialError | ClaimError) -> str:

@@ -61,7 +61,7 @@ class ProxyFlags:
     instance: InstanceFlags
     #: What is not for the networking config to say.
     overrides: Overrides = field(default_factory=Overrides)
-    #: The seed's discovery (what heartbeated, with its TTL), or full lists on a ticker.
+    #: The discovery of RFD 226 (what heartbeated), or full lists on a ticker.
     compact_discovery: bool = True
     #: How long agents may take to leave when the proxy ends, seconds.
     drain: float = 2.0
@@ -132,10 +132,15 @@ class Proxy:
             if self.connect is not None:
                 await self.connect.stop()
             raise
-        if self.flags.compact_discovery and self.flags.instance.announce_ttl >= announce.DEFAULT_TTL:
+        ttl = self.flags.instance.announce_ttl
+        detection = discovery.detection(ttl, compact=self.flags.compact_discovery)
+        if detection > discovery.RFD_DETECTION:
             log.warning(
-                "discovery.slow: with an announce TTL of %s agents know of a dead proxy up to twice that: lower %s",
-                durations.format_seconds(self.flags.instance.announce_ttl),
+                "discovery.slow: with an announce TTL of %s agents drop a dead proxy after up to %s, later than the %s "
+                "that RFD 226 sets out to shorten: lower %s",
+                durations.format_seconds(ttl),
+                durations.format_seconds(round(detection)),
+                durations.format_seconds(discovery.RFD_DETECTION),
                 announce.PROXY_TTL_VARIABLE,
             )
         self._tasks = [
@@ -182,9 +187,14 @@ class Proxy:
         self.tunnels.drained = self.instance.standing.draining is not None
 
     async def _watch_proxies(self) -> None:
-        """See who heartbeats and let tunnels know. What heartbeats within a fifth of the TTL goes in one message:
-        seeing each at once would cost agents half again as many, and detection waits for the TTL in any case."""
-        every = min(announce.CHECK_PERIOD, self.flags.instance.announce_ttl / 5)
+        """See who heartbeats and let tunnels know.
+
+        In compact mode what heartbeats within a fifth of the TTL goes in one message: seeing each at once would cost
+        agents half again as many, and detection waits for the TTL in any case.
+        """
+        every = discovery.read_interval(
+            self.flags.instance.announce_ttl, compact=self.flags.compact_discovery
+        )
         reachable = True
         while True:
             try:
@@ -205,7 +215,9 @@ class Proxy:
 
     async def _sweep(self) -> None:
         while True:
-            tick = min(max(self.table.keep_alive.interval / 4, 0.05), 1.0)
+            # A full list that is sent late leaves a gap in which agents take live proxies for expired.
+            soonest = min(self.table.keep_alive.interval, self._publisher.full_interval)
+            tick = min(max(soonest / 4, 0.05), 1.0)
             await asyncio.sleep(tick)
             now = time.monotonic()
             self.table.sweep(now, tick)

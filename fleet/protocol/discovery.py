@@ -8,27 +8,41 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fleet.protocol import durations
+from fleet.protocol import announce, durations
 
 #: What agents of every age accept.
 _VERSION = "v2"
-#: Teleport's DefaultProxyExpiry; two thirds of it was always the full-list interval.
-_DEFAULT_PROXY_EXPIRY = 180.0
-#: The seed's mode repeats the full list this often, in TTLs: a lost message is mended.
+#: Teleport's proxySyncInterval is two thirds of its DefaultProxyExpiry, 3 min: full lists come at least this often.
+_LONGEST_FULL_INTERVAL = 120.0
+#: Full lists per TTL: with the longest heartbeat interval (0.6 TTL) and the interval of reading (0.1 TTL) before it,
+#: the list that carries a heartbeat arrives before the lifetime that the heartbeat before it left has passed.
+_LISTS_PER_TTL = 6.0
+#: Compact mode repeats the full list this often, in TTLs: a lost message is mended.
 _RESYNC_TTLS = 10.0
+#: How often a proxy reads the list of proxies, in TTLs: in compact mode what heartbeats in between shares a message.
+_GATHER_TTLS = 0.2
+_READ_TTLS = 0.1
+#: A heartbeat that was seen this recently, in TTLs, is news: it is sent with the whole TTL.
+_NEWS_TTLS = 0.05
+#: Remaining lifetimes are rounded down to this, in TTLs, so that tunnels which are told together share one message.
+_GRAIN_TTLS = 0.01
 
 #: uint64, and Go's Duration in nanoseconds.
 _HIGHEST_GENERATION = (1 << 64) - 1
 _LONGEST_TTL = (1 << 63) - 1
 
+#: What RFD 226 sets out to shorten: the default announce TTL, 10 min, and the default expiry of trackers, 3 min.
+RFD_DETECTION = announce.DEFAULT_TTL + 180.0
+
 COMPACT_VARIABLE = "TELEPORT_UNSTABLE_PROXY_COMPACT_DISCOVERY"
 
 
 class DiscoveryError(ValueError):
-    """A discovery request that cannot be read."""
+    """A discovery request, or an entry of one, that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +57,22 @@ class DiscoveredProxy:
     ttl: float = 0.0
     #: It keeps the tunnels it has and takes no new ones. Ours: agents that do not know the key pass over it.
     draining: bool = False
+    #: The sender's announce TTL where `ttl` is what remains of it, seconds; else 0. Ours, as above.
+    announce_ttl: float = 0.0
+
+    @property
+    def lifetime(self) -> float:
+        """The sender's announce TTL, seconds; 0 when the sender did not say."""
+        return self.announce_ttl or self.ttl
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveryRequest:
+    """A discovery request as it was read."""
+
+    proxies: tuple[DiscoveredProxy, ...]
+    #: Why entries were skipped, one sentence for each.
+    skipped: tuple[str, ...] = ()
 
 
 @functools.lru_cache(maxsize=64)
@@ -59,24 +89,35 @@ def encode(proxies: tuple[DiscoveredProxy, ...]) -> bytes:
             entry["ttl"] = durations.to_nanoseconds(proxy.ttl)
         if proxy.draining:
             entry["draining"] = True
+        if proxy.announce_ttl:
+            entry["announce_ttl"] = durations.to_nanoseconds(proxy.announce_ttl)
         entries.append(entry)
     return json.dumps({"proxies": entries}, separators=(",", ":")).encode()
 
 
 # Agents that share a process, or a proxy's many tunnels, meet the same request again and again.
 @functools.lru_cache(maxsize=64)
-def decode(request: bytes) -> tuple[DiscoveredProxy, ...]:
-    """Read a discovery request; unknown keys are ignored. Raises DiscoveryError."""
+def decode(request: bytes) -> DiscoveryRequest:
+    """Read a discovery request. Raises DiscoveryError for what is none.
+
+    Unknown keys are ignored. An entry that cannot be read is skipped, so that it hides none of the others.
+    """
     try:
         document = json.loads(request)
     except (ValueError, RecursionError) as error:
         raise DiscoveryError(f"the discovery request is not JSON: {error}") from None
-    proxies = document.get("proxies") if isinstance(document, dict) else None
-    if proxies is None and isinstance(document, dict):
-        return ()  # Go writes a nil slice as null
-    if not isinstance(proxies, list):
+    entries = document.get("proxies") if isinstance(document, dict) else None
+    if entries is None and isinstance(document, dict):
+        return DiscoveryRequest(())  # Go writes a nil slice as null
+    if not isinstance(entries, list):
         raise DiscoveryError("the discovery request has no list 'proxies'")
-    return tuple(_proxy(entry) for entry in proxies)
+    proxies, skipped = [], []
+    for entry in entries:
+        try:
+            proxies.append(_proxy(entry))
+        except DiscoveryError as error:
+            skipped.append(str(error))
+    return DiscoveryRequest(tuple(proxies), tuple(skipped))
 
 
 def _proxy(entry: object) -> DiscoveredProxy:
@@ -96,6 +137,7 @@ def _proxy(entry: object) -> DiscoveredProxy:
         generation=_whole(entry, "ggen", _HIGHEST_GENERATION),
         ttl=durations.from_nanoseconds(_whole(entry, "ttl", _LONGEST_TTL)),
         draining=draining,
+        announce_ttl=durations.from_nanoseconds(_whole(entry, "announce_ttl", _LONGEST_TTL)),
     )
 
 
@@ -114,6 +156,24 @@ def generation_of(label: str) -> int:
         return 0
     generation = int(label)
     return generation if generation <= _HIGHEST_GENERATION else 0
+
+
+def read_interval(ttl: float, *, compact: bool) -> float:
+    """Return how often a proxy of this announce TTL reads the list of proxies, seconds."""
+    return min(announce.CHECK_PERIOD, ttl * (_GATHER_TTLS if compact else _READ_TTLS))
+
+
+def full_interval(ttl: float, *, compact: bool) -> float:
+    """Return the seconds between full lists on one tunnel of a proxy of this announce TTL."""
+    return _RESYNC_TTLS * ttl if compact else min(_LONGEST_FULL_INTERVAL, ttl / _LISTS_PER_TTL)
+
+
+def detection(ttl: float, *, compact: bool) -> float:
+    """Return when at the latest an agent's tracker drops a proxy, seconds after its last heartbeat.
+
+    Every list carries what remains of the lifetime since that heartbeat was seen, so repeating it extends nothing.
+    """
+    return ttl * (1 + _NEWS_TTLS * compact) + read_interval(ttl, compact=compact)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,16 +197,17 @@ def _place(proxy: ProxyResource) -> tuple[str, int, bool]:
 @dataclass(frozen=True, slots=True)
 class _Known:
     proxy: ProxyResource
-    #: The version at which its expiry last changed, and when that was seen here.
+    #: The version at which its resource last changed.
     version: int
-    seen_at: float
+    #: When its expiry last changed, as seen here: its last heartbeat.
+    beat_at: float
 
 
 class Publisher:
     """What one proxy knows of all proxies, and what its subscribers have still to hear. One per proxy."""
 
     def __init__(self, ttl: float, *, compact: bool) -> None:
-        #: The sender's own announce TTL, seconds; sent along in compact mode.
+        #: The sender's own announce TTL, seconds; the most that is sent along.
         self.ttl = ttl
         self.compact = compact
         self.version = 0
@@ -165,9 +226,10 @@ class Publisher:
             old = self._known.get(proxy.name)
             if old is not None and old.proxy == proxy:
                 known[proxy.name] = old
-            else:
-                known[proxy.name] = _Known(proxy, version, now)
-                news = news or self.compact or old is None or _place(old.proxy) != _place(proxy)
+                continue
+            is_heartbeat = old is None or old.proxy.expires_at != proxy.expires_at
+            known[proxy.name] = _Known(proxy, version, now if old is None or is_heartbeat else old.beat_at)
+            news = news or self.compact or old is None or _place(old.proxy) != _place(proxy)
         gone = self._known.keys() - known.keys()
         self._known = known
         if news or gone:
@@ -177,31 +239,40 @@ class Publisher:
     @property
     def full_interval(self) -> float:
         """Seconds between full lists on one tunnel."""
-        if self.compact:
-            return _RESYNC_TTLS * self.ttl
-        return min(_DEFAULT_PROXY_EXPIRY * 2 / 3, self.ttl * 2 / 3)
+        return full_interval(self.ttl, compact=self.compact)
 
     def full(self, now: float) -> tuple[DiscoveredProxy, ...]:
-        """Every proxy; in compact mode those that heartbeated within our TTL or their own, as seen here."""
-        return self._since(0, now)
+        """Every proxy that heartbeated within our TTL or its own, as seen here, with what remains of that."""
+        lifetimes = ((entry.proxy, self._remaining(entry, now)) for entry in self._known.values())
+        return tuple(self._discovered(proxy, ttl) for proxy, ttl in lifetimes if ttl > 0)
 
     def changed(self, version: int, now: float) -> tuple[DiscoveredProxy, ...]:
         """What a subscriber that has read `version` must be sent now; the full list unless compact."""
-        return self._since(version if self.compact else 0, now)
-
-    def _since(self, version: int, now: float) -> tuple[DiscoveredProxy, ...]:
-        ttl = self.ttl if self.compact else 0.0
-        return tuple(
-            DiscoveredProxy(
-                known.proxy.name, known.proxy.group, known.proxy.generation, ttl, known.proxy.draining
-            )
-            for known in self._known.values()
-            if known.version > version and not (self.compact and self._is_expired(known, now))
+        if not self.compact:
+            return self.full(now)
+        lifetimes = (
+            (entry.proxy, self.ttl if self._is_news(entry, now) else self._remaining(entry, now))
+            for entry in self._known.values()
+            if entry.version > version
         )
+        return tuple(self._discovered(proxy, ttl) for proxy, ttl in lifetimes if ttl > 0)
 
-    def _is_expired(self, known: _Known, now: float) -> bool:
-        # While TTLs are mixed, one that heartbeats seldom must be told of to agents that come between two of its own.
-        return now - known.seen_at > max(self.ttl, known.proxy.ttl)
+    def _is_news(self, entry: _Known, now: float) -> bool:
+        return now - entry.beat_at <= _NEWS_TTLS * self.ttl
+
+    def _remaining(self, entry: _Known, now: float) -> float:
+        """What is left of a proxy's lifetime, at most our TTL; not above 0 when it is over.
+
+        While TTLs are mixed, one that heartbeats seldom must be told of to agents that come between two of its own.
+        """
+        grain = _GRAIN_TTLS * self.ttl
+        age = math.ceil((now - entry.beat_at) / grain) * grain
+        remaining = max(self.ttl, entry.proxy.ttl) - age
+        return min(self.ttl, remaining) if remaining >= grain / 2 else 0.0
+
+    def _discovered(self, proxy: ProxyResource, ttl: float) -> DiscoveredProxy:
+        announce_ttl = self.ttl if ttl < self.ttl else 0.0
+        return DiscoveredProxy(proxy.name, proxy.group, proxy.generation, ttl, proxy.draining, announce_ttl)
 
 
 class Subscriber:

@@ -50,7 +50,7 @@ class Snapshot:
     claimed: tuple[str, ...]
     tracked: tuple[str, ...]
     desired: tuple[str, ...]
-    #: The TTL of the last discovery request, seconds; 0 when none said one.
+    #: The announce TTL that the last discovery request carried, seconds; 0 when it carried none.
     ttl_seen: float
     #: When the set of desired proxies last changed; None before anything was tracked.
     topology_changed_at: float | None
@@ -105,7 +105,7 @@ class Tracker:
             known = Tracked(proxy.group, proxy.generation, now + ttl, proxy.draining)
             changed = changed or old is None or old.place != known.place
             self._tracked[proxy.name] = known
-            self._ttl_seen = proxy.ttl
+            self._ttl_seen = proxy.lifetime
             self._cannot_lease = False
         if changed:
             self._note_topology(now)

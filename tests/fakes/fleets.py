@@ -136,7 +136,7 @@ def _heartbeats(rng: np.random.Generator, agents: int, known: list[int]) -> npt.
     rows = empty_heartbeats(agents)
     rows["expires_at"] = NOW - rng.choice([*AGES, -16.0, -16.0, -16.0, -16.0], agents)
     rows["ttl"] = rng.choice([0, 1.1, 20], agents)
-    rows["ttl_seen"] = rng.choice([0, 10.1], agents)
+    rows["ttl_seen"] = rng.choice([0, 10.1, 600.0], agents)
     rows["auth"] = rng.choice(known, agents)
     rows["via_proxy"] = np.where(rng.random(agents) < 0.2, rng.choice(known, agents), NO_INSTANCE)
     rows["mode"] = rng.integers(0, 3, agents)

@@ -130,6 +130,13 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, Recovery, float | None]] = [
         NOW + 600 + 180 + 9,
     ),
     (
+        "a long TTL: remaining lifetimes keep a dead proxy no longer than the default would",
+        agent(heartbeat=heartbeat(ttl_seen=600)),
+        fleet(proxy_1={**UNHEALTHY, "ttl": 600.0, "expires_at": NOW + 600}),
+        Recovery.BY_ITSELF,
+        NOW + 600 + 180 + 9,
+    ),
+    (
         "sole proxy expired",
         agent(),
         fleet(proxy_1=EXPIRED),

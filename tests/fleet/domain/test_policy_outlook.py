@@ -36,15 +36,17 @@ def test_ttl_before_and_after() -> None:
     found = policy_outlook.outlook([_to(one, **{PROXY_TTL_VARIABLE: "10m"}) for one in PROXIES], SIGHT)
     (row,) = found["ttl"]
     assert row["title"] == "2 proxies, TTL 1m0s to 10m0s"
-    assert (row["before"]["detection"], row["after"]["detection"]) == ("2m0s", "20m0s")
+    assert (row["before"]["detection"], row["after"]["detection"]) == ("1m8s", "10m35s")
     # A heartbeat of two proxies every 33 s, told on 50 tunnels, and a full list every ten minutes.
     assert row["before"]["writes"] == 0.0606
     assert row["before"]["messages"] == 3.11
     assert row["after"]["messages"] == 0.311
     assert any("Raising the TTL" in note for note in found["notes"])
-    assert any("Compact discovery with a TTL of 10m0s" in note for note in found["notes"])
+    assert not any("RFD 226" in note for note in found["notes"])
+    longer = policy_outlook.outlook([_to(one, **{PROXY_TTL_VARIABLE: "15m"}) for one in PROXIES], SIGHT)
+    assert any("agents drop a lost proxy after up to 15m50s" in note for note in longer["notes"])
     said = policy_outlook.ttl_sentence(row)
-    assert "a lost one is seen after 20m0s, now after 2m0s" in said
+    assert "a lost one is seen after 10m35s, now after 1m8s" in said
     assert "0.311 discovery messages a second, now 3.11" in said
 
 
@@ -56,12 +58,12 @@ def test_ttl_below_three_rounds_is_warned_of() -> None:
 
 
 def test_compact_alone_is_a_row_too() -> None:
-    """Off: every proxy tells its own tunnels all of them every 40 s."""
+    """Off: every proxy tells its own tunnels all of them every 10 s."""
     (row,) = policy_outlook.outlook([_to(one, **{COMPACT_VARIABLE: "false"}) for one in PROXIES], SIGHT)[
         "ttl"
     ]
     assert "compact discovery off" in row["title"]
-    assert row["after"]["messages"] == 1.25
+    assert row["after"]["messages"] == 5.0
 
 
 def test_auths_ttl_has_no_discovery() -> None:

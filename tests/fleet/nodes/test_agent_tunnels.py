@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -189,6 +190,21 @@ async def test_malformed_discovery_is_refused_once(start: Start, caplog: pytest.
     size = len(b"nonsense" + b"more nonsense" + request("p1"))
     assert counted("refloat_agent_discovery_bytes_total") == size
     assert tunnels.proxies == ("p1",)
+
+
+async def test_unreadable_entry_hides_no_other(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    """The entries that can be read count; the others are counted, and logged once per proxy."""
+    proxy = FakeProxy("p1")
+    registry = CollectorRegistry()
+    tunnels = await start(proxy, registry=registry)
+    newer = {"version": "v3", "metadata": {"name": "p9"}}
+    entries = [*json.loads(request("p1", "p2"))["proxies"], newer, newer]
+    with caplog.at_level(logging.WARNING):
+        proxy.discover(json.dumps({"proxies": entries}).encode())
+        await eventually(lambda: tunnels._pool.tracker.snapshot(time.monotonic()).tracked == ("p1", "p2"))
+    assert caplog.text.count("discovery.refused") == 1
+    assert registry.get_sample_value("refloat_agent_refused_total", {"kind": "discovery-entry"}) == 2
+    assert registry.get_sample_value("refloat_agent_refused_total", {"kind": "discovery"}) is None
 
 
 async def test_advisory_is_made_before_broken(start: Start) -> None:

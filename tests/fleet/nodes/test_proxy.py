@@ -125,7 +125,7 @@ async def test_half_open_agent(plane: Plane, agents: Agents) -> None:
 
 
 async def test_discovery_full_then_what_heartbeats(plane: Plane, agents: Agents) -> None:
-    """First all unexpired proxies with the sender's TTL, then those that heartbeat."""
+    """First all unexpired proxies with what remains of the sender's TTL, then those that heartbeat, with all of it."""
     steady = await plane.proxy("proxy-1", ttl=600.0)
     lively = await plane.proxy("proxy-2", ttl=2.0)
     agent = await agents.connect(lively, "a")
@@ -134,25 +134,27 @@ async def test_discovery_full_then_what_heartbeats(plane: Plane, agents: Agents)
         steady.instance.flags.id,
         lively.instance.flags.id,
     }
-    assert {proxy["ttl"] for proxy in first} == {2_000_000_000}
+    assert all(0 < proxy["ttl"] <= 2_000_000_000 for proxy in first)
+    assert {proxy.get("announce_ttl", proxy["ttl"]) for proxy in first} == {2_000_000_000}
     later = await agent.read_discovery()
     assert [proxy["metadata"]["name"] for proxy in later] == [lively.instance.flags.id]
+    assert later[0].get("announce_ttl", later[0]["ttl"]) == 2_000_000_000
     counted = lively.instance.registry.get_sample_value
     messages, size = (counted(f"refloat_discovery_{what}_total") or 0.0 for what in ("messages", "bytes"))
-    # The next may have been sent meanwhile.
-    assert messages >= 2
     spelled = [json.dumps({"proxies": told}, separators=(",", ":")) for told in (first, later)]
-    assert size == len(spelled[0]) + len(spelled[1]) * (messages - 1)
+    # More may have been sent meanwhile.
+    assert messages >= 2
+    assert size >= len(spelled[0]) + len(spelled[1])
 
 
 async def test_discovery_legacy(plane: Plane, agents: Agents) -> None:
-    """Switched off: full lists on every change, without TTL."""
+    """Switched off: full lists on every change, with the TTL as well."""
     proxy = await plane.proxy("proxy-1", ttl=2.0, compact=False)
     await plane.proxy("proxy-2", ttl=600.0)
     agent = await agents.connect(proxy, "a")
     while len(found := await agent.read_discovery()) < 2:
         pass
-    assert all("ttl" not in entry for entry in found)
+    assert all(0 < entry["ttl"] <= 2_000_000_000 for entry in found)
     assert len(await agent.read_discovery()) == 2
 
 
@@ -254,10 +256,12 @@ def test_announce_ttl_of_a_resource(label: str, ttl: float) -> None:
     assert _resource(types_pb2.ServerV2(metadata=metadata)).ttl == ttl
 
 
-@pytest.mark.parametrize(("compact", "ttl", "told"), [(True, 600.0, 1), (True, 20.0, 0), (False, 600.0, 0)])
-async def test_compact_discovery_with_the_default_ttl_is_told(
+@pytest.mark.parametrize(
+    ("compact", "ttl", "told"), [(True, 600.0, 0), (True, 900.0, 1), (True, 20.0, 0), (False, 900.0, 1)]
+)
+async def test_slow_discovery_is_logged(
     plane: Plane, caplog: pytest.LogCaptureFixture, compact: bool, ttl: float, told: int
 ) -> None:
-    """It detects later than full lists on a ticker do: whoever runs it is to know."""
+    """A TTL that makes agents drop a dead proxy later than the 13 min of RFD 226 is logged at the start."""
     await plane.proxy(ttl=ttl, compact=compact)
-    assert caplog.text.count("discovery.slow: with an announce TTL of 10m") == told
+    assert caplog.text.count("discovery.slow: with an announce TTL of 15m") == told
