@@ -31,6 +31,10 @@ log = logging.getLogger(__name__)
 
 #: A new keep-alive interval is told to the proxy within this, seconds.
 _TELL_WITHIN = 5.0
+#: Once Register is over, its reason is there within this, seconds.
+_REASON_WITHIN = 0.1
+#: When a proxy ends a tunnel, sessions that it ended before may take so long to have their last bytes, seconds.
+_FINISH_WITHIN = 5.0
 #: From dialling to the proxy's hello, and from there to its taking our targets, seconds: a balancer may give us a
 #: frozen proxy.
 _ANSWER_WITHIN = 5.0
@@ -105,6 +109,11 @@ class Tunnel:
         self._last_words: asyncio.Task[None] | None = None
         #: Sessions of users.
         self.sessions = 0
+        #: We ended it, because it is dead or lasted too long.
+        self._ended_here = False
+        self._closing = False
+        #: Sessions that broke while it was closed.
+        self._broken = 0
         #: Why it ended, where we know better than Control.
         self.why = ""
         #: It told us of proxies, or ended.
@@ -215,6 +224,7 @@ class Tunnel:
 
     def cancel(self) -> None:
         """End it at once."""
+        self._ended_here = True
         self._call.cancel()
 
     async def _tell_retiring(self) -> None:
@@ -223,14 +233,29 @@ class Tunnel:
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             await self._write(fleet_pb2.AgentFrame(retiring=retiring))
 
-    async def close(self) -> None:
-        """End both streams, the sessions and the connection."""
+    async def close(self, *, finish: bool = False) -> None:
+        """End both streams, the sessions and the connection.
+
+        With `finish` the proxy ended it. Control and sessions are streams of their own: a proxy that lets a tunnel end
+        after its last session may be heard of that before the last bytes of the session are.
+        """
         self._call.cancel()
-        if self.sessions:
+        self._closing, self._broken = True, 0
+        try:
+            if finish and self.sessions and not self._ended_here:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_FINISH_WITHIN):
+                        await self._client.drained()
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        cut = self._broken + self.sessions - self._finished_sessions()
+        if cut > 0:
             log.warning(
                 "tunnel.broken: %s: %d sessions through proxy %s are cut",
                 self._identity.name,
-                self.sessions,
+                cut,
                 self.proxy_id,
             )
         if self._last_words is not None:
@@ -239,6 +264,15 @@ class Tunnel:
         if self._registered is not None:
             await asyncio.wait([self._registered])
         await self._channel.close()
+
+    def _finished_sessions(self) -> int:
+        """Return how many sessions of users have sent and received everything, and wait for the end of their call."""
+        status = self._services.targets[0]
+        return sum(
+            stream.finished and stream.remote_finished
+            for stream in self._client.streams
+            if stream.target != status
+        )
 
     async def take(self, target: Target) -> Taken:
         """Take a session to one of the agent's services. Raises TunnelError."""
@@ -252,6 +286,10 @@ class Tunnel:
         except BaseException:
             self.session_ended()
             raise
+
+    def session_broke(self) -> None:
+        """One of its sessions ended badly: through no fault of the tunnel unless that is being closed."""
+        self._broken += self._closing
 
     def session_ended(self) -> None:
         """One of its sessions is over."""
@@ -300,6 +338,9 @@ class _Session(Taken):
     async def serve(self, stream: TunnelStream) -> None:
         try:
             await self._taken.serve(stream)
+        except BaseException:
+            self._tunnel.session_broke()
+            raise
         finally:
             self._tunnel.session_ended()
 

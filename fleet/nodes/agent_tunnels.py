@@ -13,6 +13,7 @@ import math
 import random
 import time
 from collections.abc import Callable
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -74,6 +75,8 @@ class AgentTunnels:
         self._tunnels: dict[Tunnel, asyncio.Task[None]] = {}
         self._leases: dict[Tunnel, Lease] = {}
         self._pings: set[asyncio.Task[None]] = set()
+        #: Tunnels that are over, while their last sessions have their last bytes.
+        self._ending: set[asyncio.Task[Any]] = set()
         self._swept_at: float | None = None
         self._refused: set[str] = set()
 
@@ -156,7 +159,7 @@ class AgentTunnels:
 
     async def close(self) -> None:
         """End all tunnels."""
-        tasks = list(self._tunnels.values())
+        tasks = {*self._tunnels.values(), *self._ending}
         for task in tasks:
             task.cancel()
         if tasks:
@@ -198,7 +201,7 @@ class AgentTunnels:
         return False
 
     async def _hold(self, tunnel: Tunnel, lease: Lease) -> None:
-        why = "it was closed"
+        why, finish = "it was closed", True
         try:
             while (frame := await tunnel.read()) is not None:
                 await self._take(frame, tunnel)
@@ -207,7 +210,7 @@ class AgentTunnels:
         except asyncio.InvalidStateError:
             why = "it broke while written to"
         except asyncio.CancelledError:
-            why = "this agent ends"
+            why, finish = "this agent ends", False
             raise
         finally:
             tunnel.discovered.set()
@@ -223,7 +226,13 @@ class AgentTunnels:
                 tunnel.proxy_id,
                 tunnel.retired_for or tunnel.why or why,
             )
-            await tunnel.close()
+            ending = asyncio.current_task()
+            assert ending is not None, "a tunnel is held by a task"
+            self._ending.add(ending)
+            try:
+                await tunnel.close(finish=finish)
+            finally:
+                self._ending.discard(ending)
 
     async def _take(self, frame: fleet_pb2.ProxyFrame, tunnel: Tunnel) -> None:
         if frame.HasField("discovery"):

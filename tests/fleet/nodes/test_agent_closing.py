@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import time
+
+import pytest
+
+from fleet.nodes import agent_tunnel
 from fleet.nodes.agent import Agent
 from fleet.nodes.proxy import Proxy
 from fleet.protocol.graceful_closing import ClosingPolicy
@@ -78,3 +85,43 @@ async def test_reconnect_leaves_users_where_they_are(plane: Plane) -> None:
         assert await echoes(stream)
         await stream.close()
         await eventually(lambda: agent.tunnels.proxies == (new.instance.flags.id,))
+
+
+async def test_last_bytes_on_a_tunnel_that_was_let_go(
+    plane: Plane, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The proxy ends the tunnel after its last session: what is still on its way arrives, and nobody is called cut."""
+    monkeypatch.setattr(agent_tunnel, "_FINISH_WITHIN", 60.0)
+    auth, proxy = await plane.auth(ttl=600.0), await plane.proxy(ttl=60.0)
+    received: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def keep(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        received.set_result(await reader.read())
+        writer.close()
+
+    async with await asyncio.start_server(keep, "127.0.0.1", 0) as service:
+        port = service.sockets[0].getsockname()[1]
+        group = await plane.agents(
+            auth.instance.grpc_address,
+            [proxy.instance.grpc_address],
+            services=(("echo", f"127.0.0.1:{port}"),),
+        )
+        (agent,) = group.agents
+        await eventually(lambda: len(proxy.table) == 1)
+        tunnel = proxy.table.current(agent.identity.id)
+        assert tunnel is not None
+        stream = await session(proxy, agent)
+        proxy.table.begin_session(tunnel, stream)
+        (held,) = agent.tunnels.tunnels
+        held.retire("excess")
+        await eventually(lambda: tunnel.displaced)
+
+        with caplog.at_level(logging.WARNING):
+            proxy.table.end_session(tunnel, stream, time.monotonic())
+            await eventually(lambda: held not in agent.tunnels.tunnels)
+            await stream.write(b"last words")
+            await stream.close()
+            async with asyncio.timeout(60):
+                assert await received == b"last words"
+            await eventually(lambda: not agent.tunnels._ending)
+        assert "tunnel.broken" not in caplog.text
