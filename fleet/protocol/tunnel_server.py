@@ -294,7 +294,7 @@ class ServerState:
         return [Vanished(target, connection), *self._news(Op.REMOVE, target, connection)]
 
     def _news(self, op: Op, target: Target, of: Connection) -> Iterator[Effect]:
-        for connection in self._connections.values():
+        for connection in self._connections.values() if self._bridge else ():
             if connection is not of and not connection.subscriptions.isdisjoint(("", target.type)):
                 yield Send(connection, Registration(op, target))
 
@@ -307,13 +307,17 @@ class ServerState:
             return [
                 Send(connection, Subscription(message.op, kind, error="neither subscribed nor unsubscribed"))
             ]
-        if not self._bridge:
-            error = "this server does not connect clients with each other"
-            return [Send(connection, Subscription(Op.ADD, kind, error=error))]
+        # What a client can be connected with: the server's own targets, and others' where it bridges. A refusal would
+        # end a client of Go's library, so a server that has nothing to tell of accepts as well.
+        others = self._owners if self._bridge else {}
+        heard = {
+            *(self._local or ()),
+            *(target for target, owner in others.items() if owner is not connection),
+        }
         effects: list[Effect] = [
             Send(connection, Registration(Op.ADD, target))
-            for target, owner in sorted(self._owners.items(), key=lambda item: item[0])
-            if owner is not connection and kind in ("", target.type)
+            for target in sorted(heard)
+            if kind in ("", target.type)
         ]
         if kind in connection.subscriptions:
             error = f"subscribed already to {kind or 'all types'}"

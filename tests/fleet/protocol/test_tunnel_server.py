@@ -344,16 +344,32 @@ def test_subscription_twice() -> None:
 
 
 def test_subscription_refused() -> None:
-    """An operation that is none, and a server that keeps its clients apart."""
+    """An operation that is none."""
     state = state_02(bridge=True)
     (message,) = subscribe(state, client(state, "a"), "", Op.UNKNOWN)
     assert message == Subscription(Op.UNKNOWN, "", error="neither subscribed nor unsubscribed")
 
-    state = state_02()
+
+def test_subscription_where_clients_are_kept_apart() -> None:
+    """It is accepted, for a refusal would end a client of Go's; nothing is told of others, before or after it."""
+    state = state_02(local=frozenset({GNMI}), handler=True)
     watcher = client(state, "a")
-    (message,) = subscribe(state, watcher)
-    assert message == Subscription(Op.ADD, "", error="this server does not connect clients with each other")
-    assert told(add(state, client(state, "b")), watcher) == []
+    add(state, client(state, "b"))
+    assert subscribe(state, watcher) == [Registration(Op.ADD, GNMI), Subscription(Op.ADD, "", accept=True)]
+    assert told(add(state, client(state, "c"), OTHER), watcher) == []
+
+
+def test_subscription_lists_targets_of_the_server_itself() -> None:
+    """They can be asked for like others', so they are told of like them, by their type."""
+    state = state_02(local=frozenset({GNMI, OTHER}), handler=True, bridge=True)
+    watcher = client(state, "a")
+    add(state, client(state, "b"))
+    assert subscribe(state, watcher, "SSH") == [
+        Registration(Op.ADD, SSH),
+        Registration(Op.ADD, OTHER),
+        Subscription(Op.ADD, "SSH", accept=True),
+    ]
+    assert subscribe(state, watcher, "GNMI")[0] == Registration(Op.ADD, GNMI)
 
 
 def test_unsubscribe_without_subscription() -> None:
