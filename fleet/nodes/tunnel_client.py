@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 
@@ -44,23 +45,37 @@ class ClientPlan:
 
 
 async def register(plan: ClientPlan, services: Sequence[Service]) -> None:
-    """Stay registered and serve until SIGTERM or SIGINT. Raises TLSError."""
+    """Stay registered and serve until SIGTERM or SIGINT; the ready line says what is registered. Raises TLSError."""
     by_target = {service.target: service.to for service in services}
+    # Version 0.1 has no targets: its servers ask every client.
+    targets = () if plan.wire is Wire.V0_1 else tuple(by_target)
     spec = TunnelSpec(
         wire=plan.wire,
-        # Version 0.1 has no targets: its servers ask every client.
-        targets=() if plan.wire is Wire.V0_1 else tuple(by_target),
+        targets=targets,
         handler=dialling(by_target, plan.wire, plan.policy),
-        name=plan.name,
+        name=plan.name or _name_of_this_run(plan),
     )
     up = asyncio.Event()
+    link = _link(plan, spec, up)
 
     async def work() -> None:
         await up.wait()
-        running.announce(role="tunnel-target", targets=[spell_target(target) for target in by_target])
+        refused = {spell_target(target): reason for target, reason in sorted(link.refused.items())}
+        registered = sorted(link.registered) if targets else by_target
+        running.announce(
+            role="tunnel-target", targets=[spell_target(target) for target in registered], refused=refused
+        )
         await running.until_told_to_end()
 
-    await _beside(_link(plan, spec, up).run(), work())
+    await _beside(link.run(), work())
+
+
+def _name_of_this_run(plan: ClientPlan) -> str:
+    """Return a name by which a server of ours knows this process when its connection is lost and it comes back.
+
+    A certificate proves that better, and across restarts: with one there is no name.
+    """
+    return "" if plan.tls.certificate else secrets.token_urlsafe(12)
 
 
 async def forward(plan: ClientPlan, forwards: Sequence[Forward]) -> None:

@@ -74,6 +74,8 @@ class Session:
     target: Target = Target("")
     accept: bool = False
     error: str = ""
+    #: Why it can be neither of these; never sent.
+    malformed: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,11 @@ class ClientState:
         """Whether sessions may be asked for: version 0.1 waits for the server's capabilities."""
         return self._wire is Wire.V0_2 or self.server_has_handler is not None
 
+    @property
+    def registered(self) -> frozenset[Target]:
+        """Targets that the server has taken."""
+        return frozenset(target for target in self._targets if not self._unanswered[target])
+
     def start(self, targets: Iterable[Target] = (), subscribe: Iterable[str] = ()) -> list[Effect]:
         """The stream is open: what is said first. Raises TunnelError for what version 0.1 does not know."""
         if self._wire is Wire.V0_1:
@@ -237,6 +242,11 @@ class ClientState:
 
     def _hear_session(self, message: Session, now: float) -> list[Effect]:
         tag, target = message.tag, message.target
+        if message.malformed:
+            self._asking.pop(tag, None)
+            answer: list[Effect] = [Send(Session(tag, target, error=message.malformed))]
+            is_ours = self._asked.pop(tag, None) is not None
+            return [*answer, Failed(tag, message.malformed)] if is_ours else answer
         if tag < 0:
             return self._hear_answer(message)
         if message.error:  # the server gave up on what it asked

@@ -416,6 +416,10 @@ class ServerState:
 
     def _hear_session(self, connection: Connection, message: Session, now: float) -> list[Effect]:
         tag, target = message.tag, message.target
+        if message.malformed:
+            connection.asking.pop(tag, None)
+            answer: list[Effect] = [Send(connection, Session(tag, target, error=message.malformed))]
+            return answer + (self._refuse(connection, tag, message.malformed) if tag > 0 else [])
         if tag > 0:  # the answer to ours: a client accepts by its stream, so only a refusal is one
             return self._refuse(connection, tag, message.error) if message.error else []
         if message.error:

@@ -67,9 +67,12 @@ def server(folder: Path, *, tls: KeyPair | None = None, mutual: bool = False) ->
 
 
 @contextlib.contextmanager
-def listener(folder: Path, target: str, kind: str, *, tls: KeyPair | None = None) -> Iterator[GoServer]:
+def listener(
+    folder: Path, target: str, kind: str, *, tls: KeyPair | None = None, max_age: str = "0s"
+) -> Iterator[GoServer]:
     """Run our listener over their library: every TCP connection becomes a session to `target`."""
     argv = [str(BUILT / "listener"), "--target", target, "--target_type", kind]
+    argv += ["--max_connection_age", max_age]
     with running("go-listener", [*argv, *_server_keys(tls, mutual=False)], folder) as peer:
         ready = json.loads(peer.await_words(r'\{"event":"ready".*\}').group())
         yield GoServer(peer, ready["tunnel"], ready["listen"])

@@ -43,7 +43,12 @@ class StrictServer:
     """Serves `local` (target, type) pairs itself by `handler`; version 0.1 asks the handler for any."""
 
     def __init__(
-        self, wire: Wire, *, handler: Handler | None = None, local: frozenset[Pair] = frozenset()
+        self,
+        wire: Wire,
+        *,
+        handler: Handler | None = None,
+        local: frozenset[Pair] = frozenset(),
+        options: tuple[tuple[str, int], ...] = (),
     ) -> None:
         self.wire = wire
         self.complaints = Complaints()
@@ -57,7 +62,7 @@ class StrictServer:
         #: Of the connection map: who waits for the stream of (tag, address), or for its refusal.
         self._map: dict[tuple[int, str], asyncio.Future[StrictStream]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0), *options])
         methods = {
             "Register": grpc.stream_stream_rpc_method_handler(self._register),
             "Tunnel": grpc.stream_stream_rpc_method_handler(self._tunnel),

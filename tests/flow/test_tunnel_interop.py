@@ -305,3 +305,53 @@ def test_unknown_target_is_refused_by_their_server_in_one_line(
     assert done.returncode == 2
     assert 'no target "nobody" of type "SSH" registered' in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_their_client_reaches_a_target_of_our_server_itself(
+    go_peers: None, sshd: Sshd, tmp_path: Path, stack: contextlib.ExitStack
+) -> None:
+    """A Go client subscribes first and dials what it was told of: `--service` targets, and without a bridge as well."""
+    flags = ("--no-bridge", "--service", f"{_TARGET}={sshd.address}")
+    server = stack.enter_context(our_tunnel.serve(tmp_path, *flags))
+    _session(sshd, go_tunnel.client_argv(server.address, _NAME, _KIND))
+
+
+def test_refused_target_is_ours_when_its_owner_is_gone(
+    go_peers: None, checked: Service, tmp_path: Path, stack: contextlib.ExitStack
+) -> None:
+    """Their server refuses a target that another client has: we say so, ask again, and serve it once that is gone."""
+    server = stack.enter_context(go_tunnel.server(tmp_path))
+    flags = ("--target", f"{_TARGET}={checked.address}")
+    with our_tunnel.register(tmp_path, server.address, *flags) as first:
+        server.await_target(_NAME, _KIND)
+        second = stack.enter_context(our_tunnel.register(tmp_path, server.address, *flags, name="second"))
+        assert '"targets": []' in second.peer.said()
+        assert f'"refused": {{"{_TARGET}": ' in second.peer.said()
+        first.peer.process.send_signal(signal.SIGKILL)
+        first.peer.process.wait(60)
+    second.peer.await_words(rf"target {_NAME} \({_KIND}\) registered after it was refused")
+    flags = ("--forward", f"127.0.0.1:0={_TARGET}")
+    dialler = stack.enter_context(our_tunnel.dial(tmp_path, server.address, *flags))
+    with connect(dialler.forwards[_TARGET]) as sock:
+        transfer(sock, 100_000)
+
+
+def test_sessions_while_their_server_lets_go_of_connections(
+    go_peers: None, checked: Service, tmp_path: Path, stack: contextlib.ExitStack
+) -> None:
+    """Their server waits for a session without end: while it lets go of one connection after the other, every session
+    is served or refused at once, and none is left to wait."""
+    server = stack.enter_context(go_tunnel.listener(tmp_path, _NAME, _KIND, max_age="1s"))
+    flags = ("--target", f"{_TARGET}={checked.address}")
+    ours = stack.enter_context(our_tunnel.register(tmp_path, server.address, *flags))
+    server.peer.await_words(r"handling target addition")
+    served = refused = 0
+    while ours.peer.said().count("registering on a new one") < 5 or served < 20:
+        with connect(server.listen) as sock:
+            sock.settimeout(30)
+            try:
+                transfer(sock, 1000)
+                served += 1
+            except ConnectionError:
+                refused += 1
+        assert served + refused < 100_000

@@ -10,17 +10,15 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import grpc
 import grpc.aio
 
-from fleet.protocol.tunnel import Op, Target, TunnelError, Wire
+from fleet.protocol.tunnel import Op, Session, Target, TunnelError, Wire
 from fleet.protocol.tunnel_client import (
     AskHandler,
-    ClientState,
     Effect,
     Failed,
     News,
@@ -33,6 +31,7 @@ from fleet.protocol.tunnel_client import (
 from fleet.protocol.tunnel_server import Limits
 from fleet.transport.tunnel import codec, metadata
 from fleet.transport.tunnel.handlers import Handler, Taken, tell
+from fleet.transport.tunnel.register_stream import RegisterStream
 from fleet.transport.tunnel.stream import ClientStream, TunnelStream, is_cancelled
 
 log = logging.getLogger(__name__)
@@ -41,8 +40,11 @@ log = logging.getLogger(__name__)
 #: Both methods carry bytes: `codec` reads and writes them.
 Calls = grpc.aio.StreamStreamMultiCallable[bytes, bytes]
 
-#: Messages waiting for a server that does not read its Register stream; then the tunnel is ended.
-_MOST_UNREAD = 10_000
+#: A Register stream that is left may take so long to end in an orderly way, seconds.
+_FINISH_WITHIN = 5.0
+#: A server that does not know the tag of a stream ends it within this, seconds.
+_REFUSED_WITHIN = 0.25
+_LEFT = "this connection is being left: ask again, and the next one is asked"
 
 
 class RegisterEnded(TunnelError):
@@ -74,9 +76,10 @@ class TunnelClient:
         self._greeting = metadata.greet(wire, name, generation)
         self._limits = limits or Limits()
         self._on_news = on_news
+        self._channel = channel
         self._open_register: Calls = channel.stream_stream(codec.REGISTER)
         self._open_tunnel: Calls = channel.stream_stream(codec.TUNNEL)
-        self._run: _Run | None = None
+        self._run: RegisterStream | None = None
         #: Sessions that are open, of this Register stream and of earlier ones.
         self.streams: set[ClientStream] = set()
         self._sessions: set[asyncio.Task[None]] = set()
@@ -90,17 +93,23 @@ class TunnelClient:
         """Register, and serve until the server ends it. Raises RegisterEnded, TunnelError when it runs already."""
         if self._run is not None:
             raise TunnelError("this client runs already")
-        run = self._run = _Run(self._wire, self._handler is not None, self._limits)
+        run = self._run = RegisterStream(self._wire, self._handler is not None, self._limits)
         try:
             await self._register(run, targets, subscribe)
         finally:
             self._run = None
             run.finish()
+            run.ended.set()
 
     @property
     def refused(self) -> dict[Target, str]:
         """Targets that the server does not want, and why."""
         return {} if self._run is None else dict(self._run.refused)
+
+    @property
+    def registered(self) -> frozenset[Target]:
+        """Targets that the server has taken."""
+        return frozenset() if self._run is None else self._run.state.registered
 
     async def wait_until_up(self) -> None:
         """Wait until it is connected and the server answered for every target, or it stopped."""
@@ -137,6 +146,31 @@ class TunnelClient:
         if self._run is not None and self._run.call is not None:
             self._run.call.cancel()
 
+    async def finish(self) -> None:
+        """End the Register stream after what is to be said on it; sessions live on.
+
+        Whoever asked for a session is answered: a server that waits for a stream does not look whether Register ended.
+        """
+        run = self._run
+        if run is None or run.call is None:
+            return
+        run.is_leaving = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FINISH_WITHIN):
+                await run.wait_until_answered()
+                await self._wait_for_refusals(run)
+                run.outgoing.put_nowait(None)
+                await run.ended.wait()
+        self.stop()
+
+    def leave_connection(self) -> None:
+        """Take note that the server lets go of the connection: new streams would ride another one.
+
+        A server that is none of ours knows no tag there, so what it asks for from now on is refused at once.
+        """
+        if self._run is not None:
+            self._run.is_let_go = True
+
     async def drained(self) -> None:
         """Wait until no session is open or being set up."""
         while self._sessions or self.streams:
@@ -157,12 +191,14 @@ class TunnelClient:
 
     # -- Register --------------------------------------------------------------------------------
 
-    async def _register(self, run: _Run, targets: Iterable[Target], subscribe: Iterable[str]) -> None:
+    async def _register(
+        self, run: RegisterStream, targets: Iterable[Target], subscribe: Iterable[str]
+    ) -> None:
         try:
             call = run.call = self._open_register(metadata=self._greeting)
         except grpc.aio.UsageError:
             raise RegisterEnded("the channel is closed") from None
-        writer = asyncio.create_task(_write(call, run), name="tunnel register")
+        writer = asyncio.create_task(run.write(), name="tunnel register")
         try:
             # Nothing is awaited first: servers send their headers with their first message.
             targets = tuple(targets)
@@ -186,7 +222,7 @@ class TunnelClient:
             call.cancel()
         raise RegisterEnded("the server ended it")
 
-    def _running(self) -> _Run:
+    def _running(self) -> RegisterStream:
         if self._run is None:
             raise TunnelError("this client is not registered")
         return self._run
@@ -205,11 +241,12 @@ class TunnelClient:
 
     # -- effects ---------------------------------------------------------------------------------
 
-    def _do(self, run: _Run, effects: Iterable[Effect]) -> None:
+    def _do(self, run: RegisterStream, effects: Iterable[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Send):
                 run.send(codec.encode(self._wire, effect.message))
             elif isinstance(effect, AskHandler):
+                run.pending_tags.add(effect.tag)
                 self._start(self._serve(run, effect), f"session to {effect.target}")
             elif isinstance(effect, OpenStream):
                 self._start(self._call_back(run, effect), f"session to {effect.target}")
@@ -223,13 +260,14 @@ class TunnelClient:
                 log.warning("subscription to %s refused: %s", effect.type or "all types", effect.error)
         self._set_timer(run)
 
-    def _answered(self, run: _Run, effect: Registered | NotRegistered) -> None:
+    def _answered(self, run: RegisterStream, effect: Registered | NotRegistered) -> None:
         waiter = run.answered(effect.target)
         if isinstance(effect, NotRegistered):
-            log.warning("target %s refused: %s", effect.target, effect.error)
+            if run.refused.get(effect.target) != effect.error:  # it may be tried again and again
+                log.warning("target %s refused: %s", effect.target, effect.error)
             run.refused[effect.target] = effect.error
-        else:
-            run.refused.pop(effect.target, None)
+        elif run.refused.pop(effect.target, None) is not None:
+            log.info("target %s registered after it was refused", effect.target)
         if waiter is None or waiter.done():
             return
         if isinstance(effect, Registered):
@@ -242,13 +280,17 @@ class TunnelClient:
         self._sessions.add(task)
         task.add_done_callback(self._sessions.discard)
 
-    async def _serve(self, run: _Run, effect: AskHandler) -> None:
+    async def _serve(self, run: RegisterStream, effect: AskHandler) -> None:
         """Serve a session that the server asks for."""
-        taken, error = await self._take(effect.target)
+        taken, error = (None, _LEFT) if self._is_left(run) else await self._take(effect.target)
+        if taken is not None and self._is_left(run):  # while the handler was asked
+            tell(taken.discard)
+            taken, error = None, _LEFT
         wanted = next((each for each in run.state.answer(effect.tag, error)), None)
         if isinstance(wanted, Send):
             self._do(run, [wanted])
         if not isinstance(wanted, OpenStream):
+            run.set_up(effect.tag)
             if taken is not None:
                 tell(taken.discard)
             return
@@ -262,7 +304,35 @@ class TunnelClient:
         except asyncio.CancelledError:
             tell(taken.discard)
             raise
+        finally:
+            run.set_up(effect.tag)
+        stream.over.add_done_callback(lambda _: self._ended(run, effect, stream))
         await _serve(taken, stream)
+
+    def _is_left(self, run: RegisterStream) -> bool:
+        """Whether a stream that is opened now would not reach the server that asks for it."""
+        if run.is_leaving or run.token:  # servers of ours find a stream by the token, on whichever connection
+            return run.is_leaving
+        return run.is_let_go or self._channel.get_state() is not grpc.ChannelConnectivity.READY
+
+    def _ended(self, run: RegisterStream, effect: AskHandler, stream: ClientStream) -> None:
+        """A session is over that the server asked for; one that it never heard of, it still waits for."""
+        if stream.is_unheard and not stream.why and self._run is run:
+            task = asyncio.create_task(self._tell_refusal(run, effect, stream), name="refused session")
+            run.refusals.add(task)
+            task.add_done_callback(run.refusals.discard)
+
+    async def _tell_refusal(self, run: RegisterStream, effect: AskHandler, stream: ClientStream) -> None:
+        if why := await stream.verdict():
+            self._do(run, run.state.broke(effect.tag, effect.target, why))
+
+    async def _wait_for_refusals(self, run: RegisterStream) -> None:
+        """Wait until streams that were opened a moment ago are known to have reached the server, or not."""
+        young = [stream.over for stream in self.streams if stream.is_unheard and stream.age < _REFUSED_WITHIN]
+        if young:
+            await asyncio.wait(young, timeout=_REFUSED_WITHIN)
+        if run.refusals:
+            await asyncio.wait(set(run.refusals))
 
     async def _take(self, target: Target) -> tuple[Taken | None, str | None]:
         assert self._handler is not None, "without a handler nothing is asked"
@@ -277,7 +347,7 @@ class TunnelClient:
             log.exception("the handler failed to take a session to %s", target)
             return None, "the handler failed"
 
-    async def _call_back(self, run: _Run, effect: OpenStream) -> None:
+    async def _call_back(self, run: RegisterStream, effect: OpenStream) -> None:
         """Open the stream of a session that was asked for here."""
         try:
             stream = await self._open(run, effect)
@@ -290,12 +360,13 @@ class TunnelClient:
         else:
             waiter.set_result(stream)
 
-    async def _open(self, run: _Run, effect: OpenStream) -> ClientStream:
+    async def _open(self, run: RegisterStream, effect: OpenStream) -> ClientStream:
         try:
             call = self._open_tunnel(metadata=metadata.of_stream(run.token))
         except grpc.aio.UsageError:
             raise TunnelError("the channel is closed") from None
         stream = ClientStream(call, effect.target, effect.tag, half_close=run.half_close)
+        stream.on_fault = lambda why: self._tell_fault(run, effect, why)
         self.streams.add(stream)
         stream.over.add_done_callback(lambda _: self.streams.discard(stream))
         try:
@@ -306,91 +377,19 @@ class TunnelClient:
             raise TunnelError("the session's stream could not be opened in time") from None
         return stream
 
-    def _set_timer(self, run: _Run) -> None:
+    def _tell_fault(self, run: RegisterStream, effect: OpenStream, why: str) -> None:
+        if self._run is run:
+            self._do(run, [Send(Session(effect.tag, effect.target, error=why))])
+
+    def _set_timer(self, run: RegisterStream) -> None:
         at = run.state.wake_at()
         if at is not None and run.timer is None:
             delay = max(at - time.monotonic(), 0) + 0.01
             run.timer = asyncio.get_running_loop().call_later(delay, self._expire, run)
 
-    def _expire(self, run: _Run) -> None:
+    def _expire(self, run: RegisterStream) -> None:
         run.timer = None
         self._do(run, run.state.expire(time.monotonic()))
-
-
-class _Run:
-    """One Register stream."""
-
-    def __init__(self, wire: Wire, has_handler: bool, limits: Limits) -> None:
-        self.state = ClientState(wire, has_handler=has_handler, limits=limits)
-        self.call: Any = None
-        self.outgoing: asyncio.Queue[bytes] = asyncio.Queue()
-        self.waiters: dict[int, asyncio.Future[ClientStream]] = {}
-        #: Changes of a target that the server did not answer yet, and who waits for each. It answers in their order.
-        self.changes: dict[Target, deque[asyncio.Future[None] | None]] = {}
-        self.refused: dict[Target, str] = {}
-        self.connected = False
-        self.up = asyncio.Event()
-        self.greeted = False
-        self.half_close = False
-        self.token = ""
-        self.timer: asyncio.TimerHandle | None = None
-
-    def check(self) -> None:
-        """Whether it is up now."""
-        if self.connected and self.state.ready and not self.changes:
-            self.up.set()
-
-    def send(self, raw: bytes) -> None:
-        """Say something; a server that does not listen is left."""
-        if self.outgoing.qsize() < _MOST_UNREAD:
-            self.outgoing.put_nowait(raw)
-        else:
-            log.warning("the tunnel's server does not read its Register stream: the tunnel is ended")
-            self.call.cancel()
-
-    def expect(self, target: Target, waiter: asyncio.Future[None] | None) -> None:
-        """A change of a target is said: there will be an answer."""
-        self.changes.setdefault(target, deque()).append(waiter)
-
-    def answered(self, target: Target) -> asyncio.Future[None] | None:
-        """The server answered the oldest change of a target: who waits for that."""
-        changes = self.changes.get(target)
-        if not changes:
-            return None
-        waiter = changes.popleft()
-        if not changes:
-            del self.changes[target]
-        return waiter
-
-    def fail(self, tag: int, error: str) -> None:
-        """Tell who waits for a session."""
-        waiter = self.waiters.get(tag)
-        if waiter is not None and not waiter.done():
-            waiter.set_exception(TunnelError(error))
-
-    def finish(self) -> None:
-        """It is over: nobody waits any longer."""
-        why = "the tunnel went down"
-        for effect in self.state.end(why):
-            assert isinstance(effect, Failed)
-            self.fail(effect.tag, effect.error)
-        for waiters in self.changes.values():
-            for waiter in waiters:
-                if waiter is not None and not waiter.done():
-                    waiter.set_exception(TunnelError(why))
-        if self.timer is not None:
-            self.timer.cancel()
-        self.up.set()
-
-
-async def _write(call: Any, run: _Run) -> None:
-    # A broken stream is noticed by who reads.
-    with contextlib.suppress(grpc.aio.BaseError, grpc.aio.AioRpcError, asyncio.InvalidStateError):
-        await call.wait_for_connection()
-        run.connected = True
-        run.check()
-        while True:
-            await call.write(await run.outgoing.get())
 
 
 async def _serve(taken: Taken, stream: ClientStream) -> None:

@@ -32,6 +32,8 @@ CLOSE = b"\x18\x01"
 HEADER_ROOM = 6
 _DATA_KEY = 0x12
 
+_BOTH = "a message of a session carries no capabilities: those are exchanged once, first of all"
+
 _TARGET_OPS = {
     Op.UNKNOWN: tunnel_pb2.Target.UNKNOWN,
     Op.ADD: tunnel_pb2.Target.ADD,
@@ -69,9 +71,11 @@ def _encode_v01(message: Message) -> bytes:
 
 def _decode_v01(raw: bytes) -> Message:
     session = tunnel_v01_pb2.Session.FromString(raw)
-    if session.HasField("capabilities"):
-        return Capabilities(session.capabilities.handler)
-    return Session(session.tag, Target(session.target_id), session.accept, session.error)
+    if not session.HasField("capabilities"):
+        return Session(session.tag, Target(session.target_id), session.accept, session.error)
+    if session.tag or session.target_id or session.accept or session.error:
+        return Session(session.tag, Target(session.target_id), malformed=_BOTH)
+    return Capabilities(session.capabilities.handler)
 
 
 def _encode_v02(message: Message) -> bytes:
@@ -160,10 +164,11 @@ def data_message(payload: bytes | memoryview) -> bytes:
     return b"".join((header(len(payload)), payload))
 
 
-def read_data(raw: bytes) -> tuple[memoryview, bool]:
-    """The payload of a Data message, without copying it, and whether it closes. Raises TunnelError for garbage.
+def read_data(raw: bytes, tag: int | None = None) -> tuple[memoryview, bool]:
+    """The payload of a Data message of a session, without copying it, and whether it closes.
 
-    A tag is not looked at: peers send one or not, and only the first message's counts.
+    Raises TunnelError for garbage, and for the tag of another session than `tag`. Later on peers send the
+    tag or not.
     """
     if len(raw) > 2 and raw[0] == _DATA_KEY:
         size = 0
@@ -177,4 +182,6 @@ def read_data(raw: bytes) -> tuple[memoryview, bool]:
         data = tunnel_pb2.Data.FromString(raw)
     except DecodeError:
         raise TunnelError("what came on a Tunnel stream is no Data") from None
+    if tag is not None and data.tag not in (0, tag):
+        raise TunnelError(f"data of tag {data.tag} came on the stream of tag {tag}")
     return memoryview(data.data), data.close

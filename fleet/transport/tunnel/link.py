@@ -8,6 +8,7 @@ READY, a second client registers on a channel of its own; the old one serves its
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
@@ -93,6 +94,16 @@ class Link:
         self._up = asyncio.Event()
         self._leaving: set[asyncio.Task[None]] = set()
 
+    @property
+    def registered(self) -> frozenset[Target]:
+        """Targets that the server has taken."""
+        return frozenset() if self._current is None else self._current.client.registered
+
+    @property
+    def refused(self) -> dict[Target, str]:
+        """Targets that the server does not want now, and why; each is tried again."""
+        return {} if self._current is None else self._current.client.refused
+
     async def run(self) -> None:
         """Stay registered, for ever."""
         failures = 0
@@ -140,11 +151,29 @@ class Link:
 
     async def _hold(self, attempt: _Attempt) -> None:
         """Wait for its end, or for the first sign that it is to be left."""
-        attempt.moved = await attempt.wait_for_end(self._keeping)
+        registering = asyncio.create_task(self._register_missing(attempt.client), name="refused targets")
+        try:
+            attempt.moved = await attempt.wait_for_end(self._keeping)
+        finally:
+            registering.cancel()
+            await asyncio.wait((registering,))
         if attempt.moved:
             log.info("the server lets go of this connection: registering on a new one")
             return
         self._lose(attempt.why)
+
+    async def _register_missing(self, client: TunnelClient) -> None:
+        """Ask again for the targets that the server refused, with growing waits, until it has taken them all.
+
+        Its reason may pass: most often it still has a connection of ours that is lost, and does not know that yet.
+        """
+        failures = 0
+        while missing := [target for target in self._spec.targets if target not in client.registered]:
+            failures += 1
+            await asyncio.sleep(self._keeping.backoff.wait(failures, random.random()))
+            for target in missing:
+                with contextlib.suppress(TunnelError):  # the client has logged it, if it is another reason
+                    await client.add_target(target)
 
     def _lose(self, why: str) -> None:
         if self._current is not None:
@@ -162,6 +191,7 @@ class Link:
         try:
             if new is not None:
                 await _move(old.client, new.client)
+                await old.client.finish()
             old.client.stop()
             if old.is_dead:
                 return
@@ -215,6 +245,7 @@ class _Attempt:
         try:
             await asyncio.wait((leaving, probing, self._run), return_when=asyncio.FIRST_COMPLETED)
             if leaving.done() and not probing.done():
+                self.client.leave_connection()
                 # A connection that is lost leaves READY too: then Register ends at once.
                 await asyncio.wait((self._run,), timeout=_LOST_WITHIN)
             if not self._run.done() and probing.done():

@@ -19,7 +19,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from fleet.protocol.tunnel import Target, TunnelError, Wire
+from fleet.protocol.tunnel import Session, Target, TunnelError, Wire
 from fleet.protocol.tunnel_server import (
     Appeared,
     AskHandler,
@@ -232,6 +232,9 @@ class TunnelServer:
         target = wanted.target if isinstance(wanted, Request) else wanted
         taken = registered.taken.pop(tag, None)
         stream = ServerStream(context, target, tag, half_close=registered.half_close)
+        stream.on_fault = lambda why: registered.send(
+            codec.encode(self.wire, Session(tag, target, error=why))
+        )
         registered.streams.add(stream)
         try:
             # By themselves: a write that is cut short would leave gRPC unable to send them, and with them the end.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -58,6 +59,8 @@ class TunnelStream(ABC):
         self.heard_at = loop.time()
         #: Why it was aborted here; empty when it was not.
         self.why = ""
+        #: Hears what of the other end's messages was none of this session's, so that the error goes to it on Register.
+        self.on_fault: Callable[[str], None] = lambda _: None
         self._rest = memoryview(b"")
         self._reading: asyncio.Task[memoryview] | None = None
         self._writing = asyncio.Lock()
@@ -76,13 +79,21 @@ class TunnelStream(ABC):
 
     async def _payload(self) -> memoryview:
         while not self.remote_finished:
-            payload, finished = codec.read_data(await self._receive())
+            payload, finished = self._read(await self._receive())
             self.heard_at = self._now()
             if finished:
                 self.remote_finished = True
             if len(payload):
                 return payload
         return memoryview(b"")
+
+    def _read(self, raw: bytes) -> tuple[memoryview, bool]:
+        try:
+            return codec.read_data(raw, self.tag)
+        except TunnelError as error:
+            self.on_fault(str(error))
+            self.abort(str(error))
+            raise TunnelAborted(str(error)) from None
 
     @abstractmethod
     async def send(self, message: bytes) -> None:
@@ -175,6 +186,16 @@ class ClientStream(TunnelStream):
         self._opened_at = self.heard_at
         call.add_done_callback(lambda _: self._is_over())
 
+    @property
+    def is_unheard(self) -> bool:
+        """Whether the server said nothing yet: it may not know the tag."""
+        return self.heard_at == self._opened_at
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was opened."""
+        return self._now() - self._opened_at
+
     @override
     async def send(self, message: bytes) -> None:
         try:
@@ -228,7 +249,7 @@ class ClientStream(TunnelStream):
     @override
     async def settle(self) -> None:
         """A call that is cancelled at once may reach the server without its tag, whose caller would wait in vain."""
-        if self.heard_at == self._opened_at:
+        if self.is_unheard:
             await asyncio.wait((self.over,), timeout=self._opened_at + _TAG_WITHIN - self._now())
 
     async def _drain(self) -> None:

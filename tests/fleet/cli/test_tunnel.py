@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import socket
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from fleet.cli.main import main
+from fleet.nodes.tunnel_client import ClientPlan, _name_of_this_run
 from fleet.processes import valkey
+from fleet.transport.channels import TLSFiles
 from tests.bench._tunnel_variants import make_keys
 from tests.fakes import our_tunnel
 from tests.fakes.waiting import eventually_sync
@@ -192,3 +196,27 @@ def test_what_cannot_be_is_one_line_and_code_2(tmp_path: Path) -> None:
             assert done.returncode == 2, done.stderr
             (line,) = done.stderr.decode().splitlines()
             assert message in line
+
+
+@pytest.mark.slow
+def test_register_says_what_is_refused_and_asks_again(checked: Service, tmp_path: Path) -> None:
+    """The ready line lists what is registered and, with the reason, what is not; that is tried until it is taken."""
+    with our_tunnel.serve(tmp_path, *_forward()) as server, contextlib.ExitStack() as stack:
+        targets = (*_target(checked), *_target(checked, "own"))
+        with our_tunnel.register(tmp_path, server.address, *_target(checked), name="first"):
+            second = stack.enter_context(
+                our_tunnel.register(tmp_path, server.address, *targets, name="second")
+            )
+            ready = json.loads(second.peer.await_words(r'\{"event": "ready".*\}').group())
+            assert ready["targets"] == ["own"]
+            assert "registered already by another client" in ready["refused"]["r:SSH"]
+        second.peer.await_words(r"target r \(SSH\) registered after it was refused")
+        with connect(server.forwards["r:SSH"]) as sock:
+            transfer(sock, 1000)
+
+
+def test_process_that_comes_back_is_known_by_a_name_or_its_certificate() -> None:
+    """Without a certificate each process has a name of its own, so that its stale registration is displaced."""
+    plan = ClientPlan(("127.0.0.1", 1))
+    assert _name_of_this_run(plan) != _name_of_this_run(plan) != ""
+    assert _name_of_this_run(replace(plan, tls=TLSFiles(certificate=Path("client.crt")))) == ""

@@ -381,3 +381,28 @@ def test_end() -> None:
     assert state.answer(1, None) == []
     assert state.wake_at() is None
     assert state.expire(1_000) == []
+
+
+def test_malformed_session_is_answered_and_closed() -> None:
+    """The server hears what is wrong, under its tag; whoever waits for a session of that tag hears it as well."""
+    state = state_01()
+    state.receive(Session(1, SSH, accept=True), 0)
+    assert state.receive(Session(1, SSH, malformed="odd"), 0) == [Send(Session(1, SSH, error="odd"))]
+    assert state.answer(1, None) == []
+    tag, _ = state.open(SSH, 0)
+    assert state.receive(Session(tag, SSH, malformed="odd"), 0) == [
+        Send(Session(tag, SSH, error="odd")),
+        Failed(tag, "odd"),
+    ]
+
+
+def test_registered_targets_are_those_that_were_answered() -> None:
+    """Not what was said and may be refused, nor what is being let go."""
+    state = state_02()
+    state.start([SSH, GNMI])
+    assert state.registered == frozenset()
+    state.receive(Registration(Op.UNKNOWN, SSH, accept=True), 0)
+    state.receive(Registration(Op.UNKNOWN, GNMI, error="taken"), 0)
+    assert state.registered == {SSH}
+    state.remove(SSH)
+    assert state.registered == frozenset()

@@ -31,6 +31,7 @@ from tests.fakes.tunnel_state import (
     refusal,
     state_01,
     state_02,
+    told,
 )
 
 # -- sessions that the server wants ----------------------------------------------------------------
@@ -443,3 +444,18 @@ def test_refusal_of_megabytes_is_cut() -> None:
     assert isinstance(effect, Failed)
     assert effect.request is request
     assert len(effect.error) == 500
+
+
+def test_malformed_session_is_answered_and_closed() -> None:
+    """The client hears what is wrong, under its tag; whoever waits for a session of that tag hears it as well."""
+    state = state_01()
+    asker = client(state, "a")
+    state.receive(asker, Session(-1, SSH), 0)
+    assert told(state.receive(asker, Session(-1, SSH, malformed="odd"), 0), asker) == [
+        Session(-1, SSH, error="odd")
+    ]
+    request, _ = state.open(SSH, 0)
+    answer, failed = state.receive(asker, Session(1, SSH, malformed="odd"), 0)
+    assert answer == Send(asker, Session(1, SSH, error="odd"))
+    assert failed == Failed(request, "odd")
+    assert (asker.asked, asker.asking) == ({}, {})

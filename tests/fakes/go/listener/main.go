@@ -1,4 +1,5 @@
-// A tunnel server whose TCP connections become sessions to one target, for the bench.
+// A tunnel server whose TCP connections become sessions to one target, for the bench and for tests of connections that
+// the server lets go.
 //
 // The module's own cmd/server only bridges between tunnel clients, and cmd/client carries one session on its standard
 // input and output: neither takes TCP connections. This one calls the same library in the way its cmd/target does
@@ -16,6 +17,7 @@ import (
 	"github.com/openconfig/grpctunnel/bidi"
 	"github.com/openconfig/grpctunnel/tunnel"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 
 	tpb "github.com/openconfig/grpctunnel/proto/tunnel"
 )
@@ -27,6 +29,7 @@ var (
 	targetType    = flag.String("target_type", "", "its type")
 	certFile      = flag.String("cert_file", "", "certificate; without it the tunnel is plain")
 	keyFile       = flag.String("key_file", "", "its key")
+	maxAge        = flag.Duration("max_connection_age", 0, "let go of connections that are so old; 0 is never")
 )
 
 func serve(conn net.Conn, ts *tunnel.Server) {
@@ -47,6 +50,9 @@ func run() error {
 	opts, err := tunnel.ServerTLSCredsOpts(*certFile, *keyFile)
 	if err != nil {
 		return err
+	}
+	if *maxAge > 0 {
+		opts = append(opts, grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: *maxAge}))
 	}
 	ts, err := tunnel.NewServer(tunnel.ServerConfig{
 		AddTargetHandler: func(t tunnel.Target) error {

@@ -20,6 +20,7 @@ _STRICT, _HANDLERS = f"{_HERE}/test_strict_peer.py", f"{_HERE}/test_handlers.py"
 _IDENTITY, _GOLDEN = f"{_HERE}/test_identity.py", f"{_HERE}/test_golden_bytes.py"
 _RULES, _SESSIONS = f"{_PURE}/test_tunnel_server.py", f"{_PURE}/test_tunnel_server_sessions.py"
 _CLIENT_RULES, _TAGS = f"{_PURE}/test_tunnel_client.py", f"{_PURE}/test_tunnel.py"
+_REGISTER = f"{_HERE}/test_register_stream.py"
 _PROGRAM, _INTEROP = "fleet/cli/test_tunnel.py", "flow/test_tunnel_interop.py"
 
 CASES: dict[str, tuple[tuple[str, str, str], ...]] = {
@@ -70,6 +71,9 @@ CASES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("subscription outlives its own targets", _RULES, "test_subscription_survives_its_own_targets"),
         ("subscription twice; unsubscribed without one", _RULES, "test_subscription_twice"),
         ("news of others", _CLIENT, "test_subscriber_hears_of_others_targets"),
+        ("targets of the server itself", _RULES, "test_subscription_lists_targets_of_the_server_itself"),
+        ("no bridge; a refusal would end Go's client", _RULES, "test_subscription_where_clients_are_kept_apart"),
+        ("refused targets are tried again", _LINK, "test_link_asks_again_for_a_target_that_another_client_had"),
     ),
     "sessions that the server asks for": (
         ("no clients, no such client, none with a handler", _SESSIONS, "test_open_nobody_to_ask"),
@@ -81,6 +85,7 @@ CASES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("its caller gives up", _SESSIONS, "test_open_abandoned"),
         ("the client goes meanwhile", _SESSIONS, "test_open_owner_vanishes"),
         ("a late refusal", _SESSIONS, "test_positive_tags_of_a_client"),
+        ("malformed", _SESSIONS, "test_malformed_session_is_answered_and_closed"),
     ),
     "sessions that the server asks for, at the client": (
         ("Run fails to register", _CLIENT, "test_run_without_a_server_ends_with_the_reason"),
@@ -92,6 +97,9 @@ CASES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("first message cannot be sent", _FAULTS, "test_first_message_that_cannot_be_sent_is_told_to_who_asked"),
         ("the Tunnel method fails", _FAULTS, "test_tunnel_method_that_is_refused_is_told_to_who_asked"),
         ("the stream cannot be opened in time", _CLIENT, "test_session_whose_stream_cannot_be_opened_ends_in_time"),
+        ("on a connection that was let go", _REGISTER, "test_session_on_a_connection_that_the_server_let_go"),
+        ("the server ends the stream", _REGISTER, "test_stream_that_the_server_does_not_know_is_a_refusal"),
+        ("the client leaves meanwhile", _REGISTER, "test_register_that_is_left_answers_first"),
         ("the session breaks at once", _STRICT, "test_handler_of_our_client_fails_and_their_server_goes_on"),
     ),
     "sessions that the client asks for": (
@@ -107,6 +115,8 @@ CASES: dict[str, tuple[tuple[str, str, str], ...]] = {
     "Tunnel at the server": (
         ("payload with the tag, close, tag 0, garbage, unknown tag", _SERVER,
          "test_tunnel_stream_that_begins_wrong_is_refused_alone"),
+        ("data with the tag of another session", _FAULTS,
+         "test_data_of_another_session_ends_the_session_at_the_server"),
         ("no tag at all", _SERVER, "test_tunnel_stream_that_never_says_its_tag_is_ended"),
         ("wrong connection", _SERVER, "test_tunnel_stream_on_another_connection_is_refused"),
         ("wrong connection with the right token", _IDENTITY,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import example, given
@@ -20,7 +22,7 @@ from fleet.protocol.tunnel import (
     Wire,
 )
 from fleet.transport.tunnel import codec
-from fleet.wire import tunnel_pb2
+from fleet.wire import tunnel_pb2, tunnel_v01_pb2
 
 texts = st.text(max_size=20)
 tags = st.integers(-LAST_TAG - 1, LAST_TAG)
@@ -166,3 +168,32 @@ def test_law_reading_by_hand_is_protobufs_reading(raw: bytes) -> None:
     else:
         payload, closes = codec.read_data(raw)
         assert (bytes(payload), closes) == (expected.data, expected.close)
+
+
+@pytest.mark.parametrize("sent", [0, 3, -2_000])
+def test_data_with_its_own_tag_or_none(sent: int) -> None:
+    """Some peers repeat the tag in every message; others leave it out after the first."""
+    raw = tunnel_pb2.Data(tag=sent, data=b"x", close=True).SerializeToString()
+    assert codec.read_data(raw, sent or 7) == (b"x", True)
+
+
+@pytest.mark.parametrize("sent", [1, -3, 2**31 - 1])
+def test_data_with_the_tag_of_another_session(sent: int) -> None:
+    """It is not carried: which session it is for nobody knows."""
+    raw = tunnel_pb2.Data(tag=sent, data=b"x").SerializeToString()
+    with pytest.raises(TunnelError, match=f"data of tag {sent} came on the stream of tag 3"):
+        codec.read_data(raw, 3)
+
+
+@pytest.mark.parametrize(
+    "more", [{"tag": 5}, {"tag": 5, "target_id": "r"}, {"accept": True}, {"error": "no"}, {"target_id": "r"}]
+)
+def test_session_of_0_1_that_carries_capabilities(more: dict[str, Any]) -> None:
+    """It is neither of both: whoever sent it is to be told, under its tag."""
+    raw = tunnel_v01_pb2.Session(
+        capabilities=tunnel_v01_pb2.Capabilities(handler=True), **more
+    ).SerializeToString()
+    found = codec.decode(Wire.V0_1, raw)
+    assert isinstance(found, Session)
+    assert (found.tag, found.target.name) == (more.get("tag", 0), more.get("target_id", ""))
+    assert "carries no capabilities" in found.malformed

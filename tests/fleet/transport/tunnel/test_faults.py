@@ -26,6 +26,7 @@ from fleet.transport.tunnel import codec
 from fleet.transport.tunnel.client import RegisterEnded, TunnelClient
 from fleet.transport.tunnel.server import TunnelServer
 from fleet.transport.tunnel.stream import TunnelAborted, TunnelStream
+from fleet.wire import tunnel_pb2
 from tests.fakes.tunnel import (
     REGISTER,
     SSH,
@@ -236,6 +237,65 @@ async def test_duplicate_tunnel_for_a_session_being_set_up_gets_one_stream(groun
     for call in calls:
         call.cancel()
     await asyncio.gather(*failures)
+
+
+async def test_data_of_another_session_ends_the_session_at_the_server(ground: Ground) -> None:
+    """The stream is aborted with the reason, Register carries it as a session's error, and all else goes on."""
+    tunnel = TunnelServer()
+    channel = ground.channel(await ground.server(tunnel))
+    register = ground.raw(channel, REGISTER)
+    await register.write(codec.encode(Wire.V0_2, Registration(Op.ADD, SSH)))
+    await register.read()
+    opening = asyncio.create_task(tunnel.open_session(SSH))
+    asked = codec.decode(Wire.V0_2, await register.read())
+    assert isinstance(asked, Session)
+    call = ground.raw(channel, TUNNEL)
+    await call.write(codec.first_message(asked.tag))
+    stream = await opening
+    await call.write(tunnel_pb2.Data(tag=asked.tag, data=b"mine").SerializeToString())
+    assert await stream.read() == b"mine"
+    await call.write(tunnel_pb2.Data(tag=77, data=b"another's").SerializeToString())
+    why = f"data of tag 77 came on the stream of tag {asked.tag}"
+    with pytest.raises(TunnelAborted, match=why):
+        await stream.read()
+    assert await failure_of(call) == (grpc.StatusCode.ABORTED, why)
+    assert codec.decode(Wire.V0_2, await register.read()) == Session(asked.tag, SSH, error=why)
+    assert SSH in tunnel.targets()
+
+
+async def test_data_of_another_session_ends_the_session_at_the_client(ground: Ground) -> None:
+    """A server that sends it hears so on Register, and the service's connection is reset."""
+    heard: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def register(_: object, context: Any) -> None:
+        await context.read()
+        await context.write(codec.encode(Wire.V0_2, Registration(Op.UNKNOWN, SSH, accept=True)))
+        await context.write(codec.encode(Wire.V0_2, Session(5, SSH, accept=True)))
+        while isinstance(raw := await context.read(), bytes):
+            heard.put_nowait(raw)
+
+    async def serve(_: object, context: Any) -> None:
+        await context.read()
+        await context.write(tunnel_pb2.Data(tag=5, data=b"mine").SerializeToString())
+        await context.write(tunnel_pb2.Data(tag=6, data=b"another's").SerializeToString())
+        while isinstance(await context.read(), bytes):
+            pass
+
+    server = grpc.aio.server()
+    methods = {
+        "Register": grpc.stream_stream_rpc_method_handler(register),
+        "Tunnel": grpc.stream_stream_rpc_method_handler(serve),
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(codec.SERVICE, methods),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    running = await ground.client(f"127.0.0.1:{port}", SSH, handler=taking(echo))
+    async with asyncio.timeout(60):
+        told = codec.decode(Wire.V0_2, await heard.get())
+    assert told == Session(5, SSH, error="data of tag 6 came on the stream of tag 5")
+    assert not running.task.done()
+    await running.client.close()
+    await server.stop(0)
 
 
 # -- processes that are killed ---------------------------------------------------------------------------

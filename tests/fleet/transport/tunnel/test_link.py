@@ -236,3 +236,51 @@ async def test_link_whose_callback_fails_stays_up(caplog: pytest.LogCaptureFixtu
         finally:
             running.cancel()
             await asyncio.wait((running,))
+
+
+async def test_link_asks_again_for_a_target_that_another_client_had() -> None:
+    """The target is refused while another one has it, and is ours as soon as that one is gone."""
+    async with serving() as (tunnel, port), contextlib.AsyncExitStack() as stack:
+        async with linked(port, name="other"):
+            await eventually(lambda: ECHO in tunnel.targets())
+            link, seen = await stack.enter_async_context(linked(port))
+            await eventually(lambda: "registered already by another client" in link.refused.get(ECHO, ""))
+            assert link.registered == frozenset()
+        await eventually(lambda: link.registered == {ECHO})
+        assert link.refused == {}
+        stream = await tunnel.open_session(ECHO)
+        await stream.write(b"mine")
+        assert await stream.read() == b"mine"
+        await stream.close()
+        assert seen.ups == [True]
+
+
+async def test_link_gets_its_target_back_from_its_own_stale_registration() -> None:
+    """Its connection was forgotten on the way, which the server does not know: it has the target again once it does."""
+    keeping = Keeping(backoff=SOON.backoff, probe_every=0.1, probe_within=1.0)
+    async with serving() as (tunnel, port):
+        ways = [Forward(name, ("127.0.0.1", 0), ("127.0.0.1", port)) for name in ("lost", "new")]
+        for way in ways:
+            await way.start()
+        dialled = ways[0]
+        spec = TunnelSpec(targets=(ECHO,), handler=take)
+        link = Link(lambda: channels.open_channel(f"127.0.0.1:{dialled.listen[1]}"), spec, keeping=keeping)
+        running = asyncio.create_task(link.run())
+        try:
+            await eventually(lambda: ECHO in tunnel.targets())
+            stale = tunnel.owner(ECHO)
+            dialled = ways[1]
+            await ways[0].change(mode=Mode.HOLD)
+            await eventually(lambda: "registered already" in link.refused.get(ECHO, ""))
+            assert tunnel.owner(ECHO) is stale
+            await ways[0].change(mode=Mode.CUT)
+            await eventually(lambda: link.registered == {ECHO})
+            stream = await tunnel.open_session(ECHO)
+            await stream.write(b"back")
+            assert await stream.read() == b"back"
+            await stream.close()
+        finally:
+            running.cancel()
+            await asyncio.wait((running,))
+            for way in ways:
+                await way.stop()
