@@ -226,13 +226,19 @@ class AgentTunnels:
                 tunnel.proxy_id,
                 tunnel.retired_for or tunnel.why or why,
             )
-            ending = asyncio.current_task()
-            assert ending is not None, "a tunnel is held by a task"
-            self._ending.add(ending)
-            try:
-                await tunnel.close(finish=finish)
-            finally:
-                self._ending.discard(ending)
+            await self._end(tunnel, finish=finish)
+
+    async def _end(self, tunnel: Tunnel, *, finish: bool) -> None:
+        """Close a tunnel. The task is a local of this frame alone: a frame of `_hold` that a CancelledError keeps would
+        hold the task, and with it the tunnel and its connection, until somebody looks for garbage.
+        """
+        ending = asyncio.current_task()
+        assert ending is not None, "a tunnel is held by a task"
+        self._ending.add(ending)
+        try:
+            await tunnel.close(finish=finish)
+        finally:
+            self._ending.discard(ending)
 
     async def _take(self, frame: fleet_pb2.ProxyFrame, tunnel: Tunnel) -> None:
         if frame.HasField("discovery"):
