@@ -192,7 +192,7 @@ async def test_news_that_break_their_hearer_break_nothing_else(ground: Ground) -
     address = await ground.server(TunnelServer(bridge=True, handler=taking(echo), local=[Target("local")]))
     await ground.client(address, SSH, handler=taking(echo))
     running = await ground.client(address, subscribe=[""], on_news=hear)
-    await eventually(lambda: heard == [SSH])
+    await eventually(lambda: heard == [Target("local"), SSH])
     stream = await running.client.open_session(Target("local"))
     await still_works(stream)
     await stream.close()
