@@ -19,7 +19,7 @@ import click
 from typing_extensions import override
 
 from fleet.nodes import addresses, gateway_backends, gateway_heads, http_site, running
-from fleet.nodes.flags import Duration, destination_health_option, tls_files, tls_options
+from fleet.nodes.flags import Duration, Positive, destination_health_option, tls_files, tls_options
 from fleet.nodes.gateway_backends import Backends, Ref
 from fleet.nodes.gateway_certificates import Certificates, Contexts
 from fleet.nodes.gateway_door import Door
@@ -32,13 +32,18 @@ from fleet.protocol.retry_budget import Budget, BudgetSettings
 from fleet.protocol.route_table import RouteTable
 from fleet.transport import diag
 from fleet.transport.channels import TLSError, TLSFiles
-from fleet.transport.http2.connection import Options
+from fleet.transport.http2.options import Options
 from fleet.transport.process import ProcessState
 
 log = logging.getLogger(__name__)
 
 #: Nobody knows what backends can take unless it is said: no guard, for it would send calls to dead ones.
 _PREFERRING = picking.with_headroom(picking.DEFAULTS, None)
+
+#: gRPC servers end a connection that pings more often than once in 5 minutes without data of theirs in between.
+_PING_WITHOUT_DATA = 310.0
+#: A header list of a backend, bytes: the details of a status are longer than what callers may send.
+_BACKEND_HEADER_LIST = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,8 @@ class GatewayFlags:
     probe_interval: float = probing.DEFAULTS.interval
     probe_timeout: float = probing.DEFAULTS.timeout
     dial_timeout: float = 2.0
+    #: Silence of a backend after which it is pinged, however often; None: as often as every gRPC server permits.
+    backend_keepalive: float | None = None
     max_message: int = 4 * 1024 * 1024
     #: How much of all that is sent may be retries, percent; None: no limit.
     retry_budget: int | None = None
@@ -83,12 +90,11 @@ class Gateway:
         except TLSError as error:
             raise running.StartError(f"TLS: {error}") from None
         client_tls = self.certificates.contexts.backends
-        options = Options()
         self.backends = Backends(
             fixed=flags.backends or {},
             probes=_probes(flags),
             health=flags.destination_health,
-            options=options,
+            options=_backend_options(flags),
             dial_within=flags.dial_timeout,
             tls=client_tls,
             server_name=flags.backend_tls.server_name if flags.backend_tls else "",
@@ -100,7 +106,7 @@ class Gateway:
             self.backends,
             self.metrics,
             gateway_heads.request_maker(secure=client_tls is not None),
-            options,
+            Options(),
             max_message=flags.max_message,
             preferring=flags.preferring,
             streams=flags.streams,
@@ -152,6 +158,12 @@ class Gateway:
 def _probes(flags: GatewayFlags) -> probing.Settings:
     fast = min(probing.DEFAULTS.fast_interval, flags.probe_interval)
     return probing.Settings(interval=flags.probe_interval, fast_interval=fast, timeout=flags.probe_timeout)
+
+
+def _backend_options(flags: GatewayFlags) -> Options:
+    if flags.backend_keepalive is None:
+        return Options(header_list=_BACKEND_HEADER_LIST, ping_without_data=_PING_WITHOUT_DATA)
+    return Options(header_list=_BACKEND_HEADER_LIST, ping_after=flags.backend_keepalive)
 
 
 async def serve(flags: GatewayFlags) -> None:
@@ -252,6 +264,12 @@ _PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 @destination_health_option
 @click.option(
     "--dial-timeout", type=Duration(), default="2s", show_default=True, help="For connecting a backend."
+)
+@click.option(
+    "--backend-keepalive",
+    type=Positive(),
+    default=None,
+    help="Ping a silent backend this often while calls are open; default: as often as gRPC servers permit.",
 )
 @click.option(
     "--max-message",

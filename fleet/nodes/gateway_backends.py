@@ -21,10 +21,10 @@ from fleet.protocol.grpc_http2 import Status
 from fleet.protocol.grpc_route import Backend
 from fleet.protocol.standing import Said
 from fleet.transport.destinations import Answer, Destinations
-from fleet.transport.http2.connection import Options
 from fleet.transport.http2.dialing import Dialer, DialError
 from fleet.transport.http2.fields import Known, encode, plain
 from fleet.transport.http2.frames import Code
+from fleet.transport.http2.options import Options
 
 log = logging.getLogger(__name__)
 

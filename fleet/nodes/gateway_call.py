@@ -110,9 +110,6 @@ class Call:
                 self.on_data(b"", end=True)  # gRPC has no trailers of requests; whoever sends some has ended
             return
         self._head, self._request_ended = made, end
-        if made.refusal is not None:
-            self._refuse(made.refusal)
-            return
         self._entry = self._door.find(made.authority, made.path)
         if self._entry is None:
             self._fail(Status.UNIMPLEMENTED, f"no route is for {made.path} at {made.authority}")
@@ -414,13 +411,6 @@ class Call:
     def _send_head(self, head: ResponseHead) -> None:
         self._held, self._head_sent = None, True
         self._stream.send_headers(head.block)
-
-    def _refuse(self, http: int) -> None:
-        if http <= 0:
-            self._stream.reset(Code.PROTOCOL_ERROR)
-            self._give_up("PROTOCOL_ERROR")
-        else:
-            self._finish(gateway_heads.refusal(http), Status.UNIMPLEMENTED)
 
     def _fail(self, status: Status, details: str) -> None:
         alone = not self._head_sent

@@ -19,6 +19,7 @@ from fleet.nodes.gateway_backends import Backends
 from fleet.nodes.gateway_call import Call, Entry
 from fleet.nodes.gateway_heads import RequestHead
 from fleet.nodes.gateway_metrics import GatewayMetrics
+from fleet.nodes.gateway_refusals import Refusal
 from fleet.nodes.pump import Tasks
 from fleet.protocol import picking
 from fleet.protocol.grpc_http2 import Status
@@ -26,9 +27,10 @@ from fleet.protocol.retry import NO_RETRY
 from fleet.protocol.retry_budget import Budget
 from fleet.protocol.route_table import RouteTable
 from fleet.transport.destinations import Destinations, Pool
-from fleet.transport.http2.connection import Connection, Options
+from fleet.transport.http2.connection import Connection
 from fleet.transport.http2.dialing import Dialer
 from fleet.transport.http2.fields import Fields, Known
+from fleet.transport.http2.options import Options
 from fleet.transport.http2.stream import Stream
 from fleet.transport.listening import stop_listening
 
@@ -218,7 +220,11 @@ class Door:
         self._connections.discard(connection)
 
     def _begin(self, stream: Stream, made: RequestHead) -> None:
-        del made  # it comes again, with whether the call ends there
+        if made.refusal is not None:
+            stream.listener = Refusal(stream, made.refusal, body=made.method != "HEAD")
+            self._metrics.ended("no route", Status.UNIMPLEMENTED.name, 0.0)
+            return
+        # The head comes again, with whether the call ends there.
         call = Call(self, stream)
         stream.listener = call
         self._calls.add(call)

@@ -9,14 +9,12 @@ from fleet.protocol import grpc_http2
 from fleet.protocol.grpc_http2 import Status
 from fleet.protocol.retry import PREVIOUS_ATTEMPTS, PUSHBACK
 from fleet.protocol.standing import DEGRADED_HEADER, DRAINING_HEADER
-from fleet.transport.http2.fields import Field, Fields, encode, plain
+from fleet.transport.http2.fields import Fields, encode, plain
+from fleet.transport.http2.messages import Field
 
 _DEGRADED, _DRAINING = DEGRADED_HEADER.encode(), DRAINING_HEADER.encode()
 _TIMEOUT = b"grpc-timeout"
 _ATTEMPTS = PREVIOUS_ATTEMPTS.encode()
-#: What belongs to one connection, RFC 9113 section 8.2.2: whoever sends it is broken.
-_HOP = frozenset({b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"})
-_PSEUDO = frozenset({b":method", b":scheme", b":path", b":authority"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +27,9 @@ class RequestHead:
     timeout: float | None
     #: To pass on, without a deadline.
     block: bytes
-    #: An HTTP status to answer with instead; 0: it breaks HTTP/2, -1: trailers.
+    #: An HTTP status to answer with instead.
     refusal: int | None
+    method: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ class ResponseHead:
 
 
 def request_maker(*, secure: bool) -> Callable[[Fields], RequestHead]:
-    """Read requests' heads; towards backends with TLS the scheme is https."""
+    """Read heads of well-formed requests; towards backends with TLS the scheme is https."""
     scheme = b"https" if secure else b"http"
 
     def make(fields: Fields) -> RequestHead:
@@ -63,14 +62,11 @@ def _request(fields: Fields, scheme: bytes) -> RequestHead:
     pseudo: dict[bytes, bytes] = {}
     kept: list[Field] = []
     timeout, content, host = None, b"", b""
-    broken = False
     for field in fields:
         name, value, _ = field
         if name.startswith(b":"):
-            broken = broken or bool(kept) or name in pseudo or name not in _PSEUDO
             pseudo[name] = value
             continue
-        broken = broken or _is_broken(name, value)
         if name == _TIMEOUT:
             timeout = grpc_http2.read_timeout(value)
             continue
@@ -81,23 +77,20 @@ def _request(fields: Fields, scheme: bytes) -> RequestHead:
             continue
         kept.append(field)
     path, authority = pseudo.get(b":path", b""), pseudo.get(b":authority", host)
-    refusal = _refusal(fields, pseudo, content, broken=broken)
     head = plain((b":method", b"POST"), (b":scheme", scheme), (b":path", path), (b":authority", authority))
+    method = pseudo.get(b":method", b"")
     return RequestHead(
-        path.decode("latin-1"), authority.decode("latin-1"), timeout, encode((*head, *kept)), refusal
+        path.decode("latin-1"),
+        authority.decode("latin-1"),
+        timeout,
+        encode((*head, *kept)),
+        _refusal(method, content),
+        method.decode("latin-1"),
     )
 
 
-def _is_broken(name: bytes, value: bytes) -> bool:
-    return not name or name != name.lower() or name in _HOP or (name == b"te" and value != b"trailers")
-
-
-def _refusal(fields: Fields, pseudo: dict[bytes, bytes], content: bytes, *, broken: bool) -> int | None:
-    if not pseudo and not broken and fields:
-        return -1
-    if broken or not {b":method", b":scheme", b":path"} <= pseudo.keys():
-        return 0
-    if pseudo[b":method"] != b"POST":
+def _refusal(method: bytes, content: bytes) -> int | None:
+    if method != b"POST":
         return 405
     return None if content.startswith(b"application/grpc") else 415
 
@@ -144,8 +137,3 @@ def trailers(status: Status, message: str, *, alone: bool) -> bytes:
     if alone:
         fields = (*plain((b":status", b"200"), (b"content-type", b"application/grpc")), *fields)
     return encode(fields)
-
-
-def refusal(http: int) -> bytes:
-    """The whole answer to what is no call."""
-    return encode(plain((b":status", str(http).encode()), (b"content-length", b"0")))

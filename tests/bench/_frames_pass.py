@@ -13,10 +13,11 @@ import sys
 import uvloop
 
 from fleet.nodes import addresses
-from fleet.transport.http2.connection import Connection, Options
+from fleet.transport.http2.connection import Connection
 from fleet.transport.http2.dialing import Dialer
 from fleet.transport.http2.fields import Known, encode
 from fleet.transport.http2.frames import Code
+from fleet.transport.http2.options import Options
 from fleet.transport.http2.stream import Stream
 
 

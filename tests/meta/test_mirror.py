@@ -56,6 +56,7 @@ EXEMPT = {
     "fleet/nodes/gateway_door.py": "tests/fleet/nodes/test_gateway.py sends every kind of call through it",
     "fleet/nodes/gateway_metrics.py": "tests/fleet/nodes/test_gateway_site.py reads them",
     "fleet/transport/http2/dialing.py": "tests/fleet/nodes/test_gateway_call.py dials all that may be wrong",
+    "fleet/transport/http2/options.py": "values only; tests/fleet/transport/http2/test_connection_rules.py sets them",
     "fleet/transport/http2/stream.py": "tests/fleet/transport/http2/test_connection.py drives every stream",
     "fleet/nodes/agent_connection.py": "tests/fleet/nodes/test_agent.py drives it through the agent",
     "fleet/nodes/tunnel_client.py": "tests/fleet/cli/test_tunnel.py runs it",

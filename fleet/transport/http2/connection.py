@@ -4,33 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from typing_extensions import override
 
 from fleet.transport.http2 import floods, frames, header_blocks
-from fleet.transport.http2.fields import MAX_LIST, Decoder, Known
+from fleet.transport.http2.fields import NO_TABLE, Decoder, Known, ListTooLong
 from fleet.transport.http2.frames import Code, ConnectionBroken, Setting, Type
 from fleet.transport.http2.header_blocks import Block, HeaderBlocks
 from fleet.transport.http2.liveness import Liveness
+from fleet.transport.http2.messages import Shape
+from fleet.transport.http2.options import Options
 from fleet.transport.http2.stream import Stream
+from fleet.transport.http2.stream_numbers import StreamNumbers
 
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What we let a peer do. Bytes, seconds."""
-
-    #: Of one stream, on the way and not passed on yet: bounds the memory of a stream whose other end reads slowly.
-    stream_window: int = 256 * 1024
-    #: Of all streams; streams hold back by themselves.
-    connection_window: int = 16 * 1024 * 1024
-    frame: int = 64 * 1024
-    #: Calls of one connection at a time.
-    streams: int = 1_000
-    #: Silence, with calls open, after which the peer is pinged, and how long its answer may take.
-    ping_after: float = 10.0
-    answer_within: float = 5.0
+# An attribute of an enum is a lookup by its name, and each frame is compared with most of these.
+_DATA, _HEADERS, _CONTINUATION = int(Type.DATA), int(Type.HEADERS), int(Type.CONTINUATION)
+_WINDOW_UPDATE, _SETTINGS = int(Type.WINDOW_UPDATE), int(Type.SETTINGS)
 
 
 class Connection(asyncio.Protocol):
@@ -53,7 +43,8 @@ class Connection(asyncio.Protocol):
         self._on_ready = on_ready
         self._on_retire = on_retire
         self._on_end = on_end
-        self._decoder = Decoder()
+        self._decoder = Decoder(options.header_list)
+        self._block_written = False
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._unread = b""
@@ -62,14 +53,15 @@ class Connection(asyncio.Protocol):
         self._settled = False
         self._streams: dict[int, Stream] = {}
         self._blocked: dict[int, Stream] = {}
-        #: The greatest number of a stream that was opened, by whoever opens them.
-        self._last = 0 if on_stream is not None else -1
-        self._blocks = HeaderBlocks()
+        self._numbers = StreamNumbers(server=on_stream is not None)
+        self._blocks = HeaderBlocks(options.header_list)
         self._received = 0
-        self._resets = floods.Resets(self._loop.time)
+        self._resets = floods.resets(self._loop.time)
+        self._idle_frames = floods.IdleFrames(self._loop.time)
         self._liveness = Liveness(
             options.ping_after,
             options.answer_within,
+            options.ping_without_data,
             wanted=lambda: bool(self._streams) and not self.ended,
             send=self.write,
             dead=self._frozen,
@@ -79,6 +71,8 @@ class Connection(asyncio.Protocol):
         self._why = ""
         #: Bytes we may send on all streams together.
         self.window = frames.DEFAULT_WINDOW
+        #: Bytes the peer ever allowed us; less `window`, it is what we sent.
+        self._granted = frames.DEFAULT_WINDOW
         self.peer_frame = frames.DEFAULT_FRAME
         self.stream_window = options.stream_window
         #: The peer reads too slowly: data waits.
@@ -95,12 +89,6 @@ class Connection(asyncio.Protocol):
         return len(self._streams)
 
     @property
-    def peer(self) -> str:
-        """Whom it is with."""
-        name = self._transport.get_extra_info("peername") if self._transport else None
-        return f"{name[0]}:{name[1]}" if name else "nobody"
-
-    @property
     def takes_more(self) -> bool:
         """Whether `open` may be called."""
         return (
@@ -109,10 +97,9 @@ class Connection(asyncio.Protocol):
 
     def open(self, block: bytes, *, end: bool = False) -> Stream:
         """Begin a stream with a head, as a client."""
-        self._last += 2
-        stream = Stream(self, self._last, self._initial_window, self.stream_window)
-        self._streams[self._last] = stream
-        if self._last > frames.LARGEST_WINDOW - 2:
+        number = self._numbers.next()
+        stream = self._new_stream(number)
+        if number > frames.LARGEST_WINDOW - 2:
             self._retire()
         stream.send_headers(block, end=end)
         self._liveness.watch()
@@ -150,11 +137,25 @@ class Connection(asyncio.Protocol):
 
     def write_headers(self, number: int, block: bytes, *, end: bool) -> None:
         """Send a list of fields."""
+        if not self._block_written:
+            self._block_written = True
+            block = NO_TABLE + block
         self.write(header_blocks.written(number, block, self.peer_frame, end=end))
 
     def write_reset(self, number: int, code: Code) -> None:
         """End a stream."""
+        self._numbers.reset(number, here=True)
         self.write(frames.rst_stream(number, code))
+
+    def count_fault(self) -> None:
+        """Count a stream that a client broke. Raises ConnectionBroken when there were too many."""
+        if self._on_stream is not None:
+            self._resets.count()
+
+    def count_empty(self) -> None:
+        """Count a client's frame that moves nothing. Raises ConnectionBroken when there were too many."""
+        if self._on_stream is not None:
+            self._idle_frames.other()
 
     def block(self, stream: Stream) -> None:
         """Flush this stream when there is a window again."""
@@ -178,7 +179,7 @@ class Connection(asyncio.Protocol):
             Setting.HEADER_TABLE_SIZE: 0,
             Setting.INITIAL_WINDOW_SIZE: options.stream_window,
             Setting.MAX_FRAME_SIZE: options.frame,
-            Setting.MAX_HEADER_LIST_SIZE: MAX_LIST,
+            Setting.MAX_HEADER_LIST_SIZE: options.header_list,
         }
         if self._on_stream is None:
             ours[Setting.ENABLE_PUSH] = 0
@@ -237,18 +238,26 @@ class Connection(asyncio.Protocol):
         return len(frames.PREFACE)
 
     def _frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
-        if not self._settled and kind != Type.SETTINGS:
+        if not self._settled and kind != _SETTINGS:
             raise ConnectionBroken(Code.PROTOCOL_ERROR, "the peer does not speak HTTP/2: no SETTINGS first")
         self._blocks.must_not_interrupt(kind, number)
+        if kind == _DATA:
+            self._data(number, flags, payload)
+        elif kind == _HEADERS:
+            self._headers(self._blocks.begun(number, flags, payload))
+        elif kind == _CONTINUATION:
+            self._headers(self._blocks.continued(flags, payload))
+        else:
+            frames.check(kind, flags, number, len(payload))
+            if kind == _WINDOW_UPDATE:
+                self._window_update(number, frames.long(payload) & frames.LARGEST_WINDOW)
+            else:
+                self._control(kind, flags, number, payload)
+
+    def _control(self, kind: int, flags: int, number: int, payload: bytes) -> None:
         match kind:
-            case Type.DATA:
-                self._data(number, flags, payload)
-            case Type.HEADERS:
-                self._headers(self._blocks.begun(number, flags, payload))
-            case Type.CONTINUATION:
-                self._headers(self._blocks.continued(flags, payload))
             case Type.RST_STREAM:
-                self._rst_stream(number, code_of(frames.long(payload)))
+                self._rst_stream(number, frames.code_of(frames.long(payload)))
             case Type.SETTINGS:
                 self._settings(flags, payload)
             case Type.PUSH_PROMISE:
@@ -257,8 +266,10 @@ class Connection(asyncio.Protocol):
                 self._ping(flags, payload)
             case Type.GOAWAY:
                 self._goaway(payload)
-            case Type.WINDOW_UPDATE:
-                self._window_update(number, frames.long(payload) & frames.LARGEST_WINDOW)
+            case Type.PRIORITY:
+                self._priority(number, payload)
+            case _:
+                self.count_empty()
 
     def _data(self, number: int, flags: int, payload: bytes) -> None:
         size = len(payload)
@@ -269,98 +280,112 @@ class Connection(asyncio.Protocol):
             # Streams hold back by themselves; this one only bounds what one read may bring.
             self.write(frames.window_update(0, self._received))
             self._received = 0
+        data = frames.unpadded(payload, flags) if flags & frames.PADDED else payload
         stream = self._streams.get(number)
         if stream is None:
-            self._must_be_closed(number)
+            self._late(number)
             return
-        data = frames.unpadded(payload, flags) if flags & frames.PADDED else payload
+        self._liveness.data_heard = True
         stream.data(data, size, end=bool(flags & frames.END_STREAM))
 
     def _headers(self, whole: Block | None) -> None:
         if whole is None:
             return
-        number, block, end = whole
-        made = self._decoder.read(block, self._known)
+        number, block, end, dependency = whole
+        self._liveness.data_heard = True
         stream = self._streams.get(number)
-        if stream is not None:
-            stream.headers(made, end=end)
-        elif self._on_stream is None or number <= self._last:
-            self._must_be_closed(number)
+        begins = stream is None and self._on_stream is not None and number > self._numbers.last
+        if begins:
+            self._numbers.open(number)
+        try:
+            made, shape = self._decoder.read(block, self._known)
+        except ListTooLong as error:
+            self._stream_error(number, Code.ENHANCE_YOUR_CALM, str(error))
+            return
+        if dependency and dependency == number:
+            self._stream_error(number, Code.PROTOCOL_ERROR, "had a stream depend on itself")
+        elif begins:
+            self._begin(number, made, shape, end=end)
+        elif stream is None:
+            self._late(number)
         else:
-            self._begin(number, made, end=end)
+            stream.headers(made, shape, end=end)
 
-    def _begin(self, number: int, made: Any, *, end: bool) -> None:
+    def _begin(self, number: int, made: Any, shape: Shape, *, end: bool) -> None:
         assert self._on_stream is not None
-        if number % 2 == 0:
-            raise ConnectionBroken(Code.PROTOCOL_ERROR, "a client's streams are odd")
-        self._last = number
+        if shape.request_fault:
+            self._stream_error(number, Code.PROTOCOL_ERROR, shape.request_fault)
+            return
         if len(self._streams) >= self._options.streams:
             self.write_reset(number, Code.REFUSED_STREAM)
             return
-        stream = Stream(self, number, self._initial_window, self.stream_window)
-        self._streams[number] = stream
+        stream = self._new_stream(number)
         self._on_stream(stream, made)
         self._liveness.watch()
         if stream.listener is not None:
-            stream.headers(made, end=end)
+            stream.headers(made, shape, end=end)
 
-    def _must_be_closed(self, number: int) -> None:
-        """Pass over what was on its way to a stream when that ended."""
-        if number == 0 or number > self._last or (number % 2 == 0):
-            raise ConnectionBroken(Code.PROTOCOL_ERROR, f"stream {number} was never opened")
+    def _new_stream(self, number: int) -> Stream:
+        requests = self._on_stream is not None
+        stream = Stream(self, number, self._initial_window, self.stream_window, requests=requests)
+        self._streams[number] = stream
+        return stream
+
+    def _late(self, number: int) -> None:
+        """Answer HEADERS or DATA on a stream that is over."""
+        if self._numbers.needs_reset(number):
+            self.count_fault()
+            self.write_reset(number, Code.STREAM_CLOSED)
 
     def _rst_stream(self, number: int, code: Code) -> None:
         if self._on_stream is not None:
             self._resets.count()
         stream = self._streams.get(number)
         if stream is None:
-            self._must_be_closed(number)
+            self._numbers.must_not_be_idle(number)
             return
+        self._numbers.reset(number, here=False)
         listener = stream.drop()
         if listener is not None:
             listener.on_reset(code, "")
 
     def _settings(self, flags: int, payload: bytes) -> None:
         if flags & frames.ACK:
+            self._decoder.settings_acknowledged()
             return
-        for key, value in frames.read_settings(payload):
+        values = frames.read_settings(payload)
+        for key, value in values:
             match key:
                 case Setting.INITIAL_WINDOW_SIZE:
                     self._new_initial_window(value)
                 case Setting.MAX_FRAME_SIZE:
-                    if not frames.DEFAULT_FRAME <= value <= frames.LARGEST_FRAME:
-                        raise ConnectionBroken(
-                            Code.PROTOCOL_ERROR, f"a frame size of {value} is not possible"
-                        )
                     self.peer_frame = min(value, frames.DEFAULT_FRAME * 4)
                 case Setting.MAX_CONCURRENT_STREAMS:
                     self._peer_streams = value
         self._answer(frames.frame(Type.SETTINGS, frames.ACK, 0))
         first, self._settled = not self._settled, True
-        if (
-            first
-            and self._on_stream is None
-            and Setting.MAX_CONCURRENT_STREAMS not in dict(frames.read_settings(payload))
-        ):
+        if not first:
+            self.count_empty()
+        elif self._on_stream is None and Setting.MAX_CONCURRENT_STREAMS not in dict(values):
             self._peer_streams = frames.LARGEST_WINDOW
         if first and self._on_ready is not None:
             self._on_ready(self)
         self._flush_blocked()
 
     def _new_initial_window(self, value: int) -> None:
-        if value > frames.LARGEST_WINDOW:
-            raise ConnectionBroken(Code.FLOW_CONTROL_ERROR, "a window is too large")
         for stream in self._streams.values():
             stream.window += value - self._initial_window
+            if stream.window > frames.LARGEST_WINDOW:
+                raise ConnectionBroken(Code.FLOW_CONTROL_ERROR, "a window is too large")
         self._initial_window = value
 
     def _ping(self, flags: int, payload: bytes) -> None:
-        if len(payload) != 8:
-            raise ConnectionBroken(Code.FRAME_SIZE_ERROR, "a ping is not eight bytes")
         if flags & frames.ACK:
             self._liveness.answered()
-        else:
-            self._answer(frames.frame(Type.PING, frames.ACK, 0, payload))
+            return
+        if self._on_stream is not None:
+            self._idle_frames.ping(self._granted - self.window)
+        self._answer(frames.frame(Type.PING, frames.ACK, 0, payload))
 
     def _answer(self, data: bytes) -> None:
         unsent = self._transport.get_write_buffer_size() if self._transport else 0
@@ -369,7 +394,7 @@ class Connection(asyncio.Protocol):
 
     def _goaway(self, payload: bytes) -> None:
         last = frames.long(payload) & frames.LARGEST_WINDOW
-        said = payload[8:].decode("ascii", "replace")[:100] or code_of(frames.long(payload, 4)).name
+        said = payload[8:].decode("ascii", "replace")[:100] or frames.code_of(frames.long(payload, 4)).name
         self._why = f"it went away: {said}"
         if self._on_stream is not None:
             return  # a client that goes away closes its streams by itself
@@ -381,24 +406,46 @@ class Connection(asyncio.Protocol):
 
     def _window_update(self, number: int, more: int) -> None:
         if number == 0:
+            if more == 0:
+                raise ConnectionBroken(Code.PROTOCOL_ERROR, "the connection's window grows by nothing")
             self.window += more
-            if more == 0 or self.window > frames.LARGEST_WINDOW:
-                raise ConnectionBroken(Code.FLOW_CONTROL_ERROR, "the connection's window is too large, or 0")
+            self._granted += more
+            if self.window > frames.LARGEST_WINDOW:
+                raise ConnectionBroken(Code.FLOW_CONTROL_ERROR, "the connection's window is too large")
             self._flush_blocked()
+            return
+        if more == 0:
+            self._stream_error(number, Code.PROTOCOL_ERROR, "had a window grow by nothing")
             return
         stream = self._streams.get(number)
         if stream is None:
-            self._must_be_closed(number)
+            self._numbers.must_not_be_idle(number)
             return
         stream.window += more
-        if more == 0 or stream.window > frames.LARGEST_WINDOW:
-            code = Code.PROTOCOL_ERROR if more == 0 else Code.FLOW_CONTROL_ERROR
-            self.write_reset(number, code)
-            listener = stream.drop()
-            if listener is not None:
-                listener.on_reset(code, "its window is too large, or grows by nothing")
+        if stream.window > frames.LARGEST_WINDOW:
+            stream.fail(Code.FLOW_CONTROL_ERROR, "made a window too large")
         elif stream.waiting:
             stream.flush()
+
+    def _priority(self, number: int, payload: bytes) -> None:
+        if number == 0:
+            raise ConnectionBroken(Code.PROTOCOL_ERROR, "PRIORITY belongs to a stream")
+        if len(payload) != 5:
+            self._stream_error(number, Code.FRAME_SIZE_ERROR, "sent PRIORITY of a wrong length")
+        elif frames.dependency(payload, 0) == number:
+            self._stream_error(number, Code.PROTOCOL_ERROR, "had a stream depend on itself")
+        self.count_empty()
+
+    def _stream_error(self, number: int, code: Code, why: str) -> None:
+        """End a stream, whatever its state: one that was never opened ends the connection."""
+        stream = self._streams.get(number)
+        if stream is not None:
+            stream.fail(code, why)
+        elif self._numbers.is_idle(number):
+            raise ConnectionBroken(code, why)
+        else:
+            self.count_fault()
+            self.write_reset(number, code)
 
     # The end.
 
@@ -421,7 +468,7 @@ class Connection(asyncio.Protocol):
         if self.ended:
             return
         if code is not None:
-            self.write(frames.goaway(max(self._last, 0), code, why if code else ""))
+            self.write(frames.goaway(max(self._numbers.last, 0), code, why if code else ""))
         if code is None:
             self._unsent.clear()  # there is nobody to send it to
         self.flush()
@@ -441,8 +488,3 @@ class Connection(asyncio.Protocol):
         self._end(Code.NO_ERROR, why)
         if self._transport is not None:
             self._transport.abort()
-
-
-def code_of(number: int) -> Code:
-    """The code of this number; one that nobody knows is INTERNAL_ERROR (RFC 9113 section 7)."""
-    return Code(number) if number <= max(Code) else Code.INTERNAL_ERROR

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from fleet.transport.channels import TLSError, TLSFiles
-from fleet.transport.http2.connection import Connection, Options
+from fleet.transport.http2.connection import Connection
 from fleet.transport.http2.fields import Known
+from fleet.transport.http2.options import Options
 
 #: HTTP/2 over TLS is agreed on by this name, RFC 9113 section 3.2.
 ALPN = "h2"

@@ -13,14 +13,17 @@ from typing import Generic, TypeVar
 import hpack
 from hpack.struct import HeaderTuple, NeverIndexedHeaderTuple
 
+from fleet.transport.http2 import messages
 from fleet.transport.http2.frames import Code, ConnectionBroken
+from fleet.transport.http2.messages import Field, Shape
 
-#: A name, a value, and whether nobody on the way may keep it in a table (RFC 7541 section 7.1.3).
-Field = tuple[bytes, bytes, bool]
 Fields = tuple[Field, ...]
 
 #: A whole list may be so long, bytes as RFC 9113 section 6.5.2 counts them.
 MAX_LIST = 64 * 1024
+#: What begins the first block of a connection: its encoder uses no table (RFC 7541 section 6.3). A peer that asked for
+#: a smaller table than the default may wait for it.
+NO_TABLE = b"\x20"
 #: Blocks in memory, and the longest that is kept there.
 _KEPT, _KEPT_LENGTH = 1024, 2048
 
@@ -32,6 +35,10 @@ _STATIC = {
 }
 
 _T = TypeVar("_T")
+
+
+class ListTooLong(Exception):
+    """A header list over the limit: its stream must end, and the connection goes on."""
 
 
 def encode(fields: Iterable[Field]) -> bytes:
@@ -66,20 +73,20 @@ def _length(number: int) -> bytes:
 
 
 class Known(Generic[_T]):
-    """What was made of blocks; forgotten altogether when it is too much."""
+    """What was made of blocks, with their shapes; forgotten altogether when it is too much."""
 
     def __init__(self, make: Callable[[Fields], _T]) -> None:
         """Make something of the fields of a block, by a function without side effects."""
         self._make = make
-        self._kept: dict[bytes, _T] = {}
+        self._kept: dict[bytes, tuple[_T, Shape]] = {}
 
-    def get(self, block: bytes) -> _T | None:
+    def get(self, block: bytes) -> tuple[_T, Shape] | None:
         """What was made of it before."""
         return self._kept.get(block)
 
-    def add(self, block: bytes, fields: Fields, *, keep: bool) -> _T:
+    def add(self, block: bytes, fields: Fields, *, keep: bool) -> tuple[_T, Shape]:
         """Make it."""
-        made = self._make(fields)
+        made = self._make(fields), messages.shape(fields)
         if keep and len(block) <= _KEPT_LENGTH:
             if len(self._kept) >= _KEPT:
                 self._kept.clear()
@@ -90,14 +97,23 @@ class Known(Generic[_T]):
 class Decoder:
     """Reads the blocks of one connection, each in its turn."""
 
-    def __init__(self) -> None:
-        """Allow the table that peers have until they know our settings; one that keeps it is read all the same."""
-        self._decoder = hpack.Decoder(MAX_LIST)
+    def __init__(self, longest: int = MAX_LIST) -> None:
+        """Allow the table that peers have until they know our settings; a header list has `longest` bytes at most."""
+        self._decoder = hpack.Decoder(longest)
+        self._longest = longest
         #: Whether a block's meaning depends on nothing but the block.
         self._pure = False
 
-    def read(self, block: bytes, known: Known[_T]) -> _T:
-        """Read a block. Raises ConnectionBroken: after that no other can be read."""
+    def settings_acknowledged(self) -> None:
+        """Allow no table from now on: the peer knows our settings.
+
+        A peer that never used its table need not say that it shrinks. One that refers to it breaks the connection.
+        """
+        self._decoder.header_table_size = self._decoder.max_allowed_table_size = 0
+        self._pure = True
+
+    def read(self, block: bytes, known: Known[_T]) -> tuple[_T, Shape]:
+        """Read a block. Raises ListTooLong, or ConnectionBroken: after that no other block can be read."""
         if self._pure:
             found = known.get(block)
             if found is not None:
@@ -105,7 +121,11 @@ class Decoder:
         try:
             fields = tuple(_field(one) for one in self._decoder.decode(block, raw=True))
         except hpack.OversizedHeaderListError:
-            raise ConnectionBroken(Code.ENHANCE_YOUR_CALM, "the header list is too long") from None
+            sentence = f"sent a header list of more than {self._longest} bytes"
+            if self._pure:
+                raise ListTooLong(sentence) from None
+            # The rest of the block, which is not read, could have changed the table.
+            raise ConnectionBroken(Code.ENHANCE_YOUR_CALM, sentence) from None
         except hpack.HPACKError as error:
             raise ConnectionBroken(Code.COMPRESSION_ERROR, f"header fields cannot be read: {error}") from None
         # The block that shrinks the table may refer to it before: the ones after it cannot.

@@ -10,25 +10,58 @@ from fleet.transport.http2.frames import Code, ConnectionBroken
 _MAX_UNSENT = 4 * 1024 * 1024
 #: And at so many frames that one turn of the loop made us write.
 _MAX_ANSWERS = 20_000
-#: Streams that a client resets: so many at once, and so many more each second (CVE-2023-44487).
+#: Streams that a client resets, or makes us reset: so many at once, and so many more each second (CVE-2023-44487,
+#: CVE-2025-8671).
 _RESETS, _RESETS_PER_SECOND = 1_000, 200
+#: Frames of a client that move nothing (CVE-2019-9512, -9513, -9515, -9518). A gRPC client that keeps its connection
+#: alive pings every 10 s at most; one that measures bandwidth pings after data, which is not counted.
+_IDLE, _IDLE_PER_SECOND = 100, 10
 
 
-class Resets:
-    """Those of one client. The clock is any that goes forward, in seconds."""
+class Budget:
+    """So many events of one client at once, and so many more each second. The clock goes forward, in seconds."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], burst: int, per_second: float, sentence: str) -> None:
         self._clock = clock
-        self._left = float(_RESETS)
+        self._burst = burst
+        self._per_second = per_second
+        self._sentence = sentence
+        self._left = float(burst)
         self._at = clock()
 
     def count(self) -> None:
-        """Take one more. Raises ConnectionBroken when they are too many."""
+        """Take one more event. Raises ConnectionBroken when there were too many."""
         at = self._clock()
-        self._left = min(_RESETS, self._left + (at - self._at) * _RESETS_PER_SECOND) - 1
+        self._left = min(self._burst, self._left + (at - self._at) * self._per_second) - 1
         self._at = at
         if self._left < 0:
-            raise ConnectionBroken(Code.ENHANCE_YOUR_CALM, "too many streams were reset")
+            raise ConnectionBroken(Code.ENHANCE_YOUR_CALM, self._sentence)
+
+
+def resets(clock: Callable[[], float]) -> Budget:
+    """Return the budget of one client for streams that are reset."""
+    return Budget(clock, _RESETS, _RESETS_PER_SECOND, "too many streams were reset")
+
+
+class IdleFrames:
+    """The budget of one client for frames that move nothing."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._pings = Budget(
+            clock, _IDLE, _IDLE_PER_SECOND, "too_many_pings"
+        )  # gRPC clients know these words
+        self._others = Budget(clock, _IDLE, _IDLE_PER_SECOND, "too many frames that move nothing")
+        self._sent = 0
+
+    def ping(self, sent: int) -> None:
+        """Take a ping, when so many bytes of data had been sent to its peer. Raises ConnectionBroken."""
+        if sent == self._sent:
+            self._pings.count()
+        self._sent = sent
+
+    def other(self) -> None:
+        """Take SETTINGS, PRIORITY, DATA without data, or a frame of an unknown type. Raises ConnectionBroken."""
+        self._others.count()
 
 
 def must_read(unsent_bytes: int, unsent_frames: int) -> None:

@@ -65,6 +65,11 @@ class Code(IntEnum):
     HTTP_1_1_REQUIRED = 13
 
 
+def code_of(number: int) -> Code:
+    """Return the code of this number; an unknown one is INTERNAL_ERROR (RFC 9113 section 7)."""
+    return Code(number) if number <= max(Code) else Code.INTERNAL_ERROR
+
+
 class ConnectionBroken(Exception):
     """The peer broke the protocol: the connection must end."""
 
@@ -72,6 +77,11 @@ class ConnectionBroken(Exception):
         self.code = code
         super().__init__(sentence)
 
+
+#: These frames belong to the connection as a whole, RFC 9113 sections 6.5, 6.7 and 6.8.
+_OF_CONNECTION = frozenset({Type.SETTINGS, Type.PING, Type.GOAWAY})
+#: The lengths that cannot vary.
+_LENGTHS: Mapping[int, int] = {Type.RST_STREAM: 4, Type.PING: 8, Type.WINDOW_UPDATE: 4}
 
 _HEADER = struct.Struct(">HBBBL")
 _LONG = struct.Struct(">L")
@@ -90,16 +100,39 @@ def header(data: bytes | bytearray, at: int) -> tuple[int, int, int, int]:
     return high << 8 | low, kind, flags, stream & 0x7FFF_FFFF
 
 
+def check(kind: int, flags: int, number: int, length: int) -> None:
+    """Check the stream number and the length of a control frame. Raises ConnectionBroken.
+
+    DATA, HEADERS, CONTINUATION and PRIORITY have rules of their own: a wrong length may end a stream only.
+    """
+    if kind in _OF_CONNECTION and number:
+        raise ConnectionBroken(Code.PROTOCOL_ERROR, f"{Type(kind).name} belongs to no stream")
+    expected = _LENGTHS.get(kind, length)
+    if kind == Type.SETTINGS and flags & ACK:
+        expected = 0
+    if length != expected:
+        name = Type(kind).name
+        raise ConnectionBroken(Code.FRAME_SIZE_ERROR, f"{name} has {length} bytes instead of {expected}")
+
+
 def settings(values: Mapping[Setting, int]) -> bytes:
     """Write SETTINGS."""
     return frame(Type.SETTINGS, 0, 0, b"".join(_SETTING.pack(key, value) for key, value in values.items()))
 
 
 def read_settings(payload: bytes) -> list[tuple[int, int]]:
-    """Read the payload of SETTINGS. Raises ConnectionBroken."""
+    """Read the payload of SETTINGS, in order. Raises ConnectionBroken if a value is not allowed."""
     if len(payload) % _SETTING.size:
         raise ConnectionBroken(Code.FRAME_SIZE_ERROR, "SETTINGS are cut off")
-    return list(_SETTING.iter_unpack(payload))
+    values: list[tuple[int, int]] = list(_SETTING.iter_unpack(payload))
+    for key, value in values:
+        if key == Setting.ENABLE_PUSH and value > 1:
+            raise ConnectionBroken(Code.PROTOCOL_ERROR, f"ENABLE_PUSH cannot be {value}")
+        if key == Setting.INITIAL_WINDOW_SIZE and value > LARGEST_WINDOW:
+            raise ConnectionBroken(Code.FLOW_CONTROL_ERROR, f"a window of {value} bytes is not possible")
+        if key == Setting.MAX_FRAME_SIZE and not DEFAULT_FRAME <= value <= LARGEST_FRAME:
+            raise ConnectionBroken(Code.PROTOCOL_ERROR, f"a frame size of {value} is not possible")
+    return values
 
 
 def window_update(stream: int, more: int) -> bytes:
@@ -137,3 +170,8 @@ def unpadded(payload: bytes, flags: int, *, priority: bool = False) -> bytes:
     if start > end:
         raise ConnectionBroken(Code.PROTOCOL_ERROR, "there is more padding than frame")
     return payload[start:end]
+
+
+def dependency(payload: bytes, flags: int) -> int:
+    """Read the stream that HEADERS with a priority, or PRIORITY without flags, depends on. Raises ConnectionBroken."""
+    return long(payload, 1 if flags & PADDED else 0) & LARGEST_WINDOW

@@ -8,8 +8,10 @@ from fleet.transport.http2 import frames
 from fleet.transport.http2.fields import MAX_LIST
 from fleet.transport.http2.frames import Code, ConnectionBroken, Type
 
-#: A header block in pieces may be so long; after that somebody floods us (CVE-2024-27316).
-_MAX_BLOCK = 2 * MAX_LIST
+#: A header block in pieces may be so much longer than a header list; after that somebody floods us (CVE-2024-27316).
+_LONGER = 2
+#: The shortest piece on average, bytes: pieces of nothing are a flood as well.
+_SHORTEST = 64
 
 
 class Block(NamedTuple):
@@ -19,15 +21,21 @@ class Block(NamedTuple):
     block: bytes
     #: Its stream ends with it, as the flags of HEADERS said.
     end: bool
+    #: The stream it depends on, as the priority in HEADERS said; 0: none.
+    dependency: int = 0
 
 
 class HeaderBlocks:
     """Of one connection: at most one is under way, and nothing may come between its pieces."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest_list: int = MAX_LIST) -> None:
+        """Take blocks of header lists of at most so many bytes."""
+        self._longest = _LONGER * longest_list
         self._number = 0
         self._end = False
+        self._dependency = 0
         self._pieces: list[bytes] = []
+        self._size = 0
 
     def must_not_interrupt(self, kind: int, number: int) -> None:
         """Refuse a frame that may not come now. Raises ConnectionBroken."""
@@ -37,9 +45,12 @@ class HeaderBlocks:
     def begun(self, number: int, flags: int, payload: bytes) -> Block | None:
         """Take a HEADERS frame; None: there is more to come. Raises ConnectionBroken."""
         block = frames.unpadded(payload, flags, priority=True)
+        dependency = frames.dependency(payload, flags) if flags & frames.PRIORITY else 0
+        end = bool(flags & frames.END_STREAM)
         if flags & frames.END_HEADERS:
-            return Block(number, block, bool(flags & frames.END_STREAM))
-        self._number, self._end, self._pieces = number, bool(flags & frames.END_STREAM), [block]
+            return Block(number, block, end, dependency)
+        self._number, self._end, self._dependency = number, end, dependency
+        self._pieces, self._size = [block], len(block)
         return None
 
     def continued(self, flags: int, payload: bytes) -> Block | None:
@@ -47,12 +58,13 @@ class HeaderBlocks:
         if not self._pieces:
             raise ConnectionBroken(Code.PROTOCOL_ERROR, "CONTINUATION of nothing")
         self._pieces.append(payload)
-        if sum(map(len, self._pieces)) > _MAX_BLOCK or len(self._pieces) > _MAX_BLOCK // 64:
+        self._size += len(payload)
+        if self._size > self._longest or len(self._pieces) > self._longest // _SHORTEST:
             raise ConnectionBroken(Code.ENHANCE_YOUR_CALM, "a header block is too long")
         if not flags & frames.END_HEADERS:
             return None
         whole, self._pieces = b"".join(self._pieces), []
-        return Block(self._number, whole, self._end)
+        return Block(self._number, whole, self._end, self._dependency)
 
 
 def written(number: int, block: bytes, longest: int, *, end: bool) -> bytes:

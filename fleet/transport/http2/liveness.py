@@ -1,4 +1,9 @@
-"""A peer that is frozen: silence while calls are open is asked by a ping, and one that is not answered ends it."""
+"""A frozen peer: silence while calls are open is tested by a ping, and an unanswered ping ends the connection.
+
+gRPC servers end a connection with `too_many_pings` if it pings more than twice within 5 minutes of each other without
+data of theirs in between (gRFC A8, and `EnforcementPolicy` of grpc-go). Data that came after the answer to the last
+ping was sent after that ping was counted, so one more ping is then free.
+"""
 
 from __future__ import annotations
 
@@ -18,32 +23,43 @@ class Liveness:
         self,
         ping_after: float,
         answer_within: float,
+        without_data: float,
         *,
         wanted: Callable[[], bool],
         send: Callable[[bytes], None],
         dead: Callable[[str], None],
     ) -> None:
-        """Watch nothing yet. `wanted` says whether anybody waits for the peer; `dead` is told why. Seconds."""
+        """Watch nothing yet. Times are in seconds.
+
+        `without_data` is the least time between two pings without data in between. `wanted` returns whether a call
+        waits for the peer; `dead` gets the reason.
+        """
         self._ping_after = ping_after
         self._answer_within = answer_within
+        self._without_data = without_data
         self._wanted = wanted
         self._send = send
         self._dead = dead
         self._loop = asyncio.get_running_loop()
         self._heard_at = self._loop.time()
+        #: Of the last ping, until it is answered.
         self._pinged_at: float | None = None
+        self._last_ping_at = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
+        #: Whether DATA or HEADERS came since the answer to the last ping; the connection sets it.
+        self.data_heard = False
 
     def heard(self) -> None:
-        """Something came."""
+        """Note that something came."""
         self._heard_at = self._loop.time()
 
     def answered(self) -> None:
-        """Our ping was answered."""
+        """Note the answer to our ping."""
         self._pinged_at = None
+        self.data_heard = False
 
     def watch(self) -> None:
-        """Somebody waits for the peer from now on."""
+        """Begin to watch: a call waits for the peer."""
         if self._timer is None:
             self._timer = self._loop.call_later(self._ping_after, self._look)
 
@@ -62,7 +78,10 @@ class Liveness:
             return
         wait = self._ping_after - (now - self._heard_at)
         if wait <= 0:
-            self._pinged_at = now
-            self._send(_PING)
-            wait = self._answer_within
+            # At most `ping_after`: data that comes meanwhile permits a ping sooner.
+            wait = min(self._last_ping_at + self._without_data - now, self._ping_after)
+            if self.data_heard or wait <= 0:
+                self._pinged_at = self._last_ping_at = now
+                self._send(_PING)
+                wait = self._answer_within
         self._timer = self._loop.call_later(wait, self._look)

@@ -7,6 +7,9 @@ from typing import Any, Protocol
 
 from fleet.transport.http2 import frames
 from fleet.transport.http2.frames import Code, Type
+from fleet.transport.http2.messages import Shape
+
+_TOO_LITTLE = "did not send as much as its content-length"
 
 
 class Listener(Protocol):
@@ -44,6 +47,12 @@ class Carrier(Protocol):
     def write_reset(self, number: int, code: Code) -> None:
         """End a stream."""
 
+    def count_fault(self) -> None:
+        """Count a stream that its peer broke. Raises ConnectionBroken when there were too many."""
+
+    def count_empty(self) -> None:
+        """Count DATA without data. Raises ConnectionBroken when there was too much."""
+
     def block(self, stream: Stream) -> None:
         """Flush this stream when there is a window again."""
 
@@ -58,10 +67,13 @@ class Stream:
         "_connection",
         "_credit",
         "_credited",
+        "_expected",
+        "_has_head",
         "_local_ended",
         "_queue",
         "_queued_end",
         "_remote_ended",
+        "_requests",
         "_trailers",
         "listener",
         "number",
@@ -69,7 +81,10 @@ class Stream:
         "window",
     )
 
-    def __init__(self, connection: Carrier, number: int, window: int, readable: int) -> None:
+    def __init__(
+        self, connection: Carrier, number: int, window: int, readable: int, *, requests: bool
+    ) -> None:
+        """Open a stream; the peer sends a request on it if `requests`, else a response."""
         self._connection = connection
         self.number = number
         #: Whose bytes these are: told when they are on their way.
@@ -81,6 +96,10 @@ class Stream:
         self._trailers: bytes | None = None
         self._local_ended = False
         self._remote_ended = False
+        self._requests = requests
+        self._has_head = False
+        #: Bytes of the body that must still come; None: the head did not say.
+        self._expected: int | None = None
         self.listener: Listener | None = None
         #: Bytes we may send, by the stream's window; below 0 after the peer made windows smaller.
         self.window = window
@@ -172,10 +191,28 @@ class Stream:
         elif self._queued_end and not self._local_ended:
             self._write(b"", end=True)
 
-    def headers(self, made: Any, *, end: bool) -> None:
-        """Take in what the peer sent."""
+    def headers(self, made: Any, shape: Shape, *, end: bool) -> None:
+        """Take in a header list that the peer sent."""
         listener = self.listener
-        if self._remote_ended or listener is None:
+        if listener is None:
+            return
+        if self._remote_ended:
+            self.fail(Code.STREAM_CLOSED, "sent HEADERS after its end")
+            return
+        if self._has_head:
+            fault = shape.trailers_fault if end else "sent two heads"
+        else:
+            fault = shape.request_fault if self._requests else shape.response_fault
+            if not fault and shape.interim:
+                if not end:
+                    return
+                fault = "ended with an interim response"
+            self._has_head = True
+            self._expected = shape.content_length
+        if end and self._expected:
+            fault = fault or _TOO_LITTLE
+        if fault:
+            self.fail(Code.PROTOCOL_ERROR, fault)
             return
         if end:
             self._end_remote()
@@ -184,18 +221,36 @@ class Stream:
     def data(self, data: bytes, size: int, *, end: bool) -> None:
         """Take in what the peer sent, `size` bytes with padding."""
         listener = self.listener
-        if self._remote_ended or listener is None:
+        if listener is None:
+            return
+        if self._remote_ended:
+            self.fail(Code.STREAM_CLOSED, "sent DATA after its end")
             return
         self.readable -= size
         if self.readable < 0:
-            self.reset(Code.FLOW_CONTROL_ERROR)
-            listener.on_reset(Code.FLOW_CONTROL_ERROR, "it sent more than it was allowed to")
+            self.fail(Code.FLOW_CONTROL_ERROR, "sent more than it was allowed to")
             return
+        if self._expected is not None:
+            self._expected -= len(data)
+            if self._expected < 0 or (end and self._expected):
+                self.fail(Code.PROTOCOL_ERROR, _TOO_LITTLE if end else "sent more than its content-length")
+                return
         if end:
             self._end_remote()
         elif size > len(data):
             self.consumed(size - len(data))
+        if not data and not end:
+            self._connection.count_empty()
+            return
         listener.on_data(data, end=end)
+
+    def fail(self, code: Code, why: str) -> None:
+        """End the stream both ways because the peer broke its rules; the listener gets the reason."""
+        listener = self.listener
+        self._connection.count_fault()
+        self.reset(code)
+        if listener is not None:
+            listener.on_reset(code, why)
 
     def drop(self) -> Listener | None:
         """Forget everything; whom to tell of it."""

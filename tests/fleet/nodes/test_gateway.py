@@ -352,6 +352,7 @@ async def _asked(diag: str, path: str) -> Any:
         (["--routes", "ROUTES", "--backend-tls-cert", "ROUTES"], "a certificate and its key go together"),
         (["--routes", "ROUTES", "--backend-tls-ca", "ROUTES"], "TLS: the CA ROUTES cannot be used"),
         (["--routes", "ROUTES", "--probe-interval", "0s"], "are above 0"),
+        (["--routes", "ROUTES", "--backend-keepalive", "0s"], "'0s' is not positive"),
         (["--routes", "ROUTES", "--headroom", "nan"], "'nan' is no number"),
     ],
 )

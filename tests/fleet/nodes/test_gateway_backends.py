@@ -19,7 +19,7 @@ from fleet.protocol import probing
 from fleet.protocol.destination import LITERAL, RECOMMENDED, Health, Proxied
 from fleet.protocol.grpc_route import Backend
 from fleet.transport.channels import server_options
-from fleet.transport.http2.connection import Options
+from fleet.transport.http2.options import Options
 from tests.fakes.echoing import Echo
 from tests.fakes.waiting import eventually
 

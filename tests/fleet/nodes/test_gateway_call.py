@@ -16,9 +16,10 @@ from fleet.nodes.gateway import Gateway
 from fleet.protocol.destination import Health, Reason
 from fleet.transport.channels import channel_options
 from fleet.transport.http2 import frames
-from fleet.transport.http2.connection import Connection, Options
+from fleet.transport.http2.connection import Connection
 from fleet.transport.http2.fields import Fields, Known, encode, plain
 from fleet.transport.http2.frames import Code
+from fleet.transport.http2.options import Options
 from fleet.transport.http2.stream import Stream
 from tests.fakes.echoing import ECHO, Echo, gateway_before, route
 from tests.fakes.failing import UNARY, FailingBackend, told

@@ -3,159 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import struct
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typing_extensions import override
 
 from fleet.transport.http2 import frames
-from fleet.transport.http2.connection import Connection, Options
-from fleet.transport.http2.fields import Fields, Known, encode, plain
+from fleet.transport.http2.fields import encode, plain
 from fleet.transport.http2.frames import Code, Setting, Type
-from fleet.transport.http2.stream import Stream
+from fleet.transport.http2.options import Options
+from tests.fakes.http2_ends import HEAD, RESPONSE, TRAILERS, End, code_of_goaway, data, headers
 from tests.fakes.waiting import eventually
-
-HEAD = encode(plain((b":method", b"POST"), (b":path", b"/a")))
-
-
-class Wire(asyncio.Transport):
-    """Keeps what was written."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.written = b""
-        self.closed = False
-        self.unsent = 0
-        #: Frames of one turn of the loop go together.
-        self.flush: Callable[[], None] = lambda: None
-
-    @override
-    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        self.written += bytes(data)
-
-    @override
-    def close(self) -> None:
-        self.closed = True
-
-    @override
-    def abort(self) -> None:
-        self.closed = True
-
-    @override
-    def get_write_buffer_size(self) -> int:
-        return self.unsent
-
-    def frames(self) -> list[tuple[int, int, int, bytes]]:
-        """Kind, flags, stream and payload of all that was written since the last time."""
-        self.flush()
-        found, at = [], 0
-        data, self.written = self.written.removeprefix(frames.PREFACE), b""
-        while at < len(data):
-            length, kind, flags, number = frames.header(data, at)
-            at += frames.HEADER_LENGTH + length
-            found.append((kind, flags, number, data[at - length : at]))
-        return found
-
-
-class Heard:
-    """Listens and remembers."""
-
-    def __init__(self, stream: Stream) -> None:
-        self.stream = stream
-        self.seen: list[Any] = []
-
-    def on_headers(self, made: Fields, *, end: bool) -> None:
-        self.seen.append(("headers", end))
-
-    def on_data(self, data: bytes, *, end: bool) -> None:
-        self.seen.append((data, end))
-
-    def on_reset(self, code: Code, why: str) -> None:
-        self.seen.append(code)
-
-    def on_lost(self, why: str) -> None:
-        self.seen.append(why)
-
-
-class End:
-    """One connection with a wire instead of a network."""
-
-    def __init__(self, *, server: bool, options: Options | None = None) -> None:
-        self.wire = Wire()
-        self.heard: list[Heard] = []
-        self.ends: list[str] = []
-        known: Known[Fields] = Known(lambda fields: fields)
-        self.connection = Connection(
-            known,
-            options or Options(),
-            on_stream=self._begin if server else None,
-            on_end=lambda _, why: self.ends.append(why),
-        )
-        self.connection.connection_made(self.wire)
-        self.wire.flush = self.connection.flush
-        self.greeting = self.wire.frames()
-        if server:
-            self.connection.data_received(frames.PREFACE)
-
-    def _begin(self, stream: Stream, made: Fields) -> None:
-        stream.listener = heard = Heard(stream)
-        self.heard.append(heard)
-
-    def settle(self, **values: int) -> None:
-        """The peer's first frame."""
-        self.connection.data_received(frames.settings({Setting[key]: value for key, value in values.items()}))
-        self.wire.frames()
-
-    def get(self, *sent: bytes) -> None:
-        """The peer sends."""
-        self.connection.data_received(b"".join(sent))
-
-    def open(self) -> Heard:
-        """A client's call."""
-        stream = self.connection.open(HEAD)
-        stream.listener = heard = Heard(stream)
-        return heard
-
-
-def headers(number: int, *, end: bool = False, block: bytes = HEAD, last: bool = True) -> bytes:
-    flags = (frames.END_STREAM if end else 0) | (frames.END_HEADERS if last else 0)
-    return frames.frame(Type.HEADERS, flags, number, block)
-
-
-def data(number: int, body: bytes, *, end: bool = False) -> bytes:
-    return frames.frame(Type.DATA, frames.END_STREAM if end else 0, number, body)
-
-
-@pytest.fixture
-async def server() -> End:
-    end = End(server=True)
-    end.settle()
-    return end
-
-
-@pytest.fixture
-async def client() -> End:
-    end = End(server=False)
-    end.settle()
-    return end
-
-
-def code_of_goaway(end: End) -> Code:
-    (payload,) = (payload for kind, _, _, payload in end.wire.frames() if kind == Type.GOAWAY)
-    return Code(struct.unpack(">LL", payload[:8])[1])
 
 
 async def test_call_and_answer(server: End) -> None:
     """Head, data and end in; head, data and trailers out; then the stream is forgotten."""
     server.get(headers(1), data(1, b"ab"), data(1, b"c", end=True))
     (heard,) = server.heard
-    heard.stream.send_headers(HEAD)
+    heard.stream.send_headers(RESPONSE)
     heard.stream.send_data(b"d")
-    heard.stream.send_headers(HEAD, end=True)
+    heard.stream.send_headers(TRAILERS, end=True)
 
     assert heard.seen == [("headers", False), (b"ab", False), (b"c", True)]
     kinds = [(kind, flags) for kind, flags, _, _ in server.wire.frames()]
@@ -217,7 +84,7 @@ async def test_slow_peer_holds_data_back(client: End) -> None:
     client.wire.frames()
     client.connection.pause_writing()
     heard.stream.send_data(b"abc")
-    heard.stream.send_headers(HEAD, end=True)
+    heard.stream.send_headers(TRAILERS, end=True)
     assert client.wire.frames() == []
 
     client.connection.resume_writing()
@@ -315,7 +182,7 @@ async def test_pings_are_answered_until_nobody_reads(server: End) -> None:
         (frames.frame(Type.PUSH_PROMISE, 0, 1, b""), Code.PROTOCOL_ERROR),
         (frames.frame(Type.CONTINUATION, 0, 1, b""), Code.PROTOCOL_ERROR),
         (frames.frame(Type.PING, 0, 0, b"short"), Code.FRAME_SIZE_ERROR),
-        (frames.window_update(0, 0), Code.FLOW_CONTROL_ERROR),
+        (frames.window_update(0, 0), Code.PROTOCOL_ERROR),
         (frames.window_update(0, frames.LARGEST_WINDOW), Code.FLOW_CONTROL_ERROR),
         (frames.settings({Setting.MAX_FRAME_SIZE: 1}), Code.PROTOCOL_ERROR),
         (frames.settings({Setting.INITIAL_WINDOW_SIZE: 1 << 31}), Code.FLOW_CONTROL_ERROR),
@@ -366,7 +233,7 @@ async def test_goaway_of_a_server(client: End) -> None:
     assert second.seen == [Code.REFUSED_STREAM]
     assert first.seen == []
     assert not client.connection.takes_more
-    client.get(headers(1, end=True))
+    client.get(headers(1, end=True, block=RESPONSE))
     first.stream.send_data(b"", end=True)
     assert client.ends == ["it went away: max_age"]
 
@@ -388,7 +255,7 @@ async def test_retired_server_ends_after_its_last_call(server: End) -> None:
     server.get(headers(3, end=True))
     for heard in server.heard:
         assert not server.connection.ended
-        heard.stream.send_headers(HEAD, end=True)
+        heard.stream.send_headers(TRAILERS, end=True)
 
     assert server.connection.ended
 

@@ -9,8 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.transport.http2.fields import MAX_LIST, Decoder, Fields, Known, encode, plain
-from fleet.transport.http2.frames import ConnectionBroken
+from fleet.transport.http2.fields import (
+    MAX_LIST,
+    NO_TABLE,
+    Decoder,
+    Fields,
+    Known,
+    ListTooLong,
+    encode,
+    plain,
+)
+from fleet.transport.http2.frames import Code, ConnectionBroken
 
 
 def same(fields: Fields) -> Fields:
@@ -53,7 +62,7 @@ def test_same_block_is_read_once_without_a_table(
     fields = [(b":path", b"/a.B/C"), (b"x", b"y")]
 
     blocks = [encoder.encode(fields) for _ in range(4)]
-    read = [decoder.read(block, known) for block in blocks]
+    read = [decoder.read(block, known)[0] for block in blocks]
 
     assert read == [plain(*fields)] * 4
     # The block that shrinks the table, the first one after it, and none since.
@@ -68,7 +77,7 @@ def test_blocks_with_a_table_are_read_each_time(
     known, decoder, encoder = Known(make), Decoder(), hpack.Encoder()
 
     for value in (b"1", b"2", b"1", b"1"):
-        assert decoder.read(encoder.encode([(b"x", value)]), known) == plain((b"x", value))
+        assert decoder.read(encoder.encode([(b"x", value)]), known)[0] == plain((b"x", value))
 
     assert len(made) == 4
 
@@ -95,3 +104,36 @@ def test_list_that_is_too_long_breaks_the_connection() -> None:
     """A bomb."""
     with pytest.raises(ConnectionBroken):
         Decoder().read(encode(plain((b"x", b"y" * MAX_LIST))), Known(same))
+
+
+def test_list_that_is_too_long_is_passed_over() -> None:
+    """Once no table can depend on it, the blocks after it are read."""
+    decoder, known = Decoder(), Known(same)
+    decoder.settings_acknowledged()
+    with pytest.raises(ListTooLong, match="of more than 65536 bytes"):
+        decoder.read(encode(plain((b"x", b"y" * MAX_LIST))), known)
+
+    assert decoder.read(encode(plain((b"x", b"y"))), known)[0] == plain((b"x", b"y"))
+
+
+def test_limit_of_a_list() -> None:
+    """It can be another one."""
+    fields = plain((b"x", b"y" * MAX_LIST))
+
+    assert Decoder(2 * MAX_LIST).read(encode(fields), Known(same))[0] == fields
+
+
+def test_table_after_our_settings_are_acknowledged() -> None:
+    """A peer that did not use it may say nothing, or that it has none; every other use breaks the connection."""
+    encoder, decoder, known = hpack.Encoder(), Decoder(), Known(same)
+    first, second = (encoder.encode([(b"x", b"y")]) for _ in range(2))
+    decoder.read(first, known)
+    decoder.settings_acknowledged()
+    fields = plain((b"x", b"y"))
+    assert decoder.read(encode(fields), known)[0] == fields
+    assert decoder.read(NO_TABLE + encode(fields), known)[0] == fields
+
+    for block in (second, b"\x21" + encode(fields)):
+        with pytest.raises(ConnectionBroken) as caught:
+            decoder.read(block, known)
+        assert caught.value.code is Code.COMPRESSION_ERROR

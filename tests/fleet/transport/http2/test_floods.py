@@ -2,29 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from fleet.transport.http2 import floods
-from fleet.transport.http2.floods import Resets
+from fleet.transport.http2.floods import IdleFrames
 from fleet.transport.http2.frames import Code, ConnectionBroken
+
+
+def times(count: int, act: Callable[[], None]) -> None:
+    for _ in range(count):
+        act()
 
 
 def test_resets_at_once_and_over_time() -> None:
     """A thousand at once, and two hundred more for each second that passes; never more than a thousand saved up."""
     now = [0.0]
-    resets = Resets(lambda: now[0])
-    for _ in range(1_000):
-        resets.count()
+    resets = floods.resets(lambda: now[0])
+    times(1_000, resets.count)
     with pytest.raises(ConnectionBroken) as caught:
         resets.count()
     assert caught.value.code is Code.ENHANCE_YOUR_CALM
-    resets = Resets(lambda: now[0])
+    resets = floods.resets(lambda: now[0])
     for seconds in (3600.0, 3605.0):
         now[0] = seconds
-        for _ in range(1_000):
-            resets.count()
+        times(1_000, resets.count)
     with pytest.raises(ConnectionBroken):
         resets.count()
+
+
+def test_pings_without_data() -> None:
+    """A hundred at once, and ten more for each second; the words are those that gRPC clients know."""
+    now = [0.0]
+    idle = IdleFrames(lambda: now[0])
+    times(100, lambda: idle.ping(0))
+    now[0] = 1.0
+    times(10, lambda: idle.ping(0))
+    with pytest.raises(ConnectionBroken, match=r"^too_many_pings$") as caught:
+        idle.ping(0)
+
+    assert caught.value.code is Code.ENHANCE_YOUR_CALM
+
+
+def test_pings_after_data_are_free() -> None:
+    """A client that measures bandwidth pings after data, thousands of times a second."""
+    idle = IdleFrames(lambda: 0.0)
+    for sent in range(5_000):
+        idle.ping(sent)
+
+
+def test_other_frames_that_move_nothing() -> None:
+    """They have a budget of their own."""
+    idle = IdleFrames(lambda: 0.0)
+    times(100, lambda: idle.ping(0))
+    times(100, idle.other)
+    with pytest.raises(ConnectionBroken, match="move nothing"):
+        idle.other()
 
 
 @pytest.mark.parametrize(("size", "frames"), [(1 << 30, 0), (0, 1 << 20)])

@@ -48,3 +48,72 @@ def test_small_frames() -> None:
     assert frames.goaway(5, Code.NO_ERROR, "why").endswith(b"why")
     with pytest.raises(ConnectionBroken):
         frames.long(b"abc")
+
+
+@pytest.mark.parametrize(
+    ("values", "code"),
+    [
+        ({Setting.ENABLE_PUSH: 2}, Code.PROTOCOL_ERROR),
+        ({Setting.INITIAL_WINDOW_SIZE: 1 << 31}, Code.FLOW_CONTROL_ERROR),
+        ({Setting.MAX_FRAME_SIZE: 16_383}, Code.PROTOCOL_ERROR),
+        ({Setting.MAX_FRAME_SIZE: 1 << 24}, Code.PROTOCOL_ERROR),
+    ],
+)
+def test_values_that_settings_cannot_have(values: dict[Setting, int], code: Code) -> None:
+    """RFC 9113, section 6.5.2."""
+    with pytest.raises(ConnectionBroken) as caught:
+        frames.read_settings(frames.settings(values)[frames.HEADER_LENGTH :])
+
+    assert caught.value.code is code
+
+
+@pytest.mark.parametrize(
+    ("kind", "flags", "number", "length", "code"),
+    [
+        (Type.SETTINGS, 0, 1, 6, Code.PROTOCOL_ERROR),
+        (Type.PING, 0, 1, 8, Code.PROTOCOL_ERROR),
+        (Type.GOAWAY, 0, 1, 8, Code.PROTOCOL_ERROR),
+        (Type.SETTINGS, frames.ACK, 0, 6, Code.FRAME_SIZE_ERROR),
+        (Type.PING, 0, 0, 7, Code.FRAME_SIZE_ERROR),
+        (Type.RST_STREAM, 0, 1, 5, Code.FRAME_SIZE_ERROR),
+        (Type.WINDOW_UPDATE, 0, 0, 3, Code.FRAME_SIZE_ERROR),
+    ],
+)
+def test_control_frames_in_the_wrong_place(
+    kind: Type, flags: int, number: int, length: int, code: Code
+) -> None:
+    """Of the connection on a stream, or of another length than theirs."""
+    with pytest.raises(ConnectionBroken) as caught:
+        frames.check(kind, flags, number, length)
+
+    assert caught.value.code is code
+
+
+def test_control_frames_in_the_right_place() -> None:
+    """Unknown frames may have any stream and length."""
+    for kind, number, length in (
+        (Type.SETTINGS, 0, 12),
+        (Type.PING, 0, 8),
+        (Type.GOAWAY, 0, 30),
+        (Type.RST_STREAM, 3, 4),
+        (Type.WINDOW_UPDATE, 3, 4),
+        (0x77, 9, 9),
+    ):
+        frames.check(kind, 0, number, length)
+    frames.check(Type.SETTINGS, frames.ACK, 0, 0)
+
+
+def test_stream_that_another_depends_on() -> None:
+    """Of HEADERS, with and without padding; the bit for exclusive dependency does not count."""
+    assert frames.dependency(b"\x80\0\0\x05\x0fab", frames.PRIORITY) == 5
+    assert frames.dependency(b"\2\0\0\0\x05\x0fab\0\0", frames.PRIORITY | frames.PADDED) == 5
+
+
+def test_codes_without_a_name() -> None:
+    """They are an INTERNAL_ERROR."""
+    assert [frames.code_of(number) for number in (0, 8, 14, 1 << 31)] == [
+        Code.NO_ERROR,
+        Code.CANCEL,
+        Code.INTERNAL_ERROR,
+        Code.INTERNAL_ERROR,
+    ]

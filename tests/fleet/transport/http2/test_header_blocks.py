@@ -59,3 +59,13 @@ def test_block_without_an_end(piece: bytes) -> None:
     with pytest.raises(ConnectionBroken) as caught:
         without_end()
     assert caught.value.code is Code.ENHANCE_YOUR_CALM
+
+
+def test_dependency_of_a_stream() -> None:
+    """It stands in HEADERS, and is known when the block is whole."""
+    blocks, payload = HeaderBlocks(), b"\0\0\0\x05\x0fab"
+    flags = frames.PRIORITY | frames.END_HEADERS
+
+    assert blocks.begun(7, flags, payload) == Block(7, b"ab", False, 5)
+    assert blocks.begun(7, frames.PRIORITY, payload) is None
+    assert blocks.continued(frames.END_HEADERS, b"c") == Block(7, b"abc", False, 5)

@@ -1,0 +1,112 @@
+"""Malformed requests, responses and trailers."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet.transport.http2.fields import plain
+from fleet.transport.http2.messages import shape
+
+REQUEST = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a.B/C"), (b":authority", b"a.b:1"))
+RESPONSE = ((b":status", b"200"),)
+
+
+def test_well_formed_messages() -> None:
+    """A request, a response and trailers, each in its place only."""
+    request, response = shape(plain(*REQUEST, (b"te", b"trailers"))), shape(plain(*RESPONSE, (b"x-a", b"b")))
+    trailers = shape(plain((b"grpc-status", b"0"), (b"grpc-message", " nö ".encode())))
+
+    assert not request.request_fault
+    assert not response.response_fault
+    assert not trailers.trailers_fault
+    assert request.response_fault == "sent a response without :status"
+    assert response.request_fault == "sent ':status' in a request"
+    assert request.trailers_fault == response.trailers_fault == "sent a pseudo-header field in trailers"
+    assert trailers.request_fault == "sent a request without :method"
+
+
+@pytest.mark.parametrize(
+    ("field", "fault"),
+    [
+        ((b"X-Big", b"1"), "sent 'X-Big', which cannot name a field"),
+        ((b"", b"1"), "sent '', which cannot name a field"),
+        ((b"a b", b"1"), "sent 'a b', which cannot name a field"),
+        ((b"connection", b"close"), "sent 'connection', which is not allowed in HTTP/2"),
+        ((b"transfer-encoding", b"chunked"), "sent 'transfer-encoding', which is not allowed in HTTP/2"),
+        ((b"te", b"gzip"), "sent 'te', which is not allowed in HTTP/2"),
+        ((b"content-length", b"1, 2"), "sent a content-length that cannot be read"),
+        ((b"content-length", b"-1"), "sent a content-length that cannot be read"),
+        ((b"x-a", b"b\r\nx-c: d"), "sent a character that is not allowed in 'x-a'"),
+        ((b"x-a", b"\0"), "sent a character that is not allowed in 'x-a'"),
+        ((b":path", b"/"), "sent a pseudo-header field after the others"),
+    ],
+)
+def test_fields_that_are_malformed_anywhere(field: tuple[bytes, bytes], fault: str) -> None:
+    """RFC 9113, section 8.2; a later good field changes nothing."""
+    for head in (REQUEST, RESPONSE, ()):
+        found = shape(plain(*head, (b"x-first", b"1"), field, (b"x-last", b"1")))
+        assert {found.request_fault, found.response_fault, found.trailers_fault} == {fault}
+
+
+@pytest.mark.parametrize(
+    ("changed", "fault"),
+    [
+        ({b":method": None}, "sent a request without :method"),
+        ({b":scheme": None}, "sent a request without :scheme"),
+        ({b":path": None}, "sent a request without :path"),
+        ({b":path": b""}, "sent a :path that does not begin with a slash"),
+        ({b":path": b"a"}, "sent a :path that does not begin with a slash"),
+        ({b":path": b"/a\n"}, "sent a character that is not allowed in ':path'"),
+        ({b":odd": b"1"}, "sent ':odd' in a request"),
+        ({b":method": b"CONNECT"}, "sent CONNECT with more or less than :authority"),
+    ],
+)
+def test_malformed_requests(changed: dict[bytes, bytes | None], fault: str) -> None:
+    """RFC 9113, section 8.3.1."""
+    pairs = {**dict(REQUEST), **changed}
+    fields = plain(*((name, value) for name, value in pairs.items() if value is not None))
+
+    assert shape(fields).request_fault == fault
+
+
+def test_requests_of_other_methods() -> None:
+    """They are well formed, whoever serves them."""
+    assert not shape(plain((b":method", b"CONNECT"), (b":authority", b"a:1"))).request_fault
+    assert not shape(plain((b":method", b"OPTIONS"), (b":scheme", b"http"), (b":path", b"*"))).request_fault
+
+
+def test_pseudo_header_field_that_comes_twice() -> None:
+    """Even with the same value."""
+    for pair in REQUEST:
+        fault = f"sent {pair[0].decode()} twice"
+        assert shape(plain(*REQUEST, pair)).request_fault == fault
+    assert shape(plain(*RESPONSE, *RESPONSE)).response_fault == "sent :status twice"
+
+
+def test_length_of_the_body() -> None:
+    """By content-length, which may come twice with one value; some responses have no body in any case."""
+    length = (b"content-length", b"42")
+    assert shape(plain(*RESPONSE)).content_length is None
+    assert shape(plain(*RESPONSE, length, length)).content_length == 42
+    assert shape(plain(*RESPONSE, length, (b"content-length", b"43"))).response_fault
+    assert shape(plain((b":status", b"304"), length)).content_length is None
+    assert shape(plain((b":status", b"103"), length)).content_length is None
+
+
+def test_interim_response() -> None:
+    """1xx, and no other status."""
+    found = [
+        shape(plain((b":status", status))).interim for status in (b"100", b"103", b"200", b"1", b"10000")
+    ]
+
+    assert found == [True, True, False, False, False]
+
+
+@given(st.lists(st.tuples(st.binary(max_size=12), st.binary(max_size=12), st.booleans()), max_size=8))
+def test_any_list_has_a_shape(fields: list[tuple[bytes, bytes, bool]]) -> None:
+    """Whatever strangers send; nothing is both a request and trailers."""
+    found = shape(fields)
+
+    assert found.request_fault or found.trailers_fault
