@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Find or make the programs that Refloat is tested and measured against: `peers.sh [NAME …]`, all of them without a name.
-#   go        the programs of openconfig/grpctunnel, built with the machine's Go
+#   go        the programs of openconfig/grpctunnel, h2spec and a grpc-go server, built with the machine's Go
 #   openssh   ssh and sshd
 #   curl, prometheus-alertmanager, prometheus-blackbox-exporter, haproxy, nginx
 # As root on Debian, what is missing is installed, and never started. Who is not root is told what to install; the tests
@@ -40,15 +40,20 @@ has_openssh() { command -v ssh >/dev/null && [ -x /usr/sbin/sshd ]; }
 has_program() { command -v "$1" >/dev/null || [ -x "/usr/sbin/$1" ]; }
 
 build_go_peers() {
-  [ "$built/listener" -nt tests/fakes/go/go.sum ] && [ "$built/listener" -nt tests/fakes/go/listener/main.go ] && return
-  echo "building the Go peers of the tunnel (a minute or two the first time)"
+  local source stale=""
+  for source in tests/fakes/go/go.sum tests/fakes/go/*/main.go; do
+    [ "$built/echo" -nt "$source" ] || stale=1
+  done
+  [ -n "$stale" ] || return 0
+  echo "building the Go peers (a minute or two the first time)"
   mkdir -p "$built"
   # Into a folder beside it and moved over: an interrupted build leaves no half of them.
   fresh="$(mktemp -d "$built.XXXXXX")"
   trap 'rm -rf "$fresh"' EXIT
-  (cd tests/fakes/go && go build -o "$fresh/" github.com/openconfig/grpctunnel/cmd/{server,target,client} ./listener) || return
+  (cd tests/fakes/go && go build -o "$fresh/" \
+    github.com/openconfig/grpctunnel/cmd/{server,target,client} github.com/summerwind/h2spec/cmd/h2spec ./listener ./echo) || return
   mv "$fresh"/* "$built/"
-  touch "$built/listener"
+  touch "$built/echo"
 }
 
 for name in "$@"; do
@@ -56,9 +61,9 @@ for name in "$@"; do
     go)
       has_go || install golang-go
       if ! has_go; then
-        miss "Go is missing: tests and benches of the tunnel against Go programs are SKIPPED. As root: apt-get install golang-go"
+        miss "Go is missing: tests and benches against Go programs are SKIPPED. As root: apt-get install golang-go"
       elif ! build_go_peers; then
-        miss "The Go programs could not be built: tests and benches of the tunnel against them are SKIPPED."
+        miss "The Go programs could not be built: tests and benches against them are SKIPPED."
       fi
       ;;
     openssh)
