@@ -240,7 +240,8 @@ class Connection(asyncio.Protocol):
     def _frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
         if not self._settled and kind != _SETTINGS:
             raise ConnectionBroken(Code.PROTOCOL_ERROR, "the peer does not speak HTTP/2: no SETTINGS first")
-        self._blocks.must_not_interrupt(kind, number)
+        if self._blocks.pieces:  # most frames come between blocks: a call costs more than a look
+            self._blocks.must_not_interrupt(kind, number)
         if kind == _DATA:
             self._data(number, flags, payload)
         elif kind == _HEADERS:

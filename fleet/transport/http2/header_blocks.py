@@ -34,12 +34,13 @@ class HeaderBlocks:
         self._number = 0
         self._end = False
         self._dependency = 0
-        self._pieces: list[bytes] = []
+        #: Pieces of the block that is under way.
+        self.pieces: list[bytes] = []
         self._size = 0
 
     def must_not_interrupt(self, kind: int, number: int) -> None:
         """Refuse a frame that may not come now. Raises ConnectionBroken."""
-        if self._pieces and (kind != Type.CONTINUATION or number != self._number):
+        if self.pieces and (kind != Type.CONTINUATION or number != self._number):
             raise ConnectionBroken(Code.PROTOCOL_ERROR, "a header block is interrupted")
 
     def begun(self, number: int, flags: int, payload: bytes) -> Block | None:
@@ -50,20 +51,20 @@ class HeaderBlocks:
         if flags & frames.END_HEADERS:
             return Block(number, block, end, dependency)
         self._number, self._end, self._dependency = number, end, dependency
-        self._pieces, self._size = [block], len(block)
+        self.pieces, self._size = [block], len(block)
         return None
 
     def continued(self, flags: int, payload: bytes) -> Block | None:
         """Take a CONTINUATION frame; None: there is more to come. Raises ConnectionBroken."""
-        if not self._pieces:
+        if not self.pieces:
             raise ConnectionBroken(Code.PROTOCOL_ERROR, "CONTINUATION of nothing")
-        self._pieces.append(payload)
+        self.pieces.append(payload)
         self._size += len(payload)
-        if self._size > self._longest or len(self._pieces) > self._longest // _SHORTEST:
+        if self._size > self._longest or len(self.pieces) > self._longest // _SHORTEST:
             raise ConnectionBroken(Code.ENHANCE_YOUR_CALM, "a header block is too long")
         if not flags & frames.END_HEADERS:
             return None
-        whole, self._pieces = b"".join(self._pieces), []
+        whole, self.pieces = b"".join(self.pieces), []
         return Block(self._number, whole, self._end, self._dependency)
 
 
