@@ -240,6 +240,9 @@ class _Passive:
     failing_since: float = 0.0
     failing_at: float | None = None
     unhealthy_at: float | None = None
+    #: Probes that succeeded in a row since then, and when they were enough to use it again, as a Degraded one.
+    successes: int = 0
+    readmitted_at: float | None = None
 
     def told_degraded(self, at: float) -> bool:
         """Count one degraded result; whether it completes a word."""
@@ -260,7 +263,8 @@ class _Passive:
         settings = self.settings
         if settings.failure_rate is None and settings.unhealthy_rate is None:
             return
-        if _holds(self.unhealthy_at, at, settings.reactivate_after):
+        is_out = _holds(self.unhealthy_at, at, settings.reactivate_after)
+        if is_out and self.readmitted_at is None:
             return
         second = int(at)
         # A request that is told late counts with the latest: else two clocks a second apart would fill the memory.
@@ -284,6 +288,7 @@ class _Passive:
         may_end = is_failing or settings.failure_rate is None
         if may_end and settings.unhealthy_rate is not None and share >= settings.unhealthy_rate:
             self.unhealthy_at = at
+            self.successes, self.readmitted_at = 0, None
             self.seconds.clear()
             if settings.failure_rate is not None:
                 # When that is over it is Degraded for as long: it gets little at first, as after a probe.
@@ -294,6 +299,14 @@ class _Passive:
                 self.seconds.clear()
             self.failing_at = at
 
+    def probed(self, outcome: Probe, at: float) -> None:
+        """Take in a probe that was sent at `at`: enough successes in a row shorten the time it is out."""
+        if self.unhealthy_at is None or at <= self.unhealthy_at:
+            return
+        self.successes = self.successes + 1 if outcome is Probe.SUCCESS else 0
+        if self.successes >= self.settings.streak and self.readmitted_at is None:
+            self.readmitted_at = at
+
     def forget_words(self) -> None:
         """Probes were since answered well in a row: they are the newer evidence."""
         self.degraded_at = None
@@ -302,6 +315,8 @@ class _Passive:
     def signal(self, now: float) -> Signal:
         lasts = self.settings.reactivate_after
         if self.unhealthy_at is not None and _holds(self.unhealthy_at, now, lasts):
+            if self.readmitted_at is not None:
+                return Signal(Health.DEGRADED, Reason.SUCCESSES_IN_A_ROW, self.readmitted_at)
             return Signal(Health.UNHEALTHY, Reason.FAILURE_RATE, self.unhealthy_at)
         if _holds(self.failing_at, now, lasts):
             return Signal(Health.DEGRADED, Reason.FAILURE_RATE, self.failing_since)
@@ -357,9 +372,12 @@ class Destination:
 
     def probed(self, outcome: Probe, at: float) -> None:
         """An active probe, sent at `at`, ended."""
-        before = self._active.signal
-        self._active = self._active.probed(outcome, at, self._settings)
-        if self._active.signal is not before and self._active.signal.health is Health.HEALTHY:
+        before = self._active
+        self._active = before.probed(outcome, at, self._settings)
+        if self._active is before:
+            return  # it came late, and counts nowhere
+        self._passive.probed(outcome, at)
+        if self._active.signal is not before.signal and self._active.signal.health is Health.HEALTHY:
             self._passive.forget_words()
 
     def proxied(self, result: Proxied, at: float) -> None:

@@ -8,7 +8,7 @@ changes, and answers quickly. Pure: `now` and `chance`, a number in [0, 1), are 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum, auto
 from itertools import accumulate, groupby
@@ -126,12 +126,16 @@ class Picker:
         self._edges = list(accumulate(share for _, share in shares))
         self.shares: Mapping[str, float] = {one.name: share for one, share in shares}
 
-    def pick(self, chance: float) -> Pick | None:
-        """A destination for a request without a session; None: none takes new ones."""
-        if not self._picks:
+    def pick(self, chance: float, without: Collection[str] = ()) -> Pick | None:
+        """A destination for a request without a session, none of `without`; None: no other takes new ones."""
+        picks, edges = self._picks, self._edges
+        if without:
+            picks = [pick for pick in picks if pick.name not in without]
+            edges = list(accumulate(self.shares[pick.name] for pick in picks))
+        if not picks:
             return None
-        at = bisect_right(self._edges, chance * self._edges[-1])
-        return self._picks[min(at, len(self._picks) - 1)]
+        at = bisect_right(edges, chance * edges[-1])
+        return picks[min(at, len(picks) - 1)]
 
     def keep(self, name: str, chance: float) -> Pick | None:
         """The destination of a session, be it Degraded or Draining; another one if that is Unhealthy or gone."""

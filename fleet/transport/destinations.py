@@ -22,8 +22,6 @@ log = logging.getLogger(__name__)
 
 #: What only the clock changes (expiries, slow starts) is seen this much late at most, seconds.
 _REFRESH = 0.5
-#: So often another one is drawn when the pick was tried before.
-_DRAWS = 4
 #: What a destination says of itself in the answer to a probe holds for so many more probes without an answer.
 _HEARD_FOR = 3
 
@@ -223,15 +221,30 @@ class Pool:
         self._settings = settings
         self._built: tuple[int, float, Picker] | None = None
 
-    def pick(self, tried: Collection[str] = ()) -> Pick | None:
-        """Pick a destination for a new request, rather not one of `tried`; None: there is none."""
+    def pick(self, tried: Collection[str] = (), failed: Collection[str] = ()) -> Pick | None:
+        """Pick a destination for a new request; None: there is none. A request that is sent again goes
+
+        1. to one that was not `tried`, by the shares of a first try,
+        2. to one that answered, though with an error: not one of `failed`, which were not reached or broke off,
+        3. to an Unhealthy one, which has no share, before it goes to one of `failed`,
+        4. to any.
+        """
         picker, chance = self.picker(), self._destinations.chance
-        picked = picker.pick(chance())
-        for _ in range(_DRAWS if tried else 0):
-            if picked is None or picked.name not in tried:
-                break
-            picked = picker.pick(chance())
-        return picked
+        if tried:
+            for without in (tried, failed):
+                picked = picker.pick(chance(), without) if without else None
+                if picked is not None:
+                    return picked
+        if failed:
+            others = [other for other in self._candidates() if other.name not in failed]
+            picked = Picker(others, self._destinations.now(), self._settings).pick(chance())
+            if picked is not None:
+                return picked
+        return picker.pick(chance())
+
+    def has_other(self, failed: Collection[str]) -> bool:
+        """Whether there is a destination that takes new requests beside those of `failed`."""
+        return any(other.name not in failed and not other.draining for other in self._candidates())
 
     def keep(self, name: str) -> Pick | None:
         """Pick the destination a session had, if that may still be; else as for a new one."""
@@ -244,10 +257,12 @@ class Pool:
             version, built_at, picker = self._built
             if version == self._destinations.version and abs(at - built_at) < _REFRESH:
                 return picker
-        candidates = list(self._destinations.candidates(self._weights))
-        picker = Picker(candidates, at, self._settings)
+        picker = Picker(self._candidates(), at, self._settings)
         self._built = self._destinations.version, at, picker
         return picker
+
+    def _candidates(self) -> Iterator[Candidate]:
+        return self._destinations.candidates(self._weights)
 
 
 class _Loop:

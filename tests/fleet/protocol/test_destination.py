@@ -309,3 +309,33 @@ def test_proxied_degraded_of_before_a_recovery_is_half_of_no_word() -> None:
     assert destination.verdict(5.0).health is Health.HEALTHY
     destination.proxied(Proxied.DEGRADED, 6.0)
     assert destination.verdict(6.0).health is Health.DEGRADED
+
+
+def test_proxied_failures_are_over_sooner_when_probes_succeed_in_a_row() -> None:
+    """Three in a row use it again, as a Degraded one; new failures take it out again; late probes change nothing."""
+    destination = Destination(0.0)
+    for _ in range(20):  # Degraded by the first ten
+        destination.proxied(Proxied.FAILURE, 10.0)
+    for at in (9.0, 11.0, 12.0):
+        destination.probed(Probe.SUCCESS, at)
+    assert destination.verdict(12.0).health is Health.UNHEALTHY
+    destination.probed(Probe.SUCCESS, 11.5)
+    assert destination.verdict(12.0).health is Health.UNHEALTHY
+    destination.probed(Probe.SUCCESS, 13.0)
+    verdict = destination.verdict(13.0)
+    assert (verdict.health, verdict.reason, verdict.at) == (Health.DEGRADED, Reason.SUCCESSES_IN_A_ROW, 13.0)
+    for _ in range(20):  # Degraded by the first ten
+        destination.proxied(Proxied.FAILURE, 14.0)
+    assert destination.verdict(14.0).reason is Reason.FAILURE_RATE
+    assert destination.verdict(74.0).health is Health.HEALTHY
+
+
+def test_proxied_failures_are_not_over_when_probes_flap() -> None:
+    """Two successes, a failure, two successes are no row of three."""
+    destination = Destination(0.0)
+    destination.probed(Probe.SUCCESS, 0.0)
+    for _ in range(20):  # Degraded by the first ten
+        destination.proxied(Proxied.FAILURE, 1.0)
+    for at, outcome in enumerate("SSFSS", start=2):
+        destination.probed(Probe.SUCCESS if outcome == "S" else Probe.FAILURE, float(at))
+    assert destination.verdict(7.0).passive.health is Health.UNHEALTHY

@@ -103,6 +103,8 @@ class Requests:
         self.words: list[float] = []
         #: Since when, and until when, they say so; failing is Degraded by the share that failed.
         self.degraded = self.failing = self.unhealthy = (0.0, 0.0)
+        #: Probes in time that were sent since they last made it Unhealthy.
+        self.probes: list[tuple[str, float]] = []
 
     def is_word(self, at: float) -> bool:
         """Take in one that said degraded; whether there were enough of them near each other."""
@@ -120,7 +122,7 @@ class Requests:
         """Take in one that ended, well or not."""
         settings = self.settings
         first, second, lasts = settings.failure_rate, settings.unhealthy_rate, settings.reactivate_after
-        if (first, second) == (None, None) or at < self.unhealthy[1]:
+        if (first, second) == (None, None) or (at < self.unhealthy[1] and self.readmitted is None):
             return
         self.ended.append((at, failed))
         late = [failed for when, failed in self.ended if at - when < settings.rate_window]
@@ -131,6 +133,7 @@ class Requests:
         if second is not None and share >= second and (known or first is None):
             self.unhealthy = (at, at + lasts)
             self.ended = []
+            self.probes = []
             if first is not None:
                 self.failing = (at + lasts, at + 2 * lasts)
         elif first is not None and share >= first:
@@ -138,11 +141,27 @@ class Requests:
             if not known:
                 self.ended = []
 
+    def probe(self, outcome: str, at: float) -> None:
+        """Take in a probe that came in time."""
+        if at > self.unhealthy[0]:
+            self.probes.append((outcome, at))
+
+    @property
+    def readmitted(self) -> float | None:
+        """When the first row of successes was long enough to use it again."""
+        streak = self.settings.streak
+        for end in range(streak, len(self.probes) + 1):
+            if all(outcome == "success" for outcome, _ in self.probes[end - streak : end]):
+                return self.probes[end - 1][1]
+        return None
+
     def forget_words(self) -> None:
         """Probes know better."""
         self.words, self.degraded = [], (0.0, 0.0)
 
     def said(self, now: float) -> Said:
+        if now < self.unhealthy[1] and self.readmitted is not None:
+            return "degraded", Reason.SUCCESSES_IN_A_ROW, self.readmitted
         if now < self.unhealthy[1]:
             return "unhealthy", Reason.FAILURE_RATE, self.unhealthy[0]
         if now < self.failing[1]:
@@ -197,8 +216,11 @@ class Observed(RuleBasedStateMachine):
 
     def _probe(self, outcome: Probe, at: float) -> None:
         self.destination.probed(outcome, at)
+        before = len(self.diagram.probes)
         if self.diagram.probe(outcome.value, at):
             self.requests.forget_words()
+        if len(self.diagram.probes) > before:
+            self.requests.probe(outcome.value, at)
 
     @rule(outcome=st.sampled_from(Probe), took=st.sampled_from([0, 1, 5, 10]))
     def probe(self, outcome: Probe, took: int) -> None:

@@ -139,6 +139,19 @@ def test_affinity_reaches_degraded_and_leaves_unhealthy() -> None:
     assert picker.keep("forgotten", 0.0) == Pick("healthy-0", Why.HEALTHY)
 
 
+def test_pick_without_some() -> None:
+    """The others keep their shares among themselves; when none is left there is no pick."""
+    picker = Picker(fleet(3, 0, 1), now=0.0)
+    without = {"healthy-0"}
+    assert [picker.pick(chance, without) for chance in (0.0, 0.49, 0.51, 0.99)] == [
+        Pick("healthy-1", Why.HEALTHY),
+        Pick("healthy-1", Why.HEALTHY),
+        Pick("healthy-2", Why.HEALTHY),
+        Pick("healthy-2", Why.HEALTHY),
+    ]
+    assert picker.pick(0.5, {"healthy-0", "healthy-1", "healthy-2"}) is None
+
+
 def test_picks_follow_the_shares() -> None:
     """Evenly spread chances find each as often as its share says."""
     picker = Picker(fleet(2, 2, 0), now=0.0)

@@ -264,6 +264,30 @@ async def test_retry_goes_elsewhere(peers: Peers, opened: Callable[..., Destinat
     await destinations.close()
 
 
+async def test_retry_passes_by_what_failed(peers: Peers, opened: Callable[..., Destinations]) -> None:
+    """First what was not tried, then what answered, then an Unhealthy one, and only then one that failed before."""
+    peers.answers["dead"] = Answer(Probe.FAILURE, "refused")
+    destinations = opened()
+    destinations.keep(["a", "b", "dead"])
+    pool = Pool(destinations, {"a": 1, "b": 1, "dead": 1})
+    await eventually(lambda: health(destinations, "dead") is Health.UNHEALTHY)
+    await eventually(lambda: {health(destinations, name) for name in "ab"} == {Health.HEALTHY})
+
+    def picked(tried: str, failed: str) -> str:
+        found = pool.pick(tried.split(), failed.split())
+        assert found is not None
+        return found.name
+
+    assert picked("a", "a") == picked("a", "") == "b"
+    assert picked("a b", "a") == "b"
+    assert picked("a b", "a b") == "dead"
+    assert picked("a b dead", "a b dead") in {"a", "b"}
+    assert pool.has_other({"a", "b"})
+    destinations.drain("dead", "kernel update")
+    assert not pool.has_other({"a", "b"})
+    assert picked("a b", "a b") in {"a", "b"}
+
+
 async def test_broken_prober_is_asked_again(
     peers: Peers, opened: Callable[..., Destinations], caplog: pytest.LogCaptureFixture
 ) -> None:
