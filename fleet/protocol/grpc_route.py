@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 
 from fleet.protocol.gep_duration import GepDuration
 from fleet.protocol.retry import DEFAULT_ATTEMPTS, DEFAULT_BACKOFF, NO_RETRY, Policy, Reason
@@ -56,6 +57,22 @@ class Backend:
     weight: int = 1
 
 
+class SessionType(StrEnum):
+    """Where the token of a session is: `sessionPersistence.type`."""
+
+    COOKIE = "Cookie"
+    HEADER = "Header"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPersistence:
+    """`rules[].sessionPersistence` (GEP-1619): calls of one session go to one address."""
+
+    name: str = "refloat-session"
+    #: The GEP's default.
+    kind: SessionType = SessionType.COOKIE
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One of `rules[]`."""
@@ -64,6 +81,7 @@ class Rule:
     retry: Retry | None = None
     timeouts: Timeouts = Timeouts()
     backends: tuple[Backend, ...] = ()
+    sessions: SessionPersistence | None = None
 
     @property
     def policy(self) -> Policy:

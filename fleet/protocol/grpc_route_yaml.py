@@ -19,6 +19,8 @@ from fleet.protocol.grpc_route import (
     Retry,
     RouteError,
     Rule,
+    SessionPersistence,
+    SessionType,
     Timeouts,
 )
 from fleet.protocol.retry import Reason, UnknownReason
@@ -32,6 +34,8 @@ _T = TypeVar("_T")
 _HOSTNAME = re.compile(r"(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _SERVICE = re.compile(r"[A-Za-z_][A-Za-z_0-9]*(\.[A-Za-z_][A-Za-z_0-9]*)*")
 _METHOD = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
+#: The name of a header or a cookie; not of a header that gRPC or HTTP/2 keeps for itself.
+_SESSION = re.compile(r"(?!(grpc-.*|content-type|te|host|connection)\Z)[-a-z0-9_]{1,128}", re.IGNORECASE)
 _ANY = re.compile(r"\S(.*\S)?")
 # What a resolver takes, or `--backend` names: labels of up to 63 characters.
 _BACKEND = re.compile(
@@ -96,6 +100,11 @@ def _rule(rule: Rule) -> dict[str, Any]:
         if rule.retry.attempts is not None:
             written["retry"]["attempts"] = rule.retry.attempts
         written["retry"] |= _said(backoff=_text(rule.retry.backoff))
+    if rule.sessions is not None:
+        written["sessionPersistence"] = {
+            "sessionName": rule.sessions.name,
+            "type": str(rule.sessions.kind),
+        }
     if rule.backends:
         written["backendRefs"] = [
             {"name": one.name, "port": one.port} | ({} if one.weight == 1 else {"weight": one.weight})
@@ -169,12 +178,15 @@ class _Reader:
         return str(found)
 
     def _one_rule(self, found: object, path: str) -> Rule:
-        held = self._keys(found, path, {"matches", "retry", "timeouts", "backendRefs"})
+        held = self._keys(found, path, {"matches", "retry", "timeouts", "sessionPersistence", "backendRefs"})
         return Rule(
             self._each(held, path, "matches", self._match),
             self._retry(held["retry"], f"{path}.retry") if "retry" in held else None,
             self._timeouts(held.get("timeouts", {}), f"{path}.timeouts"),
             self._each(held, path, "backendRefs", self._backend),
+            self._sessions(held["sessionPersistence"], f"{path}.sessionPersistence")
+            if "sessionPersistence" in held
+            else None,
         )
 
     def _match(self, found: object, path: str) -> Match:
@@ -212,6 +224,15 @@ class _Reader:
                 f"{path}.backendRequest", f"{per_try.text} is longer than the request's {request.text}"
             )
         return Timeouts(request, per_try)
+
+    def _sessions(self, found: object, path: str) -> SessionPersistence:
+        held = self._keys(found, path, {"sessionName", "type"})
+        kind = held.get("type", SessionType.COOKIE)
+        if not isinstance(kind, str) or kind not in set(SessionType):
+            self._wrong(f"{path}.type", f"{_shown(kind)} is neither Cookie nor Header")
+            kind = SessionType.COOKIE
+        name = self._word(held, path, "sessionName", _SESSION) or SessionPersistence().name
+        return SessionPersistence(name, SessionType(kind))
 
     def _backend(self, found: object, path: str) -> Backend:
         held = self._keys(found, path, {"name", "port", "weight"})

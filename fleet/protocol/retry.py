@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from typing import Self
 
 #: Trailer by which a server says when to try again, or that nobody should.
@@ -26,18 +26,19 @@ _DOUBLINGS = 1000
 #: As long as a duration of the Gateway API may be; clocks and timers of every system can wait so long. Seconds.
 _LONGEST = 99_999 * 3600.0
 #: A timer may ring, and the answer of a server with the same deadline may come, so much early. Seconds.
-_EARLY = 0.010
+EARLY = 0.010
 
 
 class UnknownReason(ValueError):
-    """A word that is no reason to retry."""
+    """A word that is not a reason to retry; `meant` is the reason it may stand for."""
 
-    def __init__(self, word: str) -> None:
-        super().__init__(f"{word!r} is not a reason to retry: write one of {', '.join(Reason)}")
+    def __init__(self, word: str, meant: Reason | None) -> None:
+        choice = f"write {meant}" if meant else f"write one of {', '.join(Reason)}"
+        super().__init__(f"{word!r} is not a reason to retry: {choice}")
 
 
 class Reason(StrEnum):
-    """The gRPC statuses that may be retried, as the GEP spells them."""
+    """The gRPC statuses that may be retried, in the words of the enumeration in the GEP's schema."""
 
     CANCELLED = "cancelled"
     DEADLINE_EXCEEDED = "deadline-exceeded"
@@ -47,11 +48,10 @@ class Reason(StrEnum):
 
     @classmethod
     def read(cls, word: str) -> Self:
-        """Read the GEP's spelling or gRPC's, in any case; `canceled` too. Raises UnknownReason."""
-        found = cls.of_status(word)
-        if found is None:
-            raise UnknownReason(word)
-        return found
+        """Read one of the GEP's five words, exactly. Raises UnknownReason, which names the word for a gRPC status."""
+        if word not in set(cls):
+            raise UnknownReason(word, cls.of_status(word))
+        return cls(word)
 
     @classmethod
     def of_status(cls, name: str) -> Self | None:
@@ -127,25 +127,44 @@ class TimedOut:
 Verdict = Again | Give | TimedOut
 
 
+class Bound(Enum):
+    """Which limit ends a try that takes too long."""
+
+    #: The deadline that the caller sent with the call.
+    CALLER = auto()
+    #: `request`, of the whole call.
+    REQUEST = auto()
+    #: `backend_request`, of each try.
+    TRY = auto()
+
+
 class Tries:
     """The tries of one call; `now` is of a clock that never jumps."""
 
     def __init__(self, policy: Policy, now: float, timeout: float | None = None) -> None:
         """Begin a call; `timeout` is the caller's own, in seconds."""
         self._policy = policy
-        limits = [limit for limit in (policy.request or None, timeout) if limit is not None]
-        self._until = now + min(limits) if limits else None
+        self._whole: float | None = timeout
+        self._whole_bound = None if timeout is None else Bound.CALLER
+        # Of equal limits the caller's counts: what the caller wants is never held against a backend.
+        if policy.request and (timeout is None or policy.request < timeout):
+            self._whole, self._whole_bound = policy.request, Bound.REQUEST
+        self._until = None if self._whole is None else now + self._whole
         self._started = now
         self._timeout: float | None = None
         self._cause = ""
         self.made = 0
+        #: Which limit the timeout of the last try comes from; None: it has no timeout.
+        self.bound: Bound | None = None
 
     def start(self, now: float) -> float | None:
         """Begin a try; the timeout to make it with, in seconds, None for none."""
         left = None if self._until is None else max(self._until - now, 0.0)
         per_try = self._policy.backend_request or None
-        limits = [limit for limit in (left, per_try) if limit is not None]
-        self._timeout = min(limits) if limits else None
+        if per_try is not None and (left is None or per_try < left):
+            self._timeout, self.bound = per_try, Bound.TRY
+        else:
+            self._timeout, self.bound = left, self._whole_bound
         self._started = now
         self.made += 1
         return self._timeout
@@ -157,9 +176,10 @@ class Tries:
         if status == "OK":
             return Give()
         exceeded = Reason.of_status(status) is Reason.DEADLINE_EXCEEDED
-        if exceeded and self._until is not None and now >= self._until - _EARLY:
+        if exceeded and self._until is not None and now >= self._until - EARLY:
             # The whole time is over. The try says so itself, but not what made it a late one.
-            return self._timed_out() if self._cause else Give()
+            sentence = f"{self._limit} is over (tries: {self.made}); the try before failed with {self._cause}"
+            return TimedOut(sentence) if self._cause else Give()
         if not self._policy.retries(status, timed_out=exceeded and self._spent(now)):
             return Give()
         if self.made > self._policy.attempts:
@@ -169,14 +189,19 @@ class Tries:
             return Give()
         self._cause = f"{status}: {details}" if details else status
         if self._until is not None and now + wait >= self._until:
-            return self._timed_out()
+            return TimedOut(
+                f"{self._limit} would be over before the next try, which must wait {wait:.3g} s"
+                f" (tries: {self.made}); the last try failed with {self._cause}"
+            )
         return Again(wait)
 
-    def _timed_out(self) -> TimedOut:
-        return TimedOut(f"the time of the request is over (tries: {self.made}); before that, {self._cause}")
+    @property
+    def _limit(self) -> str:
+        name = "the caller's deadline" if self._whole_bound is Bound.CALLER else "the request timeout"
+        return f"{name} of {self._whole:.3g} s"
 
     def _spent(self, now: float) -> bool:
-        return self._timeout is not None and now >= self._started + self._timeout - _EARLY
+        return self._timeout is not None and now >= self._started + self._timeout - EARLY
 
     def _wait(self, chance: float, pushback: str | None) -> float | None:
         if pushback is None:

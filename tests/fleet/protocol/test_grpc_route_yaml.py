@@ -8,7 +8,17 @@ from hypothesis import strategies as st
 
 from fleet.protocol import grpc_route_yaml
 from fleet.protocol.gep_duration import LONGEST, GepDuration
-from fleet.protocol.grpc_route import Backend, GRPCRoute, Match, Retry, RouteError, Rule, Timeouts
+from fleet.protocol.grpc_route import (
+    Backend,
+    GRPCRoute,
+    Match,
+    Retry,
+    RouteError,
+    Rule,
+    SessionPersistence,
+    SessionType,
+    Timeouts,
+)
 from fleet.protocol.retry import Reason
 
 #: As it stands in GEP-3440.
@@ -62,12 +72,39 @@ def test_example_of_the_gep() -> None:
     assert grpc_route_yaml.from_yaml(grpc_route_yaml.to_yaml([ROUTE])) == (ROUTE,)
 
 
-def test_spelling_of_the_last_draft() -> None:
-    """gRPC's names mean the same, and are written in the GEP's."""
-    text = EXAMPLE.replace("- deadline-exceeded", "- DEADLINE_EXCEEDED").replace("- cancelled", "- Canceled")
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("UNAVAILABLE", "unavailable"), ("Unavailable", "unavailable"), ("canceled", "cancelled")],
+)
+def test_other_spelling_of_a_reason(word: str, meant: str) -> None:
+    """Refused, as the GEP's schema would; the complaint has the word to write."""
+    assert f"{RULE}.retry.reasons[4]: '{word}' is not a reason to retry: write {meant}" in complaints(
+        EXAMPLE.replace("- unavailable", f"- {word}")
+    )
 
-    assert grpc_route_yaml.from_yaml(text) == (ROUTE,)
-    assert "- deadline-exceeded" in grpc_route_yaml.to_yaml(grpc_route_yaml.from_yaml(text))
+
+def test_session_persistence() -> None:
+    """By header or by cookie, under a name or the default one; what we do not act upon is refused."""
+    said = "    sessionPersistence: {}\n    retry:"
+
+    def read(written: str) -> SessionPersistence | None:
+        (route,) = grpc_route_yaml.from_yaml(EXAMPLE.replace("    retry:", said.replace("{}", written)))
+        assert grpc_route_yaml.from_yaml(grpc_route_yaml.to_yaml([route])) == (route,)
+        return route.rules[0].sessions
+
+    assert read("{}") == SessionPersistence("refloat-session", SessionType.COOKIE)
+    assert read("{type: Header, sessionName: X-User}") == SessionPersistence("X-User", SessionType.HEADER)
+    for written, complaint in {
+        "{type: header}": "type: 'header' is neither Cookie nor Header",
+        "{type: []}": "type: a list is neither Cookie nor Header",
+        "{sessionName: grpc-status}": "sessionName: 'grpc-status' is not a name",
+        "{sessionName: 'a b'}": "sessionName: 'a b' is not a name",
+        "{idleTimeout: 1h}": "idleTimeout: no such key, or one that is not supported",
+        "": "is empty: write {}, or leave it out",
+    }.items():
+        found = complaints(EXAMPLE.replace("    retry:", said.replace("{}", written)))
+        assert f"{RULE}.sessionPersistence" in found
+        assert complaint in found
 
 
 def test_duration_is_written_as_it_was() -> None:
@@ -93,6 +130,7 @@ _rules = st.builds(
     st.lists(st.builds(Backend, _names, st.integers(1, 65_535), st.integers(0, 10**6)), max_size=2).map(
         tuple
     ),
+    st.none() | st.builds(SessionPersistence, _names.map("x-{}".format), st.sampled_from(SessionType)),
 )
 _lists = st.lists(_names, max_size=2).map(tuple)
 _routes = st.builds(
