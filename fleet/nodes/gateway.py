@@ -18,7 +18,7 @@ from typing import Any
 import click
 from typing_extensions import override
 
-from fleet.nodes import addresses, gateway_backends, gateway_heads, http_site, running
+from fleet.nodes import addresses, gateway_backends, gateway_descriptors, gateway_heads, http_site, running
 from fleet.nodes.flags import Duration, Positive, destination_health_option, tls_files, tls_options
 from fleet.nodes.gateway_backends import Backends, Ref
 from fleet.nodes.gateway_certificates import Certificates, Contexts
@@ -201,6 +201,17 @@ class _MethodFlag(click.ParamType[str]):
         return "/" + value.removeprefix("/")
 
 
+class _DescriptorsFlag(click.ParamType[frozenset[str]]):
+    name = "file"
+
+    @override
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return gateway_descriptors.streams_of(Path(value)) if isinstance(value, str) else value
+        except gateway_descriptors.DescriptorsError as error:
+            self.fail(str(error), param, ctx)
+
+
 _PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -239,6 +250,12 @@ _PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
     type=_MethodFlag(),
     multiple=True,
     help="A method whose answer is a stream: its calls are passed on once, and never retried; repeat.",
+)
+@click.option(
+    "--descriptors",
+    type=_DescriptorsFlag(),
+    multiple=True,
+    help="A descriptor set, as protoc and buf write it: its methods with streams are passed on once; repeat.",
 )
 @tls_options
 @click.option(
@@ -294,6 +311,7 @@ def command(
     diag_listen: tuple[str, int],
     backends: tuple[tuple[Ref, tuple[tuple[str, int], ...]], ...],
     streams: tuple[str, ...],
+    descriptors: tuple[frozenset[str], ...],
     tls_cert: Path | None,
     tls_key: Path | None,
     tls_ca: Path | None,
@@ -315,7 +333,7 @@ def command(
         dict(backends),
         tls_files(tls_cert, tls_key, tls_ca, tls_server_name),
         towards if backend_tls or towards.enabled else None,
-        streams=frozenset(streams),
+        streams=frozenset(streams).union(*descriptors),
         **limits,
     )
     if not (limits["probe_interval"] > 0 and limits["probe_timeout"] > 0 and limits["dial_timeout"] > 0):

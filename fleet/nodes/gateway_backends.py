@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
 
 from fleet.nodes import addresses, gateway_heads
+from fleet.nodes.gateway_contained import contained
 from fleet.nodes.gateway_heads import ResponseHead
 from fleet.protocol import grpc_http2, probing, standing
 from fleet.protocol.destination import RECOMMENDED, Probe, Settings
@@ -231,6 +232,7 @@ class _Check:
         self._body = b""
         self._said = standing.NOTHING
 
+    @contained
     def on_headers(self, made: ResponseHead, *, end: bool) -> None:
         """Take the head, or the end."""
         before = self._said
@@ -243,19 +245,26 @@ class _Check:
         elif end:
             self._say(replace(self._conclude(made), said=self._said))
 
+    @contained
     def on_data(self, data: bytes, *, end: bool) -> None:
         """Take the message."""
         self._body += data[:1024]
         if end:
             self._say(Answer(Probe.FAILURE, "a health check ended without a status"))
 
+    @contained
     def on_reset(self, code: Code, why: str) -> None:
         """It would not answer."""
         self._say(Answer(Probe.FAILURE, why or f"it reset a health check: {code.name}"))
 
+    @contained
     def on_lost(self, why: str) -> None:
         """It is gone."""
         self._say(Answer(Probe.FAILURE, f"the connection was lost: {why}"))
+
+    def break_down(self) -> None:
+        """End this check after an error of ours; calls on the connection go on."""
+        self._say(Answer(Probe.FAILURE, "its answer to a health check could not be taken"))
 
     def _conclude(self, made: ResponseHead) -> Answer:
         if made.status is Status.UNIMPLEMENTED:
@@ -271,9 +280,7 @@ class _Check:
         except DecodeError:
             return Answer(Probe.FAILURE, "its health cannot be read")
         if status != health_pb2.HealthCheckResponse.SERVING:
-            return Answer(
-                Probe.FAILURE, f"it says {health_pb2.HealthCheckResponse.ServingStatus.Name(status)}"
-            )
+            return Answer(Probe.FAILURE, f"it says {_name_of(status)}")
         return self._well()
 
     def _well(self) -> Answer:
@@ -284,6 +291,12 @@ class _Check:
     def _say(self, answer: Answer) -> None:
         if not self.answer.done():
             self.answer.set_result(answer)
+
+
+def _name_of(status: int) -> str:
+    """The name of a serving status; a number that a later protocol may bring has none."""
+    statuses = health_pb2.HealthCheckResponse.ServingStatus
+    return str(statuses.Name(status)) if status in statuses.values() else f"status {status}"
 
 
 def parse_flag(text: str) -> tuple[Ref, tuple[tuple[str, int], ...]]:

@@ -1,84 +1,42 @@
 """One call through the gateway: bytes pass as they come; a call of one message may be tried again. docs/gateway.md
 
-Nobody tells a gateway whether a method is unary. What counts is what is seen: a request that ended after exactly one
-whole message, of which nothing was answered yet, can be sent again as it was. Everything else is passed on once.
+Nobody tells a gateway whether a method is unary. A call is taken for unary, with the timeouts of its rule, until it
+shows to be a stream; a request of exactly one whole message, of which nothing was answered yet, can be sent again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from dataclasses import dataclass
-from typing import Protocol
 
 from fleet.nodes import gateway_heads
+from fleet.nodes.gateway_contained import contained
+from fleet.nodes.gateway_context import CallContext, Entry
 from fleet.nodes.gateway_heads import RequestHead, ResponseHead
-from fleet.nodes.pump import Tasks
+from fleet.nodes.gateway_try import Try
 from fleet.protocol import grpc_http2
 from fleet.protocol.destination import Proxied
 from fleet.protocol.grpc_http2 import Messages, Status
-from fleet.protocol.retry import NO_RETRY, Again, Give, Policy, TimedOut, Tries
-from fleet.protocol.route_table import Found
-from fleet.transport.destinations import Destinations, Pool
+from fleet.protocol.picking import Pick
+from fleet.protocol.retry import EARLY, NO_RETRY, Again, Bound, Give, TimedOut, Tries
 from fleet.transport.http2.connection import Connection
 from fleet.transport.http2.dialing import Dialer, DialError
 from fleet.transport.http2.frames import Code
 from fleet.transport.http2.stream import Stream
 
+log = logging.getLogger(__name__)
+
 #: A request that is longer is passed on but not kept to be sent again, bytes.
 REPLAY_LIMIT = 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Entry:
-    """A rule, ready for calls."""
-
-    found: Found
-    policy: Policy
-    pool: Pool
-
-    @property
-    def name(self) -> str:
-        """For metrics and sentences."""
-        return self.found.name
-
-
-class House(Protocol):
-    """What calls need of the gateway around them."""
-
-    max_message: int
-    tasks: Tasks
-    destinations: Destinations
-
-    def chance(self) -> float:
-        """A number in [0, 1)."""
-        ...
-
-    def find(self, authority: str, path: str) -> Entry | None:
-        """The rule for a call."""
-
-    def dialer(self, name: str) -> Dialer:
-        """The connections to an address."""
-        ...
-
-    def budget_first(self, now: float) -> None:
-        """Count a first try."""
-
-    def budget_allows(self, now: float) -> bool:
-        """Whether a retry may be sent; it is counted if so."""
-        ...
-
-    def retried(self, entry: Entry, status: Status) -> None:
-        """A try is followed by another."""
-
-    def ended(self, call: Call, entry: Entry | None, status: str) -> None:
-        """A call is over."""
+#: So many other addresses are dialed for a call that could not be sent yet: each may take its dial timeout.
+REDIALS = 5
 
 
 class Call:
     """Listens to the caller's stream."""
 
-    def __init__(self, door: House, stream: Stream) -> None:
+    def __init__(self, door: CallContext, stream: Stream) -> None:
         self._door = door
         self._stream = stream
         self._loop = asyncio.get_running_loop()
@@ -92,17 +50,23 @@ class Call:
         self._response = Messages()
         self._request_ended = False
         self._tries: Tries | None = None
+        #: The addresses of all tries; the last one is the address of the last try.
         self._tried: list[str] = []
-        self._try: _Try | None = None
+        #: Those of them that were not reached, were lost or did not answer.
+        self._failures: set[str] = set()
+        self._redials = REDIALS
+        self._try: Try | None = None
         self._refused_before = False
         #: An answer's head that waits for what follows: the try may fail yet.
         self._held: ResponseHead | None = None
         self._head_sent = False
-        self._timer: asyncio.TimerHandle | None = None
+        #: Never asked for its time: uvloop has none for a timer that is due at once.
+        self._timer: asyncio.Handle | None = None
         self._done = False
 
     # The caller.
 
+    @contained
     def on_headers(self, made: RequestHead, *, end: bool) -> None:
         """Find the rule and begin."""
         if self._head is not None:
@@ -116,9 +80,10 @@ class Call:
         elif end:
             self._launch()
         else:
-            # Most callers send the message right behind the head: then it is known what kind of call this is.
+            # Most callers send the message right behind the head: then both are sent on together.
             self._loop.call_soon(self._launch)
 
+    @contained
     def on_data(self, data: bytes, *, end: bool) -> None:
         """Keep it, and pass it on if there is somebody."""
         if self._done:
@@ -136,40 +101,58 @@ class Call:
         backend = self._try.stream if self._try is not None else None
         if backend is not None:
             backend.send_data(data, end=end)
-            if self._kept_bytes > REPLAY_LIMIT or self._request.whole > 1:
+            if self._kept_bytes > REPLAY_LIMIT or self._request.several:
                 self._kept = None
-        if not end:
-            return
-        if self._tries is None:
+        if end:
             self._launch()
-        elif self._one_message and not self._response.begun:
-            self._recognise()
 
+    @contained
     def on_reset(self, code: Code, why: str) -> None:
         """The caller gave up: so do we."""
         del code, why
         self._give_up("CANCELLED")
 
+    @contained
     def on_lost(self, why: str) -> None:
         """The caller is gone."""
         del why
         self._give_up("CANCELLED")
 
+    @contained
     def end(self, why: str) -> None:
         """The gateway ends."""
         if not self._done:
             self._fail(Status.UNAVAILABLE, why)
 
-    # Tries.
+    def break_down(self) -> None:
+        """End this call after an error of ours, whatever state it is in."""
+        if self._done:
+            return
+        try:
+            self._fail(Status.INTERNAL, "the gateway failed: its log says how")
+        except Exception:
+            log.exception("a call that broke could not be answered")
+            self._done = True
+            self._stream.reset(Code.INTERNAL_ERROR)
+
+    # What kind of call it is.
 
     @property
     def _one_message(self) -> bool:
+        """Whether the request can be sent again as it was."""
         return (
             self._kept is not None
             and self._request_ended
             and self._request.whole == 1
             and self._request.between
         )
+
+    @property
+    def _may_last(self) -> bool:
+        """Whether this is a stream by what was seen of it, or by a request that is open between messages."""
+        if self._request.several or self._response.several:
+            return True
+        return not self._request_ended and (self._request.between or self._response.begun)
 
     @property
     def _untouched(self) -> bool:
@@ -182,93 +165,132 @@ class Call:
             and not self._refused_before
         )
 
+    # Tries.
+
+    @contained
     def _launch(self) -> None:
         """Begin with the first try."""
         if self._tries is not None or self._done:
             return
         assert self._entry is not None
         assert self._head is not None
-        policy = self._entry.policy if self._one_message else NO_RETRY
-        self._tries = Tries(policy, self.began_at, self._head.timeout)
+        self._tries = Tries(self._entry.policy, self.began_at, self._head.timeout)
         self._door.budget_first(time.monotonic())
         self._start()
 
-    def _recognise(self) -> None:
-        """A call that was taken for a stream turns out to be of one message: its rule's limits hold from now."""
-        assert self._entry is not None
-        assert self._head is not None
-        self._tries = Tries(self._entry.policy, self.began_at, self._head.timeout)
-        self._limit(self._tries.start(time.monotonic()))
-
+    @contained
     def _start(self) -> None:
+        if self._done:
+            return
         assert self._tries is not None
         assert self._entry is not None
-        limit = self._tries.start(time.monotonic())
-        self._try = one = _Try(self)
-        self._limit(limit)
-        picked = self._entry.pool.pick(self._tried)
+        self._limit(self._tries.start(time.monotonic()))
+        self._try = attempt = Try(self)
+        picked = self._pick(self._entry)
         if picked is None:
-            self._failed(one, Status.UNAVAILABLE, f"no backend of {self._entry.name} takes calls")
+            self._failed(attempt, Status.UNAVAILABLE, f"no backend of {self._entry.name} takes calls")
             return
-        one.name = picked.name
+        attempt.name = picked.name
         self._tried.append(picked.name)
         dialer = self._door.dialer(picked.name)
         connection = dialer.ready()
         if connection is None:
-            self._door.tasks.start(self._dial(one, dialer))
+            self._door.tasks.start(self._dial(attempt, dialer))
         else:
-            self._open(one, connection)
+            self._open(attempt, connection)
 
-    async def _dial(self, one: _Try, dialer: Dialer) -> None:
+    def _pick(self, entry: Entry) -> Pick | None:
+        assert self._head is not None
+        address = entry.sessions.address(self._head) if entry.sessions and not self._tried else None
+        if address is not None:
+            return entry.pool.keep(address)
+        return entry.pool.pick(self._tried, self._failures)
+
+    async def _dial(self, attempt: Try, dialer: Dialer) -> None:
         try:
             connection = await dialer.dial()
         except DialError as error:
-            if self._try is one:
-                self._tell(one, Proxied.FAILURE)
-                self._failed(one, Status.UNAVAILABLE, f"{one.name}: {error}")
-            return
-        if self._try is one:
-            self._open(one, connection)
+            self._not_connected(attempt, str(error))
+        except Exception as error:
+            log.exception("%s could not be dialed", attempt.name)
+            self._not_connected(attempt, str(error))
+        else:
+            self._connected(attempt, connection)
 
-    def _open(self, one: _Try, connection: Connection) -> None:
+    @contained
+    def _connected(self, attempt: Try, connection: Connection) -> None:
+        if self._try is attempt:
+            self._open(attempt, connection)
+
+    @contained
+    def _not_connected(self, attempt: Try, why: str) -> None:
+        """Send the request elsewhere: nothing of it was sent, so this is no retry, whatever the rule says."""
+        if self._try is not attempt:
+            return
+        assert self._entry is not None
+        assert self._tries is not None
+        self._blame(attempt)
+        if self._redials and self._entry.pool.has_other(self._failures):
+            self._redials -= 1
+            self._drop_try(attempt)
+            self._tries.made -= 1
+            self._start()
+        else:
+            self._failed(attempt, Status.UNAVAILABLE, f"{attempt.name}: {why}")
+
+    def _open(self, attempt: Try, connection: Connection) -> None:
         assert self._head is not None
         assert self._tries is not None
         assert self._kept is not None, "a call that cannot be sent again is sent once"
-        left = self._tries_left()
+        left = self._callers_time()
+        if left is not None and left <= 0:
+            self._failed(
+                attempt, Status.DEADLINE_EXCEEDED, "the caller's deadline was over before it was sent"
+            )
+            return
+        # The rule's timeouts are not told: a backend would end streams by them, too.
         block = gateway_heads.with_deadline(self._head, left, self._tries.made - 1)
         body = self._kept[0] if len(self._kept) == 1 else b"".join(self._kept)
-        one.stream = stream = connection.open(block, end=self._request_ended and not body)
-        stream.listener = one
+        attempt.stream = stream = connection.open(block, end=self._request_ended and not body)
+        stream.listener = attempt
         if self._tries.made == 1:
             stream.credit_to(self._stream)
         self._stream.credit_to(stream)
         if body:
             stream.send_data(body, end=self._request_ended)
 
-    def _tries_left(self) -> float | None:
-        """What the backend is told of the time it has, seconds."""
-        return None if self._timer is None else max(self._timer.when() - self._loop.time(), 0.0)
+    def _callers_time(self) -> float | None:
+        """What is left of the caller's own deadline, seconds; None: there is none."""
+        assert self._head is not None
+        timeout = self._head.timeout
+        return None if timeout is None else self.began_at + timeout - time.monotonic()
 
     def _limit(self, seconds: float | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if seconds is None else self._loop.call_later(seconds, self._timed_out, seconds)
 
+    @contained
     def _timed_out(self, seconds: float) -> None:
-        one, self._timer = self._try, None
-        if self._done or one is None:
+        attempt, self._timer = self._try, None
+        if self._done or attempt is None:
             return
-        assert self._entry is not None
-        per_try = self._entry.policy.backend_request
-        waits = self._one_message and not self._response.whole
-        if waits and one.stream is not None and per_try and seconds >= per_try:
-            self._tell(one, Proxied.FAILURE)
-        where = f"{one.name} did not answer" if one.name else "nobody answered"
-        self._failed(one, Status.DEADLINE_EXCEEDED, f"{where} within {seconds:.3g} s")
+        assert self._tries is not None
+        assert self._head is not None
+        if self._tries.bound is not Bound.CALLER and self._may_last:
+            # It is a stream: it lasts as long as its caller lets it.
+            self._tries = Tries(NO_RETRY, self.began_at, self._head.timeout)
+            self._limit(self._tries.start(time.monotonic()))
+            return
+        if self._tries.bound is Bound.TRY and self._request_ended and attempt.stream is not None:
+            self._blame(attempt)
+        verb = "end its answer" if self._response.begun else "answer"
+        subject = f"{attempt.name} did not {verb}" if attempt.name else "nobody answered"
+        self._failed(attempt, Status.DEADLINE_EXCEEDED, f"{subject} within {seconds:.3g} s")
 
-    def _failed(self, one: _Try, status: Status, details: str, *, unprocessed: bool = False) -> None:
+    def _failed(self, attempt: Try, status: Status, details: str, *, unprocessed: bool = False) -> None:
         """A try ended without an answer of the backend's own."""
-        self._drop_try(one)
+        self._drop_try(attempt)
         if self._done:
             return
         if unprocessed and self._untouched:
@@ -301,6 +323,7 @@ class Call:
             case Again() | Give():
                 return False
 
+    @contained
     def _again_at(self, at: float) -> None:
         if self._done:
             return
@@ -314,26 +337,26 @@ class Call:
 
     # The backend.
 
-    def answered(self, one: _Try, head: ResponseHead, *, end: bool) -> None:
+    def answered(self, attempt: Try, head: ResponseHead, *, end: bool) -> None:
         """A head, trailers, or both at once."""
         if end:
-            self._ended(one, head)
+            self._ended(attempt, head)
             return
         if self._held is not None or self._head_sent:
-            self._broke(one, Status.INTERNAL, "sent two heads")
+            self._broke(attempt, Status.INTERNAL, "sent two heads")
         elif head.http != 200 or not head.grpc:
-            self._broke(one, grpc_http2.of_http(head.http or 0), f"answered HTTP {head.http}, not gRPC")
+            self._broke(attempt, grpc_http2.of_http(head.http or 0), f"answered HTTP {head.http}, not gRPC")
         elif self._one_message:
-            self._held, one.degraded = head, head.degraded
+            self._held, attempt.degraded = head, head.degraded
         else:
-            one.degraded = head.degraded
+            attempt.degraded = head.degraded
             self._send_head(head)
 
-    def answered_data(self, one: _Try, data: bytes, *, end: bool) -> None:
+    def answered_data(self, attempt: Try, data: bytes, *, end: bool) -> None:
         """Bytes of the answer: from here on there is no other try."""
         if self._response.take(data) > self._door.max_message:
             self._broke(
-                one,
+                attempt,
                 Status.RESOURCE_EXHAUSTED,
                 f"answered with a message of more than {self._door.max_message} bytes",
             )
@@ -343,34 +366,24 @@ class Call:
         if self._held is not None:
             self._send_head(self._held)
         if not self._head_sent:
-            self._broke(one, Status.INTERNAL, "sent data before a head")
+            self._broke(attempt, Status.INTERNAL, "sent data before a head")
             return
         self._stream.send_data(data)
-        if self._timer is not None and self._response.whole:
-            self._only_callers_deadline()
         if end:
-            self._broke(one, Status.INTERNAL, "ended without a status")
+            self._broke(attempt, Status.INTERNAL, "ended without a status")
 
-    def _only_callers_deadline(self) -> None:
-        """The answer is there, or is a stream: the rule's timeouts are kept."""
-        assert self._head is not None
-        self._limit(None)
-        if self._head.timeout is not None:
-            left = self.began_at + self._head.timeout - time.monotonic()
-            self._limit(max(left, 0.0))
-
-    def _ended(self, one: _Try, head: ResponseHead) -> None:
+    def _ended(self, attempt: Try, head: ResponseHead) -> None:
         """The backend's own end of a call."""
         alone = not self._head_sent and self._held is None
         if alone and head.http != 200:
-            self._broke(one, grpc_http2.of_http(head.http or 0), f"answered HTTP {head.http}, not gRPC")
+            self._broke(attempt, grpc_http2.of_http(head.http or 0), f"answered HTTP {head.http}, not gRPC")
             return
         if head.status is None:
-            self._broke(one, Status.UNKNOWN, "ended without a status")
+            self._broke(attempt, Status.UNKNOWN, "ended without a status")
             return
-        degraded = one.degraded or head.degraded
-        self._tell(one, Proxied.DEGRADED if degraded else Proxied.SUCCESS)
-        self._drop_try(one)
+        degraded = attempt.degraded or head.degraded
+        self._tell(attempt, Proxied.DEGRADED if degraded else Proxied.SUCCESS)
+        self._drop_try(attempt)
         details = grpc_http2.read_message(head.message) if head.status is not Status.OK else ""
         if self._try_again(head.status, details, head.pushback):
             return
@@ -378,39 +391,53 @@ class Call:
             self._send_head(self._held)
         self._finish(head.block, head.status)
 
-    def _broke(self, one: _Try, status: Status, what: str) -> None:
-        self._tell(one, Proxied.FAILURE)
-        self._failed(one, status, f"{one.name} {what}")
+    def _broke(self, attempt: Try, status: Status, what: str) -> None:
+        self._blame(attempt)
+        self._failed(attempt, status, f"{attempt.name} {what}")
 
-    def was_reset(self, one: _Try, code: Code, why: str) -> None:
+    def was_reset(self, attempt: Try, code: Code, why: str) -> None:
         """The backend gave the call up."""
+        left = self._callers_time()
         unprocessed = code is Code.REFUSED_STREAM
+        if left is not None and left <= EARLY and not unprocessed:
+            # It keeps the caller's deadline, as grpc-go does, and was first to notice: that is no failure of its own.
+            self._failed(attempt, Status.DEADLINE_EXCEEDED, f"{attempt.name} ended the call at its deadline")
+            return
         if not unprocessed:
-            self._tell(one, Proxied.FAILURE)
+            self._blame(attempt)
         what = why or f"reset the call: {code.name}"
-        self._failed(one, grpc_http2.of_reset(code), f"{one.name} {what}", unprocessed=unprocessed)
+        self._failed(attempt, grpc_http2.of_reset(code), f"{attempt.name} {what}", unprocessed=unprocessed)
 
-    def was_lost(self, one: _Try, why: str) -> None:
+    def was_lost(self, attempt: Try, why: str) -> None:
         """The backend is gone."""
-        self._tell(one, Proxied.FAILURE)
-        self._failed(one, Status.UNAVAILABLE, f"the connection to {one.name} was lost: {why}")
+        self._blame(attempt)
+        self._failed(attempt, Status.UNAVAILABLE, f"the connection to {attempt.name} was lost: {why}")
 
-    def _tell(self, one: _Try, result: Proxied) -> None:
-        if one.name:
-            self._door.destinations.proxied(one.name, result)
+    def _blame(self, attempt: Try) -> None:
+        """Count a failure of the backend itself: never what the caller wanted, such as its deadline."""
+        self._failures.add(attempt.name)
+        self._tell(attempt, Proxied.FAILURE)
 
-    def _drop_try(self, one: _Try) -> None:
-        if self._try is one:
+    def _tell(self, attempt: Try, result: Proxied) -> None:
+        if attempt.name:
+            self._door.destinations.proxied(attempt.name, result)
+
+    def _drop_try(self, attempt: Try) -> None:
+        if self._try is attempt:
             self._try = None
-        if one.stream is not None:
-            one.stream.reset(Code.CANCEL)
-            one.stream = None
+        if attempt.stream is not None:
+            attempt.stream.reset(Code.CANCEL)
+            attempt.stream = None
 
     # The end.
 
     def _send_head(self, head: ResponseHead) -> None:
+        assert self._entry is not None
+        assert self._head is not None
         self._held, self._head_sent = None, True
-        self._stream.send_headers(head.block)
+        sessions = self._entry.sessions
+        added = sessions.added(self._head, self._tried[-1]) if sessions is not None else b""
+        self._stream.send_headers(head.block + added)
 
     def _fail(self, status: Status, details: str) -> None:
         alone = not self._head_sent
@@ -432,27 +459,7 @@ class Call:
             self._drop_try(self._try)
         self._kept = None
         self._door.ended(self, self._entry, status)
-
-
-class _Try:
-    """Listens to the backend's stream."""
-
-    __slots__ = ("_call", "degraded", "name", "stream")
-
-    def __init__(self, call: Call) -> None:
-        self._call = call
-        self.name = ""
-        self.stream: Stream | None = None
-        self.degraded = False
-
-    def on_headers(self, made: ResponseHead, *, end: bool) -> None:
-        self._call.answered(self, made, end=end)
-
-    def on_data(self, data: bytes, *, end: bool) -> None:
-        self._call.answered_data(self, data, end=end)
-
-    def on_reset(self, code: Code, why: str) -> None:
-        self._call.was_reset(self, code, why)
-
-    def on_lost(self, why: str) -> None:
-        self._call.was_lost(self, why)
+        # A unary answer that is well has exactly one message.
+        is_stream = self._response.several or (status == Status.OK.name and not self._response.begun)
+        if is_stream and self._head is not None:
+            self._door.saw_stream(self._head.path)

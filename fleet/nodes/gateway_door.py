@@ -16,20 +16,24 @@ from typing import Any
 
 from fleet.nodes import addresses
 from fleet.nodes.gateway_backends import Backends
-from fleet.nodes.gateway_call import Call, Entry
+from fleet.nodes.gateway_call import Call
+from fleet.nodes.gateway_context import Entry, OpenCall
 from fleet.nodes.gateway_heads import RequestHead
+from fleet.nodes.gateway_health import SERVICE, GatewayHealth
 from fleet.nodes.gateway_metrics import GatewayMetrics
 from fleet.nodes.gateway_refusals import Refusal
+from fleet.nodes.gateway_sessions import Sessions
 from fleet.nodes.pump import Tasks
 from fleet.protocol import picking
 from fleet.protocol.grpc_http2 import Status
 from fleet.protocol.retry import NO_RETRY
 from fleet.protocol.retry_budget import Budget
-from fleet.protocol.route_table import RouteTable
+from fleet.protocol.route_table import Found, RouteTable
 from fleet.transport.destinations import Destinations, Pool
 from fleet.transport.http2.connection import Connection
 from fleet.transport.http2.dialing import Dialer
 from fleet.transport.http2.fields import Fields, Known
+from fleet.transport.http2.frames import Code
 from fleet.transport.http2.options import Options
 from fleet.transport.http2.stream import Stream
 from fleet.transport.listening import stop_listening
@@ -39,6 +43,8 @@ log = logging.getLogger(__name__)
 _BACKLOG = 1024
 #: Hosts and paths whose rule is remembered; strangers may ask for many.
 _REMEMBERED = 1024
+#: Methods that were seen to answer with a stream; what callers send adds none.
+_STREAMS = 1024
 
 
 class Door:
@@ -65,11 +71,14 @@ class Door:
         self._preferring = preferring
         #: Paths of methods whose answers are streams: their calls are passed on once.
         self._streams = streams
+        #: The same, of methods that answered with a stream, the latest last.
+        self._stream_methods: dict[str, None] = {}
         self._budget = budget
         #: One, or one for each address of a host.
         self._servers: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
-        self._calls: set[Call] = set()
+        self._calls: set[OpenCall] = set()
+        self.health = GatewayHealth()
         #: Set when the last call ended, once the gateway ends.
         self._idle: asyncio.Event | None = None
         self._table = RouteTable(())
@@ -104,14 +113,7 @@ class Door:
     def route(self, table: RouteTable) -> None:
         """Send calls by these routes from now on; those under way are not touched."""
         self._table = table
-        self._entries = {
-            (id(one.route), one.number): Entry(
-                one,
-                one.rule.policy,
-                Pool(self.destinations, self._backends.weights(one.rule.backends), self._preferring),
-            )
-            for one in table.rules
-        }
+        self._entries = {(id(rule.route), rule.number): self._entry(rule) for rule in table.rules}
         self._remembered.clear()
 
     def reroute(self) -> None:
@@ -120,6 +122,7 @@ class Door:
 
     async def stop(self, within: float) -> None:
         """Take no new calls, wait for those there are, then end."""
+        self.health.leave()
         for server in self._servers:
             await stop_listening(server)
         for connection in list(self._connections):
@@ -158,6 +161,11 @@ class Door:
         ]
 
     @property
+    def streams(self) -> list[str]:
+        """Methods whose calls are passed on once: those that the gateway was told of, and those that it saw."""
+        return sorted({*self._streams, *self._stream_methods})
+
+    @property
     def calls(self) -> int:
         """Calls under way."""
         return len(self._calls)
@@ -177,7 +185,7 @@ class Door:
             pass
         found = self._table.find(authority, path)
         entry = None if found is None else self._entries[id(found.route), found.number]
-        if entry is not None and path in self._streams:
+        if entry is not None and (path in self._streams or path in self._stream_methods):
             entry = replace(entry, policy=NO_RETRY)
         if len(self._remembered) >= _REMEMBERED:
             self._remembered.clear()
@@ -197,11 +205,21 @@ class Door:
         """Whether a retry may be sent; it is counted if so."""
         return self._budget is None or self._budget.allow(now)
 
+    def saw_stream(self, path: str) -> None:
+        """Remember a method whose answer is a stream: from now on its calls are passed on once."""
+        if path in self._streams or path in self._stream_methods:
+            return
+        if len(self._stream_methods) >= _STREAMS:
+            del self._stream_methods[next(iter(self._stream_methods))]
+        self._stream_methods[path] = None
+        self._remembered.clear()
+        log.info("%s answers with a stream: its calls are not retried", path)
+
     def retried(self, entry: Entry, status: Status) -> None:
         """A try is followed by another."""
         self._metrics.retried(entry.name, status.name)
 
-    def ended(self, call: Call, entry: Entry | None, status: str) -> None:
+    def ended(self, call: OpenCall, entry: Entry | None, status: str) -> None:
         """A call is over."""
         self._calls.discard(call)
         if self._idle is not None and not self._calls:
@@ -219,12 +237,37 @@ class Door:
         del why
         self._connections.discard(connection)
 
+    def _entry(self, rule: Found) -> Entry:
+        weights = self._backends.weights(rule.rule.backends)
+        persistence = rule.rule.sessions
+        return Entry(
+            rule,
+            rule.rule.policy,
+            Pool(self.destinations, weights, self._preferring),
+            None if persistence is None else Sessions(persistence, weights),
+        )
+
     def _begin(self, stream: Stream, made: RequestHead) -> None:
-        if made.refusal is not None:
-            stream.listener = Refusal(stream, made.refusal, body=made.method != "HEAD")
-            self._metrics.ended("no route", Status.UNIMPLEMENTED.name, 0.0)
+        try:
+            if made.refusal is not None:
+                stream.listener = Refusal(stream, made.refusal, body=made.method != "HEAD")
+                self._metrics.ended("no route", Status.UNIMPLEMENTED.name, 0.0)
+                return
+            if self._is_own_health(made):
+                self.health.answer(stream)
+                return
+        except Exception:
+            # What is raised while a connection reads ends the connection, with the calls of everybody on it.
+            log.exception("a call of %s could not be begun", made.path)
+            stream.reset(Code.INTERNAL_ERROR)
             return
         # The head comes again, with whether the call ends there.
-        call = Call(self, stream)
-        stream.listener = call
+        stream.listener = call = Call(self, stream)
         self._calls.add(call)
+
+    def _is_own_health(self, made: RequestHead) -> bool:
+        """Whether a call asks for the health of the gateway itself: no rule names that service."""
+        if not made.path.startswith(f"/{SERVICE}/"):
+            return False
+        entry = self.find(made.authority, made.path)
+        return entry is None or all(match.service != SERVICE for match in entry.found.rule.matches)

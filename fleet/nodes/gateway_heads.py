@@ -15,6 +15,8 @@ from fleet.transport.http2.messages import Field
 _DEGRADED, _DRAINING = DEGRADED_HEADER.encode(), DRAINING_HEADER.encode()
 _TIMEOUT = b"grpc-timeout"
 _ATTEMPTS = PREVIOUS_ATTEMPTS.encode()
+#: Of an answer that the gateway itself gives.
+HEAD = encode(plain((b":status", b"200"), (b"content-type", b"application/grpc")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,8 @@ class RequestHead:
     #: An HTTP status to answer with instead.
     refusal: int | None
     method: str
+    #: What the block holds beside its pseudo-headers.
+    fields: Fields = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,7 @@ def _request(fields: Fields, scheme: bytes) -> RequestHead:
         encode((*head, *kept)),
         _refusal(method, content),
         method.decode("latin-1"),
+        tuple(kept),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fleet.nodes.gateway_contained import contained
 from fleet.transport.http2.fields import encode, plain
 from fleet.transport.http2.frames import Code
 from fleet.transport.http2.stream import Stream
@@ -28,6 +29,7 @@ class Refusal:
         self._left = _READ
         self._answered = False
 
+    @contained
     def on_headers(self, made: Any, *, end: bool) -> None:
         """Answer at once; trailers change nothing."""
         del made, end
@@ -47,6 +49,7 @@ class Refusal:
         if self._body:
             self._stream.send_data(sentence, end=True)
 
+    @contained
     def on_data(self, data: bytes, *, end: bool) -> None:
         """Pass over the rest of the request."""
         self._left -= len(data)
@@ -54,8 +57,14 @@ class Refusal:
             # The answer is whole without it: RFC 9113 section 8.1.
             self._stream.reset(Code.NO_ERROR)
 
+    @contained
     def on_reset(self, code: Code, why: str) -> None:
         """Do nothing: the request is refused already."""
 
+    @contained
     def on_lost(self, why: str) -> None:
         """Do nothing: the request is refused already."""
+
+    def break_down(self) -> None:
+        """End this request after an error of ours."""
+        self._stream.reset(Code.INTERNAL_ERROR)

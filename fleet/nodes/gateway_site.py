@@ -30,6 +30,7 @@ def gateway_site(
                 "valid": not file.problems,
                 "problems": file.problems,
                 "rules": door.describe(),
+                "streams": door.streams,
                 "calls": door.calls,
             }
         )

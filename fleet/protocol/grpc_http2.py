@@ -118,6 +118,11 @@ class Messages:
         """Whether no message is cut off here."""
         return not self._left and not self._prefix
 
+    @property
+    def several(self) -> bool:
+        """Whether a second message began: this direction is a stream."""
+        return self.whole > 1 or (self.whole == 1 and not self.between)
+
     def take(self, data: bytes) -> int:
         """Take in bytes; the length of the longest message that begins in them."""
         at, size, longest = 0, len(data), 0

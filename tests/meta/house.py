@@ -76,6 +76,18 @@ RULES = (
         where=r"^fleet/",
     ),
     Rule(
+        "uncontained",
+        "a listener of a stream that raises ends the connection, with everybody's calls: @contained above it",
+        r"(?<!@contained\n    )def on_(headers|data|reset|lost)\(",
+        where=r"^fleet/nodes/",
+    ),
+    Rule(
+        "time-of-a-timer",
+        "uvloop has no time for a timer that is due at once: keep the deadline yourself",
+        r"\.when\(\)",
+        where=r"^fleet/",
+    ),
+    Rule(
         "redis-keys",
         "Redis keys are spelled in fleet/state/keys.py only",
         r"f[\"']\{(self\.)?_?prefix\}:",

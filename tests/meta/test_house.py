@@ -14,6 +14,8 @@ _OFFENCES = {
     "late-cycle": ("fleet/x.py", "if TYPE_CHECKING:\n    pass\n"),
     "fork": ("fleet/x.py", "env['GRPC_ENABLE_FORK_SUPPORT'] = '0'\n"),
     "httpx": ("fleet/sources/x.py", "import httpx\n"),
+    "uncontained": ("fleet/nodes/x.py", "class X:\n    def on_data(self, data):\n        pass\n"),
+    "time-of-a-timer": ("fleet/x.py", "left = timer.when() - loop.time()\n"),
     "redis-keys": ("fleet/x.py", "key = f'{prefix}:{cluster}:x'\n"),
     "open-folder": ("fleet/x.py", "home.mkdir(parents=True)\n"),
     "one-for-all": ("fleet/tasks.py", "    for cluster in Cluster.objects.all():\n        poll(cluster)\n"),

@@ -348,6 +348,7 @@ async def _asked(diag: str, path: str) -> Any:
         (["--routes", "ROUTES", "--backend", "svc:1"], "is not NAME:PORT=HOST:PORT"),
         (["--routes", "ROUTES", "--backend", "svc:1=a"], "'a' is not host:port"),
         (["--routes", "ROUTES", "--stream", "svc.Watch"], "'svc.Watch' is not SERVICE/METHOD"),
+        (["--routes", "ROUTES", "--descriptors", "ROUTES"], "ROUTES is not a descriptor set"),
         (["--routes", "ROUTES", "--tls-cert", "ROUTES"], "a server with TLS needs a certificate and its key"),
         (["--routes", "ROUTES", "--backend-tls-cert", "ROUTES"], "a certificate and its key go together"),
         (["--routes", "ROUTES", "--backend-tls-ca", "ROUTES"], "TLS: the CA ROUTES cannot be used"),

@@ -71,6 +71,25 @@ async def test_health_by_grpc_health_v1(opened: Callable[..., Backends]) -> None
     await eventually(lambda: health_of(backends) == [("unhealthy", "connection refused")])
 
 
+async def test_health_that_nobody_knows(opened: Callable[..., Backends]) -> None:
+    """A status of a later protocol is none that serves; the connection that calls use stays."""
+
+    class Later(HealthServicer):
+        async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802
+            return health_pb2.HealthCheckResponse(status=7)
+
+    server = grpc.aio.server(options=server_options())
+    health_pb2_grpc.add_HealthServicer_to_server(Later(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    backends = opened(svc=[("127.0.0.1", port)])
+    await backends.use([("svc", 1)])
+
+    await eventually(lambda: health_of(backends) == [("unhealthy", "it says status 7")])
+    assert backends.describe()[0]["connections"] == 1
+    await server.stop(None)
+
+
 async def test_backend_without_health_service_is_healthy(opened: Callable[..., Backends]) -> None:
     """That it answers is all there is to know."""
     echo = await Echo().start()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import grpc
 import grpc.aio
@@ -16,117 +15,14 @@ from fleet.nodes.gateway import Gateway
 from fleet.protocol.destination import Health, Reason
 from fleet.transport.channels import channel_options
 from fleet.transport.http2 import frames
-from fleet.transport.http2.connection import Connection
-from fleet.transport.http2.fields import Fields, Known, encode, plain
+from fleet.transport.http2.fields import encode, plain
 from fleet.transport.http2.frames import Code
 from fleet.transport.http2.options import Options
 from fleet.transport.http2.stream import Stream
 from tests.fakes.echoing import ECHO, Echo, gateway_before, route
 from tests.fakes.failing import UNARY, FailingBackend, told
+from tests.fakes.scripted import HEAD, MESSAGE, OK, RETRIED, Answer, before, raw, scripted, well
 from tests.fakes.waiting import eventually
-
-RETRIED = {"retry": {"reasons": ["unavailable"], "attempts": 3, "backoff": "1ms"}}
-HEAD = encode(plain((b":status", b"200"), (b"content-type", b"application/grpc")))
-OK = encode(plain((b"grpc-status", b"0")))
-MESSAGE = b"\0\0\0\0\2hi"
-
-Answer = Callable[[Stream], None]
-
-
-class Script:
-    """Listens to one call and answers as the test says, health checks always well."""
-
-    def __init__(self, stream: Stream, answer: Answer) -> None:
-        self._stream = stream
-        self._answer = answer
-
-    def on_headers(self, made: Fields, *, end: bool) -> None:
-        if any(value == b"/grpc.health.v1.Health/Check" for _, value, _ in made):
-            self._answer = healthy
-
-    def on_data(self, data: bytes, *, end: bool) -> None:
-        if end:
-            self._answer(self._stream)
-
-    def on_reset(self, code: Code, why: str) -> None: ...
-
-    def on_lost(self, why: str) -> None: ...
-
-
-def healthy(stream: Stream) -> None:
-    stream.send_headers(HEAD)
-    stream.send_data(b"\0\0\0\0\2\x08\1")
-    stream.send_headers(OK, end=True)
-
-
-def well(stream: Stream) -> None:
-    stream.send_headers(HEAD)
-    stream.send_data(MESSAGE)
-    stream.send_headers(OK, end=True)
-
-
-@asynccontextmanager
-async def scripted(*answers: Answer, options: Options | None = None) -> AsyncIterator[str]:
-    """A backend on our own frames: its n-th call is answered by the n-th answer, the rest by the last."""
-    left = list(answers)
-    connections: list[Connection] = []
-
-    class Once:
-        """Takes an answer for a call, not for a health check."""
-
-        def __call__(self, stream: Stream) -> None:
-            (left.pop(0) if len(left) > 1 else left[0])(stream)
-
-    def begin(stream: Stream, made: Fields) -> None:
-        stream.listener = Script(stream, Once())
-
-    def connected() -> Connection:
-        connection = Connection(Known(lambda fields: fields), options or Options(), on_stream=begin)
-        connections.append(connection)
-        return connection
-
-    server = await asyncio.get_running_loop().create_server(connected, "127.0.0.1", 0)
-    yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    server.close()
-    for connection in connections:
-        connection.close()
-
-
-@asynccontextmanager
-async def raw(
-    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
-) -> AsyncIterator[str]:
-    """A backend that is no HTTP/2."""
-    writers: list[asyncio.StreamWriter] = []
-
-    async def met(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.append(writer)
-        await serve(reader, writer)
-
-    server = await asyncio.start_server(met, "127.0.0.1", 0)
-    yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    server.close()
-    for writer in writers:
-        writer.close()
-
-
-@asynccontextmanager
-async def before(
-    folder: Path, *addresses: str, rule: dict[str, Any] | None = None, **flags: Any
-) -> AsyncIterator[tuple[Gateway, Callable[..., Awaitable[Any]]]]:
-    """A gateway, and a unary call through it."""
-    async with (
-        gateway_before(folder, {"svc:1": addresses}, route(rule or {}), **flags) as (gateway, address),
-        grpc.aio.insecure_channel(address, options=channel_options()) as channel,
-    ):
-
-        async def call(**how: Any) -> Any:
-            try:
-                return await channel.unary_unary(how.pop("method", UNARY))(b"hi", **{"timeout": 60, **how})
-            except grpc.aio.AioRpcError as error:
-                return error.code().name, error.details()
-
-        yield gateway, call
 
 
 def resetting(code: Code) -> Answer:
@@ -427,3 +323,50 @@ def _reason(gateway: Gateway, name: str) -> Reason:
     one = gateway.backends.destinations.get(name)
     assert one is not None
     return one.verdict.reason
+
+
+@pytest.mark.parametrize(
+    "broken", ["find", "dialer", "budget_first", "budget_allows", "retried", "chance", "saw_stream", "ended"]
+)
+async def test_error_of_ours_ends_one_call(
+    broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Wherever it is raised: others on the same connections go on, to the caller as to the backend."""
+    echo = await Echo().start()
+
+    def bug(*args: object) -> None:
+        raise RuntimeError("a bug")
+
+    async with (
+        gateway_before(tmp_path, {"svc:1": [echo.address]}, route(RETRIED)) as (gateway, address),
+        grpc.aio.insecure_channel(address, options=channel_options()) as channel,
+    ):
+        other = channel.stream_stream(f"{ECHO}Both")(timeout=60)
+        await other.write(b"before")
+        assert await other.read() == b"before"
+        with monkeypatch.context() as patched:
+            patched.setattr(gateway.door, broken, bug)
+            for method, code in (("Unary", "UNAVAILABLE"), ("Down", "")):
+                sent = (("x-code", code),) if code else ()
+                with contextlib.suppress(grpc.aio.AioRpcError):
+                    async for _ in channel.unary_stream(ECHO + method)(b"hi", timeout=60, metadata=sent):
+                        pass
+        await other.write(b"after")
+        assert await other.read() == b"after"
+        await other.done_writing()
+        assert await other.code() is grpc.StatusCode.OK
+        assert await channel.unary_unary(f"{ECHO}Unary")(b"hi", timeout=60) == b"hi"
+    await echo.stop()
+
+    assert "RuntimeError: a bug" in caplog.text
+
+
+async def test_error_of_ours_has_a_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """INTERNAL, and where to look."""
+    async with scripted(well) as address, before(tmp_path, address) as (gateway, call):
+
+        def bug(*args: object) -> None:
+            raise RuntimeError("a bug")
+
+        monkeypatch.setattr(gateway.door, "dialer", bug)
+        assert await call() == ("INTERNAL", "the gateway failed: its log says how")

@@ -47,6 +47,7 @@ async def test_what_a_gateway_says_of_itself(tmp_path: Path) -> None:
     await failing.stop()
 
     assert routes["valid"] is True
+    assert routes["streams"] == []
     assert routes["rules"][0] == {
         "rule": "r/0",
         "hostnames": ["a.b"],

@@ -324,10 +324,16 @@ def test_proxied_failures_are_over_sooner_when_probes_succeed_in_a_row() -> None
     destination.probed(Probe.SUCCESS, 13.0)
     verdict = destination.verdict(13.0)
     assert (verdict.health, verdict.reason, verdict.at) == (Health.DEGRADED, Reason.SUCCESSES_IN_A_ROW, 13.0)
-    for _ in range(20):  # Degraded by the first ten
+    for _ in range(9):  # It is Degraded already: ten are enough.
         destination.proxied(Proxied.FAILURE, 14.0)
-    assert destination.verdict(14.0).reason is Reason.FAILURE_RATE
-    assert destination.verdict(74.0).health is Health.HEALTHY
+    assert destination.verdict(14.0).health is Health.DEGRADED
+    destination.proxied(Proxied.FAILURE, 14.0)
+    verdict = destination.verdict(73.9)
+    assert (verdict.health, verdict.reason, verdict.at) == (Health.UNHEALTHY, Reason.FAILURE_RATE, 14.0)
+    verdict = destination.verdict(74.0)
+    assert (verdict.health, verdict.reason, verdict.at) == (Health.DEGRADED, Reason.FAILURE_RATE, 74.0)
+    assert destination.verdict(133.9).health is Health.DEGRADED
+    assert destination.verdict(134.0).health is Health.HEALTHY
 
 
 def test_proxied_failures_are_not_over_when_probes_flap() -> None:

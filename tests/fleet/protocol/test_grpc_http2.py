@@ -71,6 +71,16 @@ def test_messages_are_counted_however_cut(messages: list[bytes], cut: int) -> No
     assert counted.between
     assert max(longest, default=0) == max(map(len, messages), default=0)
     assert counted.begun is bool(messages)
+    assert counted.several is (len(messages) > 1)
+
+
+def test_second_message_that_only_begins() -> None:
+    """One byte of it is enough to tell a stream."""
+    counted = Messages()
+    counted.take(b"\0\0\0\0\1a")
+    assert not counted.several
+    counted.take(b"\0")
+    assert counted.several
 
 
 def test_message_that_is_cut_off() -> None:

@@ -1,0 +1,71 @@
+"""Calls on our own frames, for what no gRPC library sends: a caller that keeps no deadline, and says any."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fleet.nodes import addresses, gateway_heads
+from fleet.nodes.gateway_heads import ResponseHead
+from fleet.protocol import grpc_http2
+from fleet.protocol.grpc_http2 import Status
+from fleet.transport.http2.connection import Connection
+from fleet.transport.http2.dialing import Dialer
+from fleet.transport.http2.fields import Known, encode, plain
+from fleet.transport.http2.frames import Code
+from fleet.transport.http2.options import Options
+
+
+class RawCall:
+    """Listens to one call."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        #: How the call ended, and in which words.
+        self.ended: asyncio.Future[tuple[Status | None, str]] = asyncio.get_running_loop().create_future()
+
+    def on_headers(self, made: ResponseHead, *, end: bool) -> None:
+        """Take a head, or the end."""
+        if end:
+            self._end(made.status, grpc_http2.read_message(made.message))
+
+    def on_data(self, data: bytes, *, end: bool) -> None:
+        """Take bytes of the answer."""
+        self.data += data
+
+    def on_reset(self, code: Code, why: str) -> None:
+        """Take a reset."""
+        self._end(None, f"reset: {code.name} {why}")
+
+    def on_lost(self, why: str) -> None:
+        """Take the loss of the connection."""
+        self._end(None, f"lost: {why}")
+
+    def _end(self, status: Status | None, details: str) -> None:
+        if not self.ended.done():
+            self.ended.set_result((status, details))
+
+
+async def connected(address: str) -> Connection:
+    """One connection to a gateway. Close it."""
+    dialer = Dialer(
+        addresses.parse(address), Known(gateway_heads.read_response), Options(ping_after=3600.0), within=60.0
+    )
+    return await dialer.dial()
+
+
+def call(connection: Connection, path: str, body: bytes = b"hi", *, timeout: str = "") -> RawCall:
+    """Begin a unary call with this `grpc-timeout`."""
+    fields = plain(
+        (b":method", b"POST"),
+        (b":scheme", b"http"),
+        (b":path", path.encode()),
+        (b":authority", b"gateway"),
+        (b"te", b"trailers"),
+        (b"content-type", b"application/grpc"),
+        *([(b"grpc-timeout", timeout.encode())] if timeout else []),
+    )
+    listener = RawCall()
+    stream = connection.open(encode(fields))
+    stream.listener = listener
+    stream.send_data(b"\0" + len(body).to_bytes(4) + body, end=True)
+    return listener

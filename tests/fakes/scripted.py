@@ -1,0 +1,125 @@
+"""A backend on our own frames that answers as a test says, and a unary call to it through a gateway."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from fleet.nodes.gateway import Gateway
+from fleet.transport.channels import channel_options
+from fleet.transport.http2.connection import Connection
+from fleet.transport.http2.fields import Fields, Known, encode, plain
+from fleet.transport.http2.frames import Code
+from fleet.transport.http2.options import Options
+from fleet.transport.http2.stream import Stream
+from tests.fakes.echoing import gateway_before, route
+from tests.fakes.failing import UNARY
+
+RETRIED = {"retry": {"reasons": ["unavailable"], "attempts": 3, "backoff": "1ms"}}
+HEAD = encode(plain((b":status", b"200"), (b"content-type", b"application/grpc")))
+OK = encode(plain((b"grpc-status", b"0")))
+MESSAGE = b"\0\0\0\0\2hi"
+
+Answer = Callable[[Stream], None]
+
+
+class Script:
+    """Listens to one call and answers as the test says, health checks always well."""
+
+    def __init__(self, stream: Stream, answer: Answer) -> None:
+        self._stream = stream
+        self._answer = answer
+
+    def on_headers(self, made: Fields, *, end: bool) -> None:
+        if any(value == b"/grpc.health.v1.Health/Check" for _, value, _ in made):
+            self._answer = healthy
+
+    def on_data(self, data: bytes, *, end: bool) -> None:
+        if end:
+            self._answer(self._stream)
+
+    def on_reset(self, code: Code, why: str) -> None: ...
+
+    def on_lost(self, why: str) -> None: ...
+
+
+def healthy(stream: Stream) -> None:
+    stream.send_headers(HEAD)
+    stream.send_data(b"\0\0\0\0\2\x08\1")
+    stream.send_headers(OK, end=True)
+
+
+def well(stream: Stream) -> None:
+    stream.send_headers(HEAD)
+    stream.send_data(MESSAGE)
+    stream.send_headers(OK, end=True)
+
+
+@asynccontextmanager
+async def scripted(*answers: Answer, options: Options | None = None) -> AsyncIterator[str]:
+    """A backend on our own frames: its n-th call is answered by the n-th answer, the rest by the last."""
+    left = list(answers)
+    connections: list[Connection] = []
+
+    class Once:
+        """Takes an answer for a call, not for a health check."""
+
+        def __call__(self, stream: Stream) -> None:
+            (left.pop(0) if len(left) > 1 else left[0])(stream)
+
+    def begin(stream: Stream, made: Fields) -> None:
+        stream.listener = Script(stream, Once())
+
+    def connected() -> Connection:
+        connection = Connection(Known(lambda fields: fields), options or Options(), on_stream=begin)
+        connections.append(connection)
+        return connection
+
+    server = await asyncio.get_running_loop().create_server(connected, "127.0.0.1", 0)
+    yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    server.close()
+    for connection in connections:
+        connection.close()
+
+
+@asynccontextmanager
+async def raw(
+    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+) -> AsyncIterator[str]:
+    """A backend that is no HTTP/2."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def met(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        await serve(reader, writer)
+
+    server = await asyncio.start_server(met, "127.0.0.1", 0)
+    yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    server.close()
+    for writer in writers:
+        writer.close()
+
+
+@asynccontextmanager
+async def before(
+    folder: Path, *addresses: str, rule: dict[str, Any] | None = None, **flags: Any
+) -> AsyncIterator[tuple[Gateway, Callable[..., Awaitable[Any]]]]:
+    """A gateway, and a unary call through it."""
+    async with (
+        gateway_before(folder, {"svc:1": addresses}, route(rule or {}), **flags) as (gateway, address),
+        grpc.aio.insecure_channel(address, options=channel_options()) as channel,
+    ):
+
+        async def call(**how: Any) -> Any:
+            try:
+                return await channel.unary_unary(how.pop("method", UNARY))(b"hi", **{"timeout": 60, **how})
+            except grpc.aio.AioRpcError as error:
+                return error.code().name, error.details()
+
+        yield gateway, call
