@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Find or make the programs that Refloat is tested and measured against: `peers.sh [NAME …]`, all of them without a name.
-#   go        the programs of openconfig/grpctunnel, h2spec and a grpc-go server, built with the machine's Go
+#   go        the programs of openconfig/grpctunnel, h2spec, a client and servers of grpc-go, built with the machine's Go
 #   openssh   ssh and sshd
 #   curl, prometheus-alertmanager, prometheus-blackbox-exporter, haproxy, nginx
 # As root on Debian, what is missing is installed, and never started. Who is not root is told what to install; the tests
@@ -56,6 +56,20 @@ build_go_peers() {
   touch "$built/echo"
 }
 
+# By newer.mod where the machine's Go is new enough: the server of a newer grpc-go resets calls at their deadline.
+build_grpc_peers() {
+  local newest modules="newer.mod"
+  newest="$(ls -t tests/fakes/go/*.mod tests/fakes/go/grpc*/*.go | head -1)"
+  [ "$built/grpc-caller" -nt "$newest" ] && [ -x "$built/grpc-backend" ] && return
+  echo "building a client and a server of grpc-go (a minute or two the first time)"
+  (cd tests/fakes/go && GOFLAGS=-modfile=newer.mod go list ./grpccaller) >/dev/null 2>&1 || modules="go.mod"
+  mkdir -p "$built"
+  for program in backend caller; do
+    (cd tests/fakes/go && go build -modfile="$modules" -o "$built/grpc-$program.new" "./grpc$program") || return
+    mv "$built/grpc-$program.new" "$built/grpc-$program"
+  done
+}
+
 for name in "$@"; do
   case "$name" in
     go)
@@ -64,6 +78,8 @@ for name in "$@"; do
         miss "Go is missing: tests and benches against Go programs are SKIPPED. As root: apt-get install golang-go"
       elif ! build_go_peers; then
         miss "The Go programs could not be built: tests and benches against them are SKIPPED."
+      elif ! build_grpc_peers; then
+        miss "The programs of grpc-go could not be built: tests of the gateway against them are SKIPPED."
       fi
       ;;
     openssh)
