@@ -135,7 +135,7 @@ async def test_timeout_of_the_request(backend: FailingBackend, opened: Opener) -
     call = channel.unary_unary(UNARY)(b"", metadata=told(code="INTERNAL"))
 
     assert await status(call) is grpc.StatusCode.DEADLINE_EXCEEDED
-    assert (await call.details()).endswith("before that, INTERNAL: as I was told")
+    assert (await call.details()).endswith("failed with INTERNAL: as I was told")
 
 
 async def test_deadline_of_the_caller(backend: FailingBackend, opened: Opener) -> None:

@@ -125,7 +125,7 @@ async def test_timeout_of_the_request(opened: Opener) -> None:
     error = await failed(channel, told(code="INTERNAL"))
 
     assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    assert error.details().endswith("before that, INTERNAL: as I was told")
+    assert error.details().endswith("failed with INTERNAL: as I was told")
 
 
 async def test_deadline_of_the_caller(backend: FailingBackend, opened: Opener) -> None:
