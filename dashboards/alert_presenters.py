@@ -32,6 +32,7 @@ from fleet.domain.instances import CUT_OFF, InstanceKind, InstanceState
 from fleet.domain.naming import natural
 from fleet.domain.verdicts import Reason
 from fleet.domain.views import FleetTable
+from fleet.models.access import shown_clusters
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange
@@ -42,6 +43,8 @@ Indices = npt.NDArray[np.intp]
 #: What changed in so many seconds before an incident may be its cause.
 _BEFORE = 1800.0
 _LISTED = 20
+#: Stands for an address, or an error that may name one, of a channel of the installation.
+HIDDEN = "hidden: it belongs to the whole installation"
 #: Causes whose agents might be better off elsewhere.
 _MOVABLE = frozenset({CauseKind.PROXY.value, CauseKind.AUTH.value})
 #: The box of a trend: width and height.
@@ -141,7 +144,7 @@ def next_message(
     planned = plan(value, Look(now, 0.0, {rule.name: rule for rule in rules}))
     if value.state is IncidentState.RESOLVED:
         return {"at": None, "because": "it is over", "to": [], "path": []}
-    found = leaves(store.routes() if tree is None else tree, value)
+    found = leaves(store.routes(row.cluster_id) if tree is None else tree, value)
     at, because = planned.at, planned.because
     if value.inhibited_by:
         by = Incident.objects.filter(cluster=row.cluster_id, key=value.inhibited_by).order_by("-generation")
@@ -179,8 +182,11 @@ class Before:
     path: str = ""
 
 
-def changed_before(cluster: str, opened_at: float) -> list[Before]:
-    """What changed in the half hour before, newest first: changes, acts on the fleet, configs of others, versions."""
+def changed_before(cluster: str, opened_at: float, *, limited: bool) -> list[Before]:
+    """What changed in the half hour before, newest first: changes, acts on the fleet, configs of others, versions.
+
+    `limited`: the reader is limited to some clusters, and sees no act that concerns the whole installation.
+    """
     since, until = moment(opened_at - _BEFORE), moment(opened_at)
     assert since is not None
     assert until is not None
@@ -189,7 +195,8 @@ def changed_before(cluster: str, opened_at: float) -> list[Before]:
     )
     acts = AuditEntry.objects.filter(
         reduce(or_, (Q(action__startswith=f"{first}.") for first in OF_THE_FLEET)),
-        cluster__in=("", cluster), outcome="done", change_id=None, at__gte=since, at__lte=until,
+        cluster__in=shown_clusters(cluster, limited=limited),
+        outcome="done", change_id=None, at__gte=since, at__lte=until,
     ).order_by("-at")  # fmt: skip
     configs = NetworkingRevision.objects.filter(
         cluster=cluster, change=None, at__gte=since, at__lte=until
@@ -311,8 +318,14 @@ def _can_be_asked(table: FleetTable, indices: Indices) -> bool:
     return bool(np.isin(indices, asked).any())
 
 
-def delivery_row(row: Delivery, now: float) -> dict[str, Any]:
-    """One message in the log: what, where, how it stands, and what comes next."""
+def delivery_row(row: Delivery, now: float, *, limited: bool) -> dict[str, Any]:
+    """One message in the log: what, where, how it stands, and what comes next.
+
+    `limited`: the reader is limited to some clusters; an error of a channel of the installation may name its address.
+    """
+    channel, error = row.channel, row.last_error
+    if error and limited and (channel is None or not channel.cluster):
+        error = HIDDEN
     if row.sent_at is not None:
         state, at = "sent", row.sent_at
     elif row.failed_at is not None:
@@ -325,12 +338,12 @@ def delivery_row(row: Delivery, now: float) -> dict[str, Any]:
         "id": row.pk,
         "kind": row.kind,
         "subject": row.payload.get("subject", ""),
-        "channel": row.channel.name,
+        "channel": f"{row.channel_name} (deleted)" if channel is None else channel.name,
         "state": state,
         "at": moment(at),
         "at_ms": age_ms(at, now),
         "attempts": row.attempts,
-        "error": row.last_error,
+        "error": error,
         "why": row.waits_for,
         "key": row.key,
     }

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import Q, QuerySet
 
+from fleet.models.access import shown_clusters
 from fleet.models.changes import AuditEntry
 
 PAGE = 100
@@ -39,9 +40,10 @@ class AuditQuery:
             before=int(before) if before.isdecimal() and len(before) < 16 else 0,
         )
 
-    def rows(self, cluster: str, now: datetime) -> QuerySet[AuditEntry]:
-        """The rows of a cluster, and those that concern none, newest first."""
-        found: QuerySet[AuditEntry] = AuditEntry.objects.filter(cluster__in=[cluster, ""]).order_by("-pk")
+    def rows(self, cluster: str, now: datetime, *, limited: bool) -> QuerySet[AuditEntry]:
+        """The rows of a cluster and, for a reader without a limit, those that concern none, newest first."""
+        shown = AuditEntry.objects.filter(cluster__in=shown_clusters(cluster, limited=limited))
+        found: QuerySet[AuditEntry] = shown.order_by("-pk")
         for word in self.words.split()[:10]:
             found = found.filter(
                 Q(who__icontains=word)

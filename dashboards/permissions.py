@@ -7,18 +7,20 @@ A view is marked by `requires(...)` or `public`; an API route has `auth=ApiAcces
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec
 from urllib.parse import quote
 
 from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, resolve_url
 
 from dashboards import refusals
-from fleet.models.access import Permission, may
+from fleet.models.access import Permission, limits_of, may, may_write
 from fleet.models.clusters import DEFAULT_CLUSTER, Cluster
 
 P = ParamSpec("P")
@@ -31,6 +33,8 @@ class Access:
 
     sign_in: bool = True
     permission: Permission | None = None
+    #: It shows or changes one cluster, so limits by cluster count. What is of no cluster filters by them itself.
+    of_cluster: bool = True
 
 
 PUBLIC = Access(sign_in=False)
@@ -70,15 +74,17 @@ def public(view: Callable[P, HttpResponseBase]) -> Callable[P, HttpResponseBase]
 
 
 def requires(permission: Permission) -> Callable[[View[P]], View[P]]:
-    """Mark and guard a view: sign-in, the permission, and the cluster that its URL names (argument `cluster`)."""
+    """Mark and guard a view: sign-in, the permission, and, if it has an argument `cluster`, the cluster of its URL."""
 
     def decorate(view: View[P]) -> View[P]:
+        of_cluster = "cluster" in inspect.signature(view).parameters
+
         @functools.wraps(view)
         def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
             if not request.user.is_authenticated:
                 return _to_sign_in(request)
             cluster = str(kwargs.get("cluster", DEFAULT_CLUSTER))
-            if not may(request.user, permission, cluster):
+            if not may(request.user, permission, cluster if of_cluster else None):
                 sentence = f"This needs the permission: {permission.label}."
                 refusals.note(request, sentence)
                 raise PermissionDenied(sentence)
@@ -86,10 +92,32 @@ def requires(permission: Permission) -> Callable[[View[P]], View[P]]:
                 raise Http404(f"There is no cluster {cluster}.")
             return view(request, *args, **kwargs)
 
-        guarded.access = Access(permission=permission)  # type: ignore[attr-defined] # read back by declared()
+        access = Access(permission=permission, of_cluster=of_cluster)
+        guarded.access = access  # type: ignore[attr-defined] # read back by declared()
         return guarded
 
     return decorate
+
+
+def owners_for(user: User, permission: Permission, cluster: str) -> list[str]:
+    """Return the owners that `user` may give a new object on a cluster's page: the installation first."""
+    return [owner for owner in ("", cluster) if may_write(user, permission, owner)]
+
+
+def must_write(request: HttpRequest, permission: Permission, owner: str) -> None:
+    """Refuse to change what `owner` owns: a cluster, or, if it is empty, the installation. Raises PermissionDenied."""
+    if sentence := refusal_to_write(request.user, permission, owner):
+        refusals.note(request, sentence)
+        raise PermissionDenied(sentence)
+
+
+def refusal_to_write(user: AbstractBaseUser | AnonymousUser, permission: Permission, owner: str) -> str:
+    """Return why `user` may not change what `owner` owns; empty: they may."""
+    if may_write(user, permission, owner):
+        return ""
+    if not owner and may(user, permission):
+        return "It belongs to the whole installation: to change it needs a user without a limit by cluster."
+    return f"This needs the permission: {permission.label}."
 
 
 def is_known(cluster: str) -> bool:
@@ -103,6 +131,12 @@ def is_known(cluster: str) -> bool:
 def known_clusters() -> tuple[str, ...]:
     """All clusters, the default one first."""
     return tuple(dict.fromkeys((DEFAULT_CLUSTER, *Cluster.objects.values_list("pk", flat=True))))
+
+
+def visible_clusters(user: User) -> tuple[str, ...]:
+    """Return the clusters that no limit keeps `user` from, the default one first."""
+    limits = limits_of(user)
+    return tuple(cluster for cluster in known_clusters() if not limits or cluster in limits)
 
 
 def declared(callback: Any) -> Access | None:

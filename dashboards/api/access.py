@@ -21,9 +21,9 @@ from fleet.models.tokens import find_token
 class ApiAccess(HttpBearer):
     """The guard of one route; `access` is what the check and the meta-test read back."""
 
-    def __init__(self, permission: Permission) -> None:
+    def __init__(self, permission: Permission, *, of_cluster: bool = True) -> None:
         super().__init__()
-        self.access = Access(permission=permission)
+        self.access = Access(permission=permission, of_cluster=of_cluster)
         self._permission = permission
 
     @override
@@ -52,6 +52,6 @@ class ApiAccess(HttpBearer):
     def _admit(self, request: HttpRequest, user: User) -> User:
         match = request.resolver_match
         cluster = match.kwargs.get("cluster", DEFAULT_CLUSTER) if match else DEFAULT_CLUSTER
-        if not may(user, self._permission, cluster):
+        if not may(user, self._permission, cluster if self.access.of_cluster else None):
             raise HttpError(403, f"{user.get_username()} has not the permission: {self._permission.label}.")
         return user

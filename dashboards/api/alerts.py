@@ -18,6 +18,7 @@ from dashboards.api.access import ApiAccess
 from dashboards.api.asked import Body, Parameters
 from dashboards.api.changing import REFUSALS, by, caller, known
 from dashboards.api.per_cluster import PerCluster
+from dashboards.permissions import refusal_to_write
 from dashboards.presenters import moment
 from fleet.alerts import acting, store
 from fleet.alerts.acting import ActError
@@ -26,7 +27,7 @@ from fleet.alerts.messages import headline
 from fleet.alerts.values import IncidentState
 from fleet.control.audit import Attempt, record
 from fleet.models.access import Permission
-from fleet.models.alerting import Silence
+from fleet.models.alerting import Silence, in_cluster
 from fleet.models.incidents import Incident
 
 router = Router()
@@ -89,6 +90,8 @@ class SilenceItem(Schema):
     """One silence."""
 
     number: int
+    #: The cluster that it belongs to; empty: the whole installation.
+    cluster: str
     matchers: str
     reason: str
     creator: str
@@ -130,7 +133,7 @@ def incidents(request: HttpRequest, cluster: str, filters: Query[IncidentFilters
         rows = rows.filter(state__in=(IncidentState.FIRING.value, IncidentState.RECOVERING.value))
     elif filters.state != "all":
         rows = rows.filter(state=filters.state)
-    return IncidentsAnswer(cluster=cluster, incidents=_items(rows[: filters.limit], now))
+    return IncidentsAnswer(cluster=cluster, incidents=_items(rows[: filters.limit], cluster, now))
 
 
 @per_cluster.post("/incidents/{int:number}/acknowledge", auth=_ACT, response={200: IncidentItem, **REFUSALS})
@@ -142,13 +145,13 @@ def acknowledge(request: HttpRequest, cluster: str, number: int) -> Any:
     now = reading.current_time()
     acting.acknowledge(row, caller(request).get_username(), now, settings.REFLOAT_PUBLIC_URL)
     row.refresh_from_db()
-    return _items([row], now)[0]
+    return _items([row], cluster, now)[0]
 
 
 @per_cluster.get("/silences", auth=_VIEW, response={200: SilencesAnswer, **REFUSALS})
 def silences(request: HttpRequest, cluster: str) -> Any:
     """List silences that have not ended."""
-    rows = Silence.objects.filter(cluster__in=("", known(cluster)), ends_at__gt=reading.current_time())
+    rows = in_cluster(Silence.objects.filter(ends_at__gt=reading.current_time()), known(cluster))
     return SilencesAnswer(cluster=cluster, silences=[_silence(row) for row in rows])
 
 
@@ -175,16 +178,16 @@ def make_silence(request: HttpRequest, cluster: str, body: SilenceBody) -> Any:
         )
     except (ActError, MatchError) as error:
         raise HttpError(400, f"{error}.".capitalize()) from error
-    _log(request, cluster, "silence.create", made)
+    _log(request, "silence.create", made)
     return Status(201, _silence(made))
 
 
 @per_cluster.post("/silences/{int:number}/end", auth=_ACT, response={200: SilenceItem, **REFUSALS})
 def end_silence(request: HttpRequest, cluster: str, number: int) -> Any:
     """End a silence now."""
-    row = _silence_row(cluster, number)
+    row = _silence_row(request, cluster, number)
     acting.end(row, reading.current_time())
-    _log(request, cluster, "silence.end", row)
+    _log(request, "silence.end", row)
     row.refresh_from_db()
     return _silence(row)
 
@@ -192,28 +195,31 @@ def end_silence(request: HttpRequest, cluster: str, number: int) -> Any:
 @per_cluster.post("/silences/{int:number}/extend", auth=_ACT, response={200: SilenceItem, **REFUSALS})
 def extend_silence(request: HttpRequest, cluster: str, number: int, body: ExtendBody) -> Any:
     """Let a silence last longer."""
-    row, now = _silence_row(cluster, number), reading.current_time()
+    row, now = _silence_row(request, cluster, number), reading.current_time()
     if row.ends_at <= now:
         raise HttpError(409, f"The silence {number} has ended: make another.")
     try:
         acting.extend(row, body.hours * 3600, now)
     except ActError as error:
         raise HttpError(409, f"{error}.".capitalize()) from error
-    _log(request, cluster, "silence.extend", row)
+    _log(request, "silence.extend", row)
     row.refresh_from_db()
     return _silence(row)
 
 
-def _silence_row(cluster: str, number: int) -> Silence:
-    row = Silence.objects.filter(cluster__in=("", known(cluster)), pk=_number(number)).first()
+def _silence_row(request: HttpRequest, cluster: str, number: int) -> Silence:
+    """Return a silence that the caller may change, or answer 404 or 403."""
+    row = in_cluster(Silence.objects.filter(pk=_number(number)), known(cluster)).first()
     if row is None:
         raise HttpError(404, f"There is no silence {number} in the cluster {cluster}.")
+    if sentence := refusal_to_write(caller(request), Permission.ACT_ON_FLEET, row.cluster):
+        raise HttpError(403, sentence)
     return row
 
 
-def _log(request: HttpRequest, cluster: str, action: str, row: Silence) -> None:
+def _log(request: HttpRequest, action: str, row: Silence) -> None:
     who = by(request)
-    attempt = Attempt(who.actor, action, cluster, row.matchers or "everything", row.reason)
+    attempt = Attempt(who.actor, action, row.cluster, row.matchers or "everything", row.reason)
     attempt.request_id = who.request_id
     record(attempt, "done", timezone.now())
 
@@ -223,8 +229,8 @@ def _number(number: int) -> int:
     return number if 0 < number < 1 << 62 else 0
 
 
-def _items(rows: Iterable[Incident], now: float) -> list[IncidentItem]:
-    rules, tree = store.rules(), store.routes()
+def _items(rows: Iterable[Incident], cluster: str, now: float) -> list[IncidentItem]:
+    rules, tree = store.rules(cluster), store.routes(cluster)
     return [_item(row, now, alert_presenters.next_message(row, rules, now, tree)) for row in rows]
 
 
@@ -256,6 +262,7 @@ def _item(row: Incident, now: float, coming: dict[str, Any]) -> IncidentItem:
 def _silence(row: Silence) -> SilenceItem:
     return SilenceItem(
         number=row.pk,
+        cluster=row.cluster,
         matchers=row.matchers,
         reason=row.reason,
         creator=row.creator,

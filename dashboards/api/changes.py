@@ -32,7 +32,7 @@ from dashboards.api.per_cluster import PerCluster
 from dashboards.audit_query import AuditQuery
 from fleet.control import changes
 from fleet.domain.changes import PERMISSION_OF, ChangeKind
-from fleet.models.access import Permission, may
+from fleet.models.access import Permission, is_limited, may
 from fleet.models.changes import Change
 
 router = Router()
@@ -178,7 +178,8 @@ def undo(request: HttpRequest, response: HttpResponse, cluster: str, change_id: 
 def audit(request: HttpRequest, cluster: str, filters: Query[AuditFilters]) -> Any:
     """Read the log of all attempts, newest first."""
     query = AuditQuery.of(filters.dict(exclude={"limit"}))
-    rows = list(query.rows(known(cluster), timezone.now())[: filters.limit + 1])
+    limited = is_limited(caller(request))
+    rows = list(query.rows(known(cluster), timezone.now(), limited=limited)[: filters.limit + 1])
     shown = rows[: filters.limit]
     return AuditAnswer(
         cluster=cluster,

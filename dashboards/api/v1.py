@@ -35,9 +35,9 @@ from dashboards.api import (
 from dashboards.api.access import ApiAccess
 from dashboards.api.asked import Parameters
 from dashboards.api.per_cluster import PerCluster
-from dashboards.permissions import known_clusters, public
+from dashboards.permissions import public, visible_clusters
 from fleet.control import Refused, Stale
-from fleet.models.access import Permission, sees_cluster
+from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.state import StateError
 
@@ -82,6 +82,7 @@ api.add_router("", retiring.router)
 
 per_cluster = PerCluster(api)
 _VIEW = ApiAccess(Permission.VIEW_FLEET)
+_VIEW_ANY = ApiAccess(Permission.VIEW_FLEET, of_cluster=False)
 #: What a route may answer besides its own.
 _PROBLEMS = {frozenset({400, 401, 403, 404, 503}): schemas.Problem}
 
@@ -153,11 +154,11 @@ def instances(request: HttpRequest, cluster: str) -> Any:
     )
 
 
-@api.get("/clusters", auth=_VIEW, response={200: schemas.ClustersAnswer, **_PROBLEMS})
+@api.get("/clusters", auth=_VIEW_ANY, response={200: schemas.ClustersAnswer, **_PROBLEMS})
 def clusters(request: HttpRequest) -> Any:
     """List the clusters you may see."""
     user: User = request.auth  # type: ignore[attr-defined] # set by ninja to what ApiAccess answered
-    return schemas.ClustersAnswer(clusters=[name for name in known_clusters() if sees_cluster(user, name)])
+    return schemas.ClustersAnswer(clusters=list(visible_clusters(user)))
 
 
 @api.exception_handler(AuthenticationError)

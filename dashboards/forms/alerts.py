@@ -9,6 +9,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 from typing_extensions import override
 
+from dashboards.forms.owners import OwnedForm
 from fleet.alerts.digest import Period
 from fleet.alerts.matching import EVERYTHING, MatchError, is_everything, parse
 from fleet.alerts.messages import READ
@@ -22,7 +23,7 @@ from fleet.alerts.senders.pagerduty import EVENTS
 from fleet.alerts.silences import WindowError, zone_of
 from fleet.alerts.store import window_of
 from fleet.alerts.values import Severity
-from fleet.models.alerting import AgentLabel, AlertRule, Channel, MaintenanceWindow, Route
+from fleet.models.alerting import AgentLabel, AlertRule, Channel, MaintenanceWindow, Route, in_cluster
 from fleet.models.sealed import SealError, seal, unseal
 
 _SEVERITIES = [(int(severity), severity.slug) for severity in sorted(Severity, reverse=True)]
@@ -39,7 +40,7 @@ def _matchers(text: str, *, of_routes: bool = False) -> str:
     return text.strip()
 
 
-class RuleForm(forms.ModelForm):  # type: ignore[type-arg] # django-stubs makes it generic, Django does not
+class RuleForm(OwnedForm):
     """One rule."""
 
     severity = forms.TypedChoiceField(choices=_SEVERITIES, coerce=int)
@@ -57,13 +58,13 @@ class RuleForm(forms.ModelForm):  # type: ignore[type-arg] # django-stubs makes 
             "pending_seconds", "recover_seconds", "group_wait", "group_interval", "repeat_seconds", "runbook",
         )  # fmt: skip
         labels = {
-            "min_count": "Agents, at least", "label": "Only agents with the label", "cluster": "Only in the cluster",
+            "min_count": "Agents, at least", "label": "Only agents with the label",
             "pending_rounds": "Rounds in a row", "pending_seconds": "And for seconds",
             "recover_seconds": "Over after quiet seconds", "group_wait": "First message after seconds",
             "group_interval": "Further ones after seconds", "repeat_seconds": "Said again after seconds",
         }  # fmt: skip
 
-    field_order = ("name", "kind", "severity", "enabled", "min_count", "share_percent")
+    field_order = ("name", "cluster", "kind", "severity", "enabled", "min_count", "share_percent")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -72,7 +73,7 @@ class RuleForm(forms.ModelForm):  # type: ignore[type-arg] # django-stubs makes 
         for name, value in self.initial.items():
             if isinstance(value, float) and value.is_integer():
                 self.initial[name] = int(value)
-        if self.instance.builtin:
+        if self.instance.builtin or _overrides(self.instance):
             # What it is called and looks at is how it is found again.
             self.fields["name"].disabled = self.fields["kind"].disabled = True
 
@@ -84,7 +85,12 @@ class RuleForm(forms.ModelForm):  # type: ignore[type-arg] # django-stubs makes 
         return saved
 
 
-class LabelForm(forms.ModelForm):  # type: ignore[type-arg] # as above
+def _overrides(rule: AlertRule) -> bool:
+    """Whether a rule of a cluster takes the place of one of the installation."""
+    return bool(rule.pk and rule.cluster) and AlertRule.objects.filter(cluster="", name=rule.name).exists()
+
+
+class LabelForm(forms.ModelForm):  # type: ignore[type-arg] # django-stubs makes it generic, Django does not
     """Agents that have a label."""
 
     class Meta:
@@ -166,7 +172,7 @@ class WindowForm(forms.ModelForm):  # type: ignore[type-arg] # as above
         return cleaned
 
 
-class ChannelForm(forms.ModelForm):  # type: ignore[type-arg] # as above
+class ChannelForm(OwnedForm):
     """A channel. A secret that is left empty stays as it is."""
 
     kind = forms.ChoiceField(choices=[(kind, kind) for kind in SENDERS])
@@ -194,7 +200,16 @@ class ChannelForm(forms.ModelForm):  # type: ignore[type-arg] # as above
 
     class Meta:
         model = Channel
-        fields = ("name", "kind", "enabled", "send_resolved", "digest", "per_minute", "allow_private")
+        fields = (
+            "name",
+            "cluster",
+            "kind",
+            "enabled",
+            "send_resolved",
+            "digest",
+            "per_minute",
+            "allow_private",
+        )
         labels = {
             "allow_private": "May lie in a private network",
             "send_resolved": "Say when it is over",
@@ -204,7 +219,7 @@ class ChannelForm(forms.ModelForm):  # type: ignore[type-arg] # as above
             "Without that right, a change of host or port clears it."
         }
 
-    field_order = ("name", "kind", "to", "url", "secret", "enabled", "send_resolved", "digest")
+    field_order = ("name", "cluster", "kind", "to", "url", "secret", "enabled", "send_resolved", "digest")
 
     _SECRETS = {
         "webhook": "signing_key",
@@ -300,7 +315,7 @@ class ChannelForm(forms.ModelForm):  # type: ignore[type-arg] # as above
             return {}
 
 
-class RouteForm(forms.ModelForm):  # type: ignore[type-arg] # as above
+class RouteForm(OwnedForm):
     """A node of the tree."""
 
     least = forms.TypedChoiceField(choices=_SEVERITIES, coerce=int, initial=1, label="From severity")
@@ -308,7 +323,7 @@ class RouteForm(forms.ModelForm):  # type: ignore[type-arg] # as above
         required=False, min_value=1, label="Call in others after minutes without acknowledgement"
     )
     field_order = (
-        "name", "parent", "position", "cluster", "matchers", "least", "channels", "goes_on",
+        "name", "cluster", "parent", "position", "matchers", "least", "channels", "goes_on",
         "escalate_minutes", "escalate_to",
     )  # fmt: skip
 
@@ -322,7 +337,6 @@ class RouteForm(forms.ModelForm):  # type: ignore[type-arg] # as above
             "matchers": "Only incidents with",
             "goes_on": "Those after it hear, too",
             "escalate_to": "Whom it calls in then",
-            "cluster": "Only of the cluster",
         }
         help_texts = {
             "matchers": "kind=proxy cause=proxy-1* label=critical; empty: all",
@@ -339,6 +353,14 @@ class RouteForm(forms.ModelForm):  # type: ignore[type-arg] # as above
         super().__init__(*args, **kwargs)
         if self.instance.escalate_after:
             self.fields["escalate_minutes"].initial = self.instance.escalate_after / 60
+        for name, rows in (
+            ("parent", Route.objects.all()),
+            ("channels", Channel.objects.all()),
+            ("escalate_to", Channel.objects.all()),
+        ):
+            field = self.fields[name]
+            assert isinstance(field, forms.ModelChoiceField), "a foreign key, or many"
+            field.queryset = in_cluster(rows, self.reach)
 
     def clean_matchers(self) -> str:
         """Read them as they will be read."""
@@ -346,7 +368,7 @@ class RouteForm(forms.ModelForm):  # type: ignore[type-arg] # as above
 
     @override
     def clean(self) -> dict[str, Any]:
-        """Refuse half of quiet hours, zones that are none, and a tree that bites its tail."""
+        """Refuse half of quiet hours, zones that are none, a tree that bites its tail, and what others own."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         if (cleaned.get("quiet_from") is None) != (cleaned.get("quiet_until") is None):
             raise ValidationError("Quiet hours have a beginning and an end.")
@@ -355,6 +377,14 @@ class RouteForm(forms.ModelForm):  # type: ignore[type-arg] # as above
         except WindowError as error:
             self.add_error("quiet_zone", f"{error}.".capitalize())
         above = cleaned.get("parent")
+        owners = {"", cleaned.get("cluster", "")}
+        if above is not None and above.cluster not in owners:
+            self.add_error("parent", "A route of the whole installation stands below none of a cluster.")
+        for name in ("channels", "escalate_to"):
+            if {row.cluster for row in cleaned.get(name, ())} - owners:
+                self.add_error(
+                    name, "A route of the whole installation leads to channels of the installation only."
+                )
         while above is not None:
             if above.pk == self.instance.pk:
                 raise ValidationError("A route cannot stand below itself.")

@@ -8,7 +8,6 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.models import User
-from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
@@ -16,7 +15,8 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboards import alert_history, reading, refusals
 from dashboards.forms.alerts import LabelForm, RuleForm
-from dashboards.permissions import requires
+from dashboards.forms.owners import owner_words
+from dashboards.permissions import is_known, must_write, owners_for, refusal_to_write, requires
 from dashboards.views.alert_audit import logged, signed_in
 from dashboards.views.pages import prefix_of
 from fleet.alerts import backtest, rules_yaml, store
@@ -25,7 +25,7 @@ from fleet.alerts.messages import duration_words
 from fleet.alerts.rules import Rule, RuleKind
 from fleet.alerts.runbooks import RUNBOOKS
 from fleet.models.access import Permission, may
-from fleet.models.alerting import AgentLabel, AlertRule
+from fleet.models.alerting import AgentLabel, AlertRule, in_cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.remembered import Agent, Instance
 
@@ -39,19 +39,20 @@ _DAYS = 7
 def rules(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """List rules and labels; POST with `do`: label, unlabel, import.
 
-    Template `dashboards/rules.html`: `rules` (AlertRule), `labels`, `label_form`, `may_change`.
+    Template `dashboards/rules.html`: `rules` (`row`: AlertRule, `owner`, `overridden`), `labels`, `label_form`,
+    `may_change`.
     """
     form = LabelForm()
     if request.method == "POST":
-        user = _may_change(request, cluster)
+        must_write(request, Permission.CHANGE_CONFIG, cluster)
         form = LabelForm(request.POST)
-        done = _do(request, user, cluster, form)
+        done = _do(request, signed_in(request), cluster, form)
         if done is not None:
             return done
     context = {
         "page": "incidents",
         "tab": "rules",
-        "rules": AlertRule.objects.all(),
+        "rules": _rows(cluster),
         "labels": AgentLabel.objects.filter(cluster=cluster),
         "label_form": form,
         "may_change": may(request.user, Permission.CHANGE_CONFIG, cluster),
@@ -73,7 +74,7 @@ def runbook(request: HttpRequest, kind: str, cluster: str = DEFAULT_CLUSTER) -> 
         "page": "incidents",
         "kind": chosen,
         "runbook": RUNBOOKS[chosen],
-        "rules": AlertRule.objects.filter(kind=kind),
+        "rules": in_cluster(AlertRule.objects.filter(kind=kind), cluster),
         "others": [other for other in RuleKind if other is not chosen],
     }
     return render(request, "dashboards/runbook.html", context)
@@ -85,22 +86,35 @@ def runbook(request: HttpRequest, kind: str, cluster: str = DEFAULT_CLUSTER) -> 
 def rule(request: HttpRequest, rule_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show one rule (0: a new one) with its back-test; change it, try numbers out (`do=try`) or delete it.
 
-    Template `dashboards/rule.html`: `form`, `rule`, `verdict` (a sentence), `played`, `spells`, `may_change`.
+    `do=override` makes a copy of an installation's rule that takes its place in this cluster.
+    Template `dashboards/rule.html`: `form`, `rule`, `verdict` (a sentence), `played`, `spells`, `may_change`;
+    `may_override`; `deleting`: it asks before.
     """
-    row = get_object_or_404(AlertRule, pk=rule_id) if rule_id else AlertRule()
-    may_change = may(request.user, Permission.CHANGE_CONFIG, cluster)
+    row = (
+        get_object_or_404(in_cluster(AlertRule.objects.all(), cluster), pk=rule_id)
+        if rule_id
+        else AlertRule()
+    )
+    user, do = signed_in(request), request.POST.get("do", "")
+    writable = owners_for(user, Permission.CHANGE_CONFIG, cluster)
     before = asdict(store.rule_of(row)) if rule_id else None
-    form = RuleForm(request.POST if request.method == "POST" else None, instance=row)
-    if request.method == "POST" and request.POST.get("do") != "try":
-        user = _may_change(request, cluster)
-        if request.POST.get("do") == "delete" and not row.builtin and rule_id:
-            logged(request, user, cluster, "alert-rule.delete", row.name, before=_plain(before))
+    is_form = request.method == "POST" and do not in ("delete", "override")
+    form = RuleForm(request.POST if is_form else None, instance=row, owners=writable or [cluster])
+    if request.method == "POST" and do != "try":
+        # A new rule is of the owner that the form names: it offers what may be written, and no other.
+        must_write(
+            request, Permission.CHANGE_CONFIG, row.cluster if rule_id and do != "override" else cluster
+        )
+        if do == "override" and rule_id:
+            return redirect(f"{prefix_of(cluster)}/alerts/rules/{_override(request, user, row, cluster).pk}/")
+        if do == "delete" and "confirm" in request.POST and not row.builtin and rule_id:
+            logged(request, user, row.cluster, "alert-rule.delete", row.name, before=_plain(before))
             row.delete()
             return redirect(f"{prefix_of(cluster)}/alerts/rules/")
-        if form.is_valid():
+        if is_form and form.is_valid():
             saved = form.save()
             logged(
-                request, user, cluster, "alert-rule.change" if rule_id else "alert-rule.create", saved.name,
+                request, user, saved.cluster, "alert-rule.change" if rule_id else "alert-rule.create", saved.name,
                 before=_plain(before), after=_plain(asdict(store.rule_of(saved))),
             )  # fmt: skip
             messages.success(request, f"The rule {saved.name} is kept.")
@@ -115,7 +129,9 @@ def rule(request: HttpRequest, rule_id: int, cluster: str = DEFAULT_CLUSTER) -> 
         "verdict": verdict,
         "played": tried is not None and tried.kind not in backtest.UNPLAYABLE,
         "spells": spells,
-        "may_change": may_change,
+        "may_change": row.cluster in writable if rule_id else bool(writable),
+        "may_override": bool(rule_id) and not row.cluster and cluster in writable,
+        "deleting": bool(rule_id) and not row.builtin and (do == "delete" or "delete" in request.GET),
     }
     return render(request, "dashboards/rule.html", context)
 
@@ -123,8 +139,10 @@ def rule(request: HttpRequest, rule_id: int, cluster: str = DEFAULT_CLUSTER) -> 
 @requires(Permission.VIEW_FLEET)
 @require_safe
 def rules_file(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Send all rules as YAML."""
-    answer = HttpResponse(rules_yaml.dump(store.rules()), content_type="application/yaml; charset=utf-8")
+    """Send the rules of the cluster and those of the installation as YAML."""
+    rows = in_cluster(AlertRule.objects.all(), cluster)
+    document = rules_yaml.dump(store.rule_of(row) for row in rows)
+    answer = HttpResponse(document, content_type="application/yaml; charset=utf-8")
     answer["Content-Disposition"] = 'attachment; filename="refloat-rules.yaml"'
     return answer
 
@@ -149,17 +167,16 @@ def _do(request: HttpRequest, user: User, cluster: str, form: LabelForm) -> Http
         except rules_yaml.RulesError as error:
             refusals.complain(request, f"Nothing was taken: {error}.")
             return redirect(here)
-        other = _other_kind(found)
-        if other:
-            refusals.complain(
-                request, f"Nothing was taken: {other} is built in, and looks at something else."
-            )
+        problem = _problem(user, found)
+        if problem:
+            refusals.complain(request, f"Nothing was taken: {problem}")
             return redirect(here)
         _take(found)
+        owners = {rule.cluster for rule in found}
         logged(
             request,
             user,
-            cluster,
+            owners.pop() if len(owners) == 1 else "",
             "alert-rules.import",
             f"{len(found)} rules",
             after=[rule.name for rule in found],
@@ -169,16 +186,44 @@ def _do(request: HttpRequest, user: User, cluster: str, form: LabelForm) -> Http
     return None
 
 
-def _other_kind(found: list[Rule]) -> str:
-    """The name of a built-in rule that would look at something else; empty: there is none."""
+def _rows(cluster: str) -> list[dict[str, Any]]:
+    """Return the rules that act on a cluster, and which of them it overrides."""
+    rows = list(in_cluster(AlertRule.objects.all(), cluster))
+    own = {row.name for row in rows if row.cluster}
+    return [
+        {"row": row, "owner": owner_words(row.cluster), "overridden": not row.cluster and row.name in own}
+        for row in rows
+    ]
+
+
+def _override(request: HttpRequest, user: User, row: AlertRule, cluster: str) -> AlertRule:
+    """Return the rule of a cluster that takes the place of an installation's rule there; a copy if it is new."""
+    columns = asdict(store.rule_of(row)) | {"kind": row.kind, "severity": row.severity, "cluster": cluster}
+    own, is_new = AlertRule.objects.get_or_create(name=row.name, cluster=cluster, defaults=columns)
+    if is_new:
+        logged(
+            request, user, cluster, "alert-rule.override", row.name, after=_plain(asdict(store.rule_of(own)))
+        )
+    return own
+
+
+def _problem(user: User, rules: list[Rule]) -> str:
+    """Return why rules cannot be imported, as the end of a sentence; empty: they can."""
     kinds = dict(AlertRule.objects.filter(builtin=True).values_list("name", "kind"))
-    return next((one.name for one in found if kinds.get(one.name, one.kind.value) != one.kind.value), "")
+    for rule in rules:
+        if kinds.get(rule.name, rule.kind.value) != rule.kind.value:
+            return f"{rule.name} is built in, and looks at something else."
+        if sentence := refusal_to_write(user, Permission.CHANGE_CONFIG, rule.cluster):
+            return f"{rule.name} cannot be written. {sentence}"
+        if rule.cluster and not is_known(rule.cluster):
+            return f"{rule.name} names the cluster {rule.cluster}, which does not exist."
+    return ""
 
 
 def _take(found: list[Rule]) -> None:
     for one in found:
         columns = asdict(one) | {"kind": one.kind.value, "severity": int(one.severity)}
-        AlertRule.objects.update_or_create(name=one.name, defaults=columns)
+        AlertRule.objects.update_or_create(name=one.name, cluster=one.cluster, defaults=columns)
 
 
 def _tried(form: RuleForm, row: AlertRule) -> Rule | None:
@@ -221,13 +266,6 @@ def _labelled(rule: Rule, cluster: str) -> set[str] | None:
     known = list(Agent.objects.filter(cluster=cluster).values_list("agent_id", "name"))
     mask = match_names([name for _, name in known], patterns)
     return {identity for (identity, _), has in zip(known, mask.tolist(), strict=True) if has}
-
-
-def _may_change(request: HttpRequest, cluster: str) -> User:
-    user = signed_in(request)
-    if not may(user, Permission.CHANGE_CONFIG, cluster):
-        raise PermissionDenied(f"This needs the permission: {Permission.CHANGE_CONFIG.label}.")
-    return user
 
 
 def _plain(rule: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from django.contrib import messages
-from django.contrib.auth.models import User
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
@@ -14,13 +13,14 @@ from django.views.decorators.http import require_http_methods
 
 from dashboards import alert_presenters, reading
 from dashboards.forms.alerts import ChannelForm, RouteForm
-from dashboards.permissions import requires
+from dashboards.forms.owners import owner_words
+from dashboards.permissions import must_write, owners_for, requires
 from dashboards.views.alert_audit import logged, signed_in
 from dashboards.views.pages import prefix_of
 from fleet.alerts import acting
 from fleet.alerts.values import Severity
-from fleet.models.access import Permission, may
-from fleet.models.alerting import Channel, Delivery, Route
+from fleet.models.access import Permission, is_limited, may, may_write, shown_clusters
+from fleet.models.alerting import Channel, Delivery, Route, in_cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
 
 _LOG = 50
@@ -34,21 +34,28 @@ def channels(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
 
     Template `dashboards/channels.html`: `channels`, `routes` (depth, Route, words), `log`, `may_change`.
     """
-    now = reading.current_time()
+    now, user = reading.current_time(), signed_in(request)
+    limited = is_limited(user)
+    log = Delivery.objects.filter(cluster__in=shown_clusters(cluster, limited=limited))
     if request.method == "POST":
-        user = _may_change(request, cluster)
-        row = get_object_or_404(Delivery, pk=_number(request.POST.get("id", "")))
+        must_write(request, Permission.CHANGE_CONFIG, cluster)
+        sendable = log.exclude(channel=None)
+        row = get_object_or_404(sendable, pk=_number(request.POST.get("id", "")))
         acting.send_again(row, now)
-        logged(request, user, cluster, "delivery.again", row.key)
+        logged(request, user, row.cluster, "delivery.again", row.key)
         return redirect(f"{prefix_of(cluster)}/alerts/channels/")
-    log = Delivery.objects.select_related("channel")[:_LOG]
+    writable = owners_for(user, Permission.CHANGE_CONFIG, cluster)
+    rows = in_cluster(Channel.objects.prefetch_related("routes", "escalations"), cluster)
     context = {
         "page": "incidents",
         "tab": "channels",
-        "channels": [_channel(row) for row in Channel.objects.prefetch_related("routes", "escalations")],
-        "routes": _tree(),
-        "log": [alert_presenters.delivery_row(row, now) for row in log],
-        "may_change": may(request.user, Permission.CHANGE_CONFIG, cluster),
+        "channels": [_channel(row, cluster, writable, limited=limited) for row in rows],
+        "routes": _tree(cluster, writable),
+        "log": [
+            alert_presenters.delivery_row(row, now, limited=limited)
+            for row in log.select_related("channel")[:_LOG]
+        ],
+        "may_change": may(user, Permission.CHANGE_CONFIG, cluster),
     }
     return render(request, "dashboards/channels.html", context)
 
@@ -59,25 +66,33 @@ def channels(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
 def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Change a channel (0: a new one); `do=test` sends a message, `do=delete` ends it.
 
-    Template `dashboards/channel.html`: `form`, `channel`, `log`.
+    Template `dashboards/channel.html`: `form`, `channel`, `log`, `waiting`; `deleting`: what asks before it is deleted,
+    or nothing.
     """
-    row = get_object_or_404(Channel, pk=channel_id) if channel_id else Channel()
+    row = (
+        get_object_or_404(in_cluster(Channel.objects.all(), cluster), pk=channel_id)
+        if channel_id
+        else Channel()
+    )
+    if channel_id:
+        must_write(request, Permission.CHANGE_CONFIG, row.cluster)
     user, now = signed_in(request), reading.current_time()
     do = request.POST.get("do", "")
     here = f"{prefix_of(cluster)}/alerts/channels/"
     form = ChannelForm(
         request.POST if request.method == "POST" and do not in ("test", "delete") else None,
         instance=row,
-        may_allow_private=may(user, Permission.MANAGE_ACCESS),
+        owners=owners_for(user, Permission.CHANGE_CONFIG, cluster),
+        may_allow_private=may_write(user, Permission.MANAGE_ACCESS, ""),
     )
     if do == "test" and row.pk:
         acting.try_out(row, now)
-        logged(request, user, cluster, "channel.test", row.name)
+        logged(request, user, row.cluster, "channel.test", row.name)
         messages.success(request, "A test is on its way: the log below says what comes of it.")
         return redirect(f"{here}{row.pk}/")
-    if do == "delete" and row.pk:
-        logged(request, user, cluster, "channel.delete", row.name)
-        row.delete()
+    if do == "delete" and row.pk and "confirm" in request.POST:
+        logged(request, user, row.cluster, "channel.delete", row.name)
+        acting.delete_channel(row, now)
         return redirect(here)
     if form.is_bound and form.is_valid():
         saved = form.save()
@@ -90,22 +105,26 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
         logged(
             request,
             user,
-            cluster,
+            saved.cluster,
             "channel.change" if channel_id else "channel.create",
             saved.name,
             after=after,
         )
-        if not channel_id:
+        if not channel_id and not saved.cluster:
             _first_route(saved)
         messages.success(request, f"The channel {saved.name} is kept.")
         return redirect(f"{here}{saved.pk}/")
-    log = Delivery.objects.filter(channel=row).select_related("channel")[:_LOG] if row.pk else []
+    log = (
+        Delivery.objects.filter(channel=row).select_related("channel") if row.pk else Delivery.objects.none()
+    )
     context = {
         "page": "incidents",
         "tab": "channels",
         "form": form,
         "channel": row,
-        "log": [alert_presenters.delivery_row(one, now) for one in log],
+        "log": [alert_presenters.delivery_row(one, now, limited=is_limited(user)) for one in log[:_LOG]],
+        "waiting": log.filter(sent_at=None, failed_at=None).exists(),
+        "deleting": _deletion(row) if row.pk and (do == "delete" or "delete" in request.GET) else None,
     }
     return render(request, "dashboards/channel.html", context)
 
@@ -114,22 +133,38 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 def route(request: HttpRequest, route_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Change a route (0: a new one), or end it with all below it. Template `dashboards/route.html`: `form`, `route`."""
-    row = get_object_or_404(Route, pk=route_id) if route_id else Route()
+    """Change a route (0: a new one), or delete it with all below it.
+
+    Template `dashboards/route.html`: `form`, `route`, `below` (what is deleted with it), `deleting`: it asks before.
+    """
+    row = get_object_or_404(in_cluster(Route.objects.all(), cluster), pk=route_id) if route_id else Route()
+    if route_id:
+        must_write(request, Permission.CHANGE_CONFIG, row.cluster)
     user = signed_in(request)
     here = f"{prefix_of(cluster)}/alerts/channels/"
-    if request.method == "POST" and request.POST.get("do") == "delete" and row.pk:
-        logged(request, user, cluster, "route.delete", row.name)
+    do = request.POST.get("do", "")
+    if do == "delete" and row.pk and "confirm" in request.POST:
+        logged(request, user, row.cluster, "route.delete", row.name)
         row.delete()
         return redirect(here)
-    form = RouteForm(request.POST if request.method == "POST" else None, instance=row)
+    form = RouteForm(
+        request.POST if request.method == "POST" and do != "delete" else None,
+        instance=row,
+        owners=owners_for(user, Permission.CHANGE_CONFIG, cluster),
+    )
     if form.is_bound and form.is_valid():
         saved = form.save()
-        logged(request, user, cluster, "route.change" if route_id else "route.create", saved.name)
+        logged(request, user, saved.cluster, "route.change" if route_id else "route.create", saved.name)
         return redirect(here)
-    return render(
-        request, "dashboards/route.html", {"page": "incidents", "tab": "channels", "form": form, "route": row}
-    )
+    context = {
+        "page": "incidents",
+        "tab": "channels",
+        "form": form,
+        "route": row,
+        "below": _below(row) if row.pk else [],
+        "deleting": bool(row.pk) and (do == "delete" or "delete" in request.GET),
+    }
+    return render(request, "dashboards/route.html", context)
 
 
 def _first_route(made: Channel) -> None:
@@ -139,32 +174,58 @@ def _first_route(made: Channel) -> None:
         roots[0].channels.add(made)
 
 
-def _hears(row: Channel) -> list[str]:
-    found = [one.name for one in row.routes.all()]
-    found += [f"second level of {one.name}" for one in row.escalations.all()]
+def _hears(row: Channel, cluster: str | None = None) -> list[str]:
+    """Return what leads to a channel, in a cluster or, without one, anywhere."""
+    owners = None if cluster is None else ("", cluster)
+    found = [one.name for one in row.routes.all() if owners is None or one.cluster in owners]
+    found += [
+        f"second level of {one.name}"
+        for one in row.escalations.all()
+        if owners is None or one.cluster in owners
+    ]
     return [*found, f"{row.digest} digest"] if row.digest else found
 
 
-def _channel(row: Channel) -> dict[str, Any]:
-    lately = Delivery.objects.filter(channel=row)
-    failed = lately.exclude(last_error="").filter(sent_at=None).first()
+def _deletion(row: Channel) -> dict[str, Any]:
+    """Return what deleting a channel does: routes that lose it, and notifications that are not sent any more."""
+    unsent = Delivery.objects.filter(channel=row, sent_at=None, failed_at=None)
+    return {"routes": _hears(row), "unsent": unsent.count()}
+
+
+def _below(row: Route) -> list[str]:
+    """Return the names of the routes below a route, at any depth."""
+    children = list(Route.objects.filter(parent=row))
+    return [name for child in children for name in (child.name, *_below(child))]
+
+
+def _channel(row: Channel, cluster: str, writable: Collection[str], *, limited: bool) -> dict[str, Any]:
+    """Present a channel of a cluster's page; of the installation's a limited user sees name, kind and state."""
+    log = Delivery.objects.filter(channel=row)
+    newest = log.exclude(attempted_at=None).order_by("-attempted_at", "-pk").first()
+    failing = newest is not None and newest.sent_at is None
+    hidden = limited and not row.cluster
+    shown = log.filter(cluster__in=shown_clusters(cluster, limited=limited))
     return {
         "row": row,
-        "target": alert_presenters.target_of(row),
-        "routes": "; ".join(_hears(row)),
-        "error": failed.last_error if failed else "",
-        "waiting": lately.filter(sent_at=None, failed_at=None).count(),
+        "owner": owner_words(row.cluster),
+        "may_change": row.cluster in writable,
+        "target": alert_presenters.HIDDEN if hidden else alert_presenters.target_of(row),
+        "routes": "; ".join(_hears(row, cluster)),
+        "failing": failing,
+        "error": newest.last_error if newest is not None and failing and not hidden else "",
+        "waiting": shown.filter(sent_at=None, failed_at=None).count(),
     }
 
 
-def _tree() -> list[dict[str, Any]]:
-    rows = list(Route.objects.prefetch_related("channels", "escalate_to"))
+def _tree(cluster: str, writable: Collection[str]) -> list[dict[str, Any]]:
+    rows = list(in_cluster(Route.objects.prefetch_related("channels", "escalate_to"), cluster))
     found: list[dict[str, Any]] = []
 
     def walk(parent: int | None, depth: int) -> None:
         for row in rows:
             if row.parent_id == parent:
-                found.append({"depth": depth, "row": row, "words": _words(row)})
+                line = {"depth": depth, "row": row, "words": _words(row)}
+                found.append(line | {"may_change": row.cluster in writable})
                 walk(row.pk, depth + 1)
 
     walk(None, 0)
@@ -187,13 +248,6 @@ def _words(row: Route) -> dict[str, str]:
         extra.append("those after it hear, too")
     names = ", ".join(one.name for one in row.channels.all())
     return {"takes": ", ".join(takes), "channels": names, "extra": "; ".join(extra)}
-
-
-def _may_change(request: HttpRequest, cluster: str) -> User:
-    user = signed_in(request)
-    if not may(user, Permission.CHANGE_CONFIG, cluster):
-        raise PermissionDenied(f"This needs the permission: {Permission.CHANGE_CONFIG.label}.")
-    return user
 
 
 def _number(text: str) -> int:

@@ -22,7 +22,7 @@ from dashboards import (
     refusals,
 )
 from dashboards.permissions import requires
-from dashboards.views.pages import prefix_of
+from dashboards.views.pages import prefix_of, signed_in
 from fleet.alerts import acting, store
 from fleet.alerts.acting import ActError
 from fleet.alerts.evaluating import count_open
@@ -30,7 +30,7 @@ from fleet.alerts.facts import agents_of
 from fleet.alerts.lifecycle import Look
 from fleet.alerts.matching import MatchError
 from fleet.alerts.values import CauseKind, IncidentState
-from fleet.models.access import Permission, may
+from fleet.models.access import Permission, is_limited, may
 from fleet.models.alerting import AlertClock
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.incidents import Incident, IncidentEvent
@@ -99,8 +99,8 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
         raise Http404(f"There is no incident {incident_id} in the cluster {cluster}.")
     if request.method == "POST":
         return _act(request, row, cluster)
-    now = reading.current_time()
-    rules = store.rules()
+    now, limited = reading.current_time(), is_limited(signed_in(request))
+    rules = store.rules(cluster)
     strongest = Look(now, 0.0, {rule.name: rule for rule in rules}).strongest(store.value_of(row))
     context: dict[str, Any] = {
         "page": "incidents",
@@ -109,10 +109,10 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
         "next": alert_presenters.next_message(row, rules, now),
         "events": [_event(one, now) for one in row.events.order_by("-at", "-pk")[:100]],
         "deliveries": [
-            alert_presenters.delivery_row(one, now)
+            alert_presenters.delivery_row(one, now, limited=limited)
             for one in row.deliveries.select_related("channel").order_by("-pk")[:50]
         ],
-        "before": alert_presenters.changed_before(cluster, row.opened_at),
+        "before": alert_presenters.changed_before(cluster, row.opened_at, limited=limited),
         "marks": sorted(row.marks),
         "runbook": strongest.runbook
         or f"{prefix_of(cluster)}/alerts/runbooks/{strongest.kind.value}/",

@@ -14,10 +14,11 @@ from typing_extensions import override
 
 from dashboards import hub, reading
 from dashboards.bearer import allow_token
-from dashboards.permissions import known_clusters, requires
+from dashboards.permissions import requires, visible_clusters
+from dashboards.views.pages import signed_in
 from fleet.alerts.values import Severity
 from fleet.domain.views import InstanceView, StreamHeader
-from fleet.models.access import Permission
+from fleet.models.access import Permission, is_limited
 from fleet.models.alerting import AlertClock, Delivery
 from fleet.models.incidents import Incident
 from fleet.protocol.destination import Health
@@ -28,18 +29,21 @@ from fleet.state import StateUnavailable
 @requires(Permission.VIEW_METRICS)
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponseBase:
-    """Give the metrics as of now; nothing is kept between two scrapes."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(FleetCollector(known_clusters(), reading.current_time()))
+    """Give the metrics of the clusters that the reader may see, as of now; nothing is kept between two scrapes."""
+    user, registry = signed_in(request), CollectorRegistry(auto_describe=False)
+    whole = not is_limited(user)
+    registry.register(FleetCollector(visible_clusters(user), reading.current_time(), whole=whole))
     return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
 
 
 class FleetCollector(Collector):
     """Reads the stream's header of every cluster, age applied, as everything that is shown."""
 
-    def __init__(self, clusters: Iterable[str], now: float) -> None:
+    def __init__(self, clusters: Iterable[str], now: float, *, whole: bool) -> None:
         self._clusters = tuple(clusters)
         self._now = now
+        #: What is of no cluster is shown, too.
+        self._whole = whole
 
     @override
     def collect(self) -> Iterator[Metric]:
@@ -64,10 +68,11 @@ class FleetCollector(Collector):
             if header.as_of is not None:
                 age.add_metric((header.cluster,), max(0.0, self._now - header.as_of))
         for cluster, count in hub.sockets().items():
-            sockets.add_metric((cluster,), count)
+            if cluster in self._clusters:
+                sockets.add_metric((cluster,), count)
         yield from (agents, age, stale, reachable, sockets)
         yield from _instances(self._clusters, self._now)
-        yield from _alerting(self._clusters)
+        yield from _alerting(self._clusters, whole=self._whole)
 
     def _header(self, cluster: str) -> StreamHeader | None:
         try:
@@ -109,7 +114,7 @@ def _views(cluster: str, now: float) -> list[InstanceView]:
     return [view for view in views if view.facts.gone_at is None]
 
 
-def _alerting(clusters: Iterable[str]) -> Iterator[Metric]:
+def _alerting(clusters: Iterable[str], *, whole: bool) -> Iterator[Metric]:
     """What the process that looks for incidents left in the database: the watchdog, incidents, messages."""
     watchdog = GaugeMetricFamily(
         "refloat_watchdog_timestamp_seconds", "When incidents were last looked for.", labels=("cluster",)
@@ -117,10 +122,10 @@ def _alerting(clusters: Iterable[str]) -> Iterator[Metric]:
     took = GaugeMetricFamily("refloat_alert_look_seconds", "What the last look took.", labels=("cluster",))
     incidents = GaugeMetricFamily("refloat_incidents", "Open incidents.", labels=("cluster", "severity"))
     messages = GaugeMetricFamily(
-        "refloat_messages", "Messages of alerts that are not sent.", labels=("state",)
+        "refloat_messages", "Messages of alerts that are not sent.", labels=("cluster", "state")
     )
     known = set(clusters)
-    for clock in AlertClock.objects.exclude(looked_at=None):
+    for clock in AlertClock.objects.filter(cluster__in=known).exclude(looked_at=None):
         watchdog.add_metric((clock.cluster_id,), clock.looked_at or 0.0)
         took.add_metric((clock.cluster_id,), clock.took_ms / 1000)
     rows = Incident.objects.filter(state__in=("firing", "recovering"), inhibited_by="", silenced_by="")
@@ -133,7 +138,12 @@ def _alerting(clusters: Iterable[str]) -> Iterator[Metric]:
     for cluster in sorted(known):
         for severity in Severity:
             incidents.add_metric((cluster, severity.slug), open_ones.get((cluster, int(severity)), 0))
-    unsent = Delivery.objects.filter(sent_at=None)
-    messages.add_metric(("waiting",), unsent.filter(failed_at=None).count())
-    messages.add_metric(("failed",), unsent.exclude(failed_at=None).count())
+    unsent = Delivery.objects.filter(sent_at=None).order_by().values_list("cluster")
+    for state, rows_of_state in (
+        ("waiting", unsent.filter(failed_at=None)),
+        ("failed", unsent.exclude(failed_at=None)),
+    ):
+        counts = dict(rows_of_state.annotate(Count("pk")))
+        for cluster in (*sorted(known), *([""] if whole else [])):
+            messages.add_metric((cluster, state), counts.get(cluster, 0))
     yield from (watchdog, took, incidents, messages)

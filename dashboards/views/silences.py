@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
@@ -13,7 +13,8 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboards import alert_presenters, presenters, reading, refusals
 from dashboards.forms.alerts import SilenceForm, WindowForm
-from dashboards.permissions import requires
+from dashboards.forms.owners import owner_words
+from dashboards.permissions import must_write, owners_for, requires
 from dashboards.views.alert_audit import logged, signed_in
 from dashboards.views.pages import prefix_of
 from fleet.alerts import acting, store
@@ -24,7 +25,7 @@ from fleet.alerts.matching import MatchError, is_everything, is_of_agents, match
 from fleet.alerts.silences import WARN_BEFORE
 from fleet.alerts.values import IncidentState
 from fleet.models.access import Permission, may
-from fleet.models.alerting import MaintenanceWindow, Silence
+from fleet.models.alerting import MaintenanceWindow, Silence, in_cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.incidents import Incident
 from fleet.state import StateError
@@ -45,8 +46,7 @@ def silences(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
     form = SilenceForm(initial={"matchers": request.GET.get("matchers", "")})
     window_form = WindowForm(auto_id=_WINDOW_IDS, initial={"zone": "UTC", "rule": "FREQ=WEEKLY;BYDAY=SU"})
     if request.method == "POST":
-        if not may(request.user, Permission.ACT_ON_FLEET, cluster):
-            raise PermissionDenied(f"This needs the permission: {Permission.ACT_ON_FLEET.label}.")
+        must_write(request, Permission.ACT_ON_FLEET, cluster)
         do = request.POST.get("do")
         if do == "silence":
             form = SilenceForm(request.POST)
@@ -58,14 +58,21 @@ def silences(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
             return redirect(f"{prefix_of(cluster)}/silences/")
     now = reading.current_time()
     text = str(form["matchers"].value() or "")
-    mine = Silence.objects.filter(cluster__in=("", cluster))
+    mine = in_cluster(Silence.objects.all(), cluster)
+    writable = owners_for(signed_in(request), Permission.ACT_ON_FLEET, cluster)
     context = {
         "page": "incidents",
         "tab": "silences",
-        "active": [_row(row, now, cluster) for row in mine.filter(starts_at__lte=now, ends_at__gt=now)],
-        "pending": [_row(row, now, cluster) for row in mine.filter(starts_at__gt=now, ends_at__gt=now)],
-        "expired": [_row(row, now, cluster) for row in mine.filter(ends_at__lte=now)[:20]],
-        "windows": [_window(row, now) for row in MaintenanceWindow.objects.filter(cluster__in=("", cluster))],
+        "active": [
+            _row(row, now, cluster, writable) for row in mine.filter(starts_at__lte=now, ends_at__gt=now)
+        ],
+        "pending": [
+            _row(row, now, cluster, writable) for row in mine.filter(starts_at__gt=now, ends_at__gt=now)
+        ],
+        "expired": [_row(row, now, cluster, writable) for row in mine.filter(ends_at__lte=now)[:20]],
+        "windows": [
+            _window(row, now, writable) for row in in_cluster(MaintenanceWindow.objects.all(), cluster)
+        ],
         "form": form,
         "window_form": window_form,
         "preview": preview_of(text, cluster, now),
@@ -117,17 +124,19 @@ def _do(request: HttpRequest, do: str, cluster: str, form: SilenceForm, window_f
     number = request.POST.get("id", "")
     pk = int(number) if number.isdecimal() and len(number) < 18 else 0
     if do in ("extend", "end"):
-        row = get_object_or_404(Silence, pk=pk, cluster__in=("", cluster))
+        row = get_object_or_404(in_cluster(Silence.objects.all(), cluster), pk=pk)
+        must_write(request, Permission.ACT_ON_FLEET, row.cluster)
         try:
             acting.end(row, now) if do == "end" else acting.extend(row, 3600.0, now)
         except ActError as error:
             refusals.complain(request, f"{error}.")
             return True
-        logged(request, user, cluster, f"silence.{do}", str(row))
+        logged(request, user, row.cluster, f"silence.{do}", str(row))
         return True
     if do in ("remove", "switch"):
-        window = get_object_or_404(MaintenanceWindow, pk=pk, cluster__in=("", cluster))
-        logged(request, user, cluster, f"window.{do}", window.name)
+        window = get_object_or_404(in_cluster(MaintenanceWindow.objects.all(), cluster), pk=pk)
+        must_write(request, Permission.ACT_ON_FLEET, window.cluster)
+        logged(request, user, window.cluster, f"window.{do}", window.name)
         if do == "remove":
             window.delete()
         else:
@@ -154,14 +163,15 @@ def _do(request: HttpRequest, do: str, cluster: str, form: SilenceForm, window_f
     return False
 
 
-def _row(row: Silence, now: float, cluster: str) -> dict[str, Any]:
+def _row(row: Silence, now: float, cluster: str, writable: Collection[str]) -> dict[str, Any]:
     shown = row.starts_at <= now < row.ends_at
     return {
         "id": row.pk,
         "what": row.matchers or "everything",
         "reason": row.reason,
         "creator": row.creator,
-        "cluster": row.cluster,
+        "owner": owner_words(row.cluster),
+        "may_act": row.cluster in writable,
         "starts": presenters.moment(row.starts_at),
         "starts_ms": presenters.age_ms(row.starts_at, now),
         "ends": presenters.moment(row.ends_at),
@@ -171,13 +181,15 @@ def _row(row: Silence, now: float, cluster: str) -> dict[str, Any]:
     }
 
 
-def _window(row: MaintenanceWindow, now: float) -> dict[str, Any]:
+def _window(row: MaintenanceWindow, now: float, writable: Collection[str]) -> dict[str, Any]:
     window = store.window_of(row)
     current = window.current(now) if row.enabled else None
     coming = window.upcoming(now, 3)
     return {
         "id": row.pk,
         "name": row.name,
+        "owner": owner_words(row.cluster),
+        "may_act": row.cluster in writable,
         "what": row.matchers or "everything",
         "when": f"{row.rule}, {row.starts:%H:%M} for {row.length.total_seconds() / 3600:g} h, {row.zone}",
         "reason": row.reason,

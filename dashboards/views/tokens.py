@@ -18,7 +18,7 @@ from dashboards.permissions import requires
 from dashboards.row_ids import row_id
 from dashboards.views.pages import signed_in
 from fleet.control.audit import Attempt, record
-from fleet.models.access import Permission, may
+from fleet.models.access import Permission, may_write
 from fleet.models.tokens import ApiToken, create_token
 
 
@@ -74,11 +74,16 @@ def _show(request: HttpRequest, form: TokenForm, secret: str = "") -> HttpRespon
         "tokens": [presenters.token_row(token, now) for token in _visible(user).select_related("user")],
         "form": form,
         "secret": secret,
-        "everybody": may(user, Permission.MANAGE_ACCESS),
+        "everybody": _manages_access(user),
     }
     return render(request, "dashboards/tokens.html", context)
 
 
 def _visible(user: User) -> QuerySet[ApiToken]:
-    everybody = may(user, Permission.MANAGE_ACCESS)
+    everybody = _manages_access(user)
     return ApiToken.objects.all() if everybody else ApiToken.objects.filter(user=user)
+
+
+def _manages_access(user: User) -> bool:
+    """Whether `user` manages everybody's access: that concerns every cluster."""
+    return may_write(user, Permission.MANAGE_ACCESS, "")

@@ -38,7 +38,7 @@ def acknowledge(row: Incident, who: str, now: float, console_url: str = "") -> b
     told = set(
         Delivery.objects.filter(incident=row, channel__kind__in=_TAKES_ACKS).values_list("channel", flat=True)
     )
-    who_hears = receivers(leaves(store.routes(), incident), incident, notice.kind, now)
+    who_hears = receivers(leaves(store.routes(row.cluster_id), incident), incident, notice.kind, now)
     payload = messages.payload(notice, Links(console_url, "", row.pk))
     chosen = {channel: when for channel, when in who_hears.items() if channel in told}
     store.enqueue(row, notice.kind, f"{incident.id}/acknowledged-{int(now)}", payload, chosen, now)
@@ -126,11 +126,13 @@ def warn_of_end(row: Silence, now: float, console_url: str = "") -> int:
     """
     known = dict(Channel.objects.values_list("pk", "kind"))
     quiet = Incident.objects.filter(silenced_by=store.silence_of(row).name, state=IncidentState.FIRING.value)
-    tree, told = store.routes(), 0
-    for one in quiet if not row.cluster else quiet.filter(cluster=row.cluster):
+    silenced = list(quiet.filter(cluster=row.cluster) if row.cluster else quiet)
+    trees = {cluster: store.routes(cluster) for cluster in {one.cluster_id for one in silenced}}
+    told = 0
+    for one in silenced:
         incident = store.value_of(one)
         notice = Notice(NoticeKind.SILENCE_ENDS, incident, now, incident.notices)
-        who = receivers(leaves(tree, incident), incident, notice.kind, now)
+        who = receivers(leaves(trees[one.cluster_id], incident), incident, notice.kind, now)
         chosen = {channel: when for channel, when in who.items() if known.get(channel) in messages.READ}
         key = f"{incident.id}/silence-{row.pk}-{int(row.ends_at)}"
         payload = messages.payload(notice, Links(console_url, "", one.pk)) | {"key": key}
@@ -152,12 +154,25 @@ def try_out(channel: Channel, now: float) -> Delivery:
     notice = messages.trial(channel.name, now)
     return Delivery.objects.create(
         channel=channel,
+        cluster=channel.cluster,
         key=notice.key,
         kind=notice.kind.value,
         payload=messages.payload(notice, Links()),
         created_at=now,
         next_attempt_at=now,
     )
+
+
+def delete_channel(row: Channel, now: float) -> int:
+    """Delete a channel and return how many notifications it leaves unsent. The delivery log keeps its rows."""
+    with transaction.atomic():
+        log = Delivery.objects.filter(channel=row)
+        unsent = log.filter(sent_at=None, failed_at=None).update(
+            failed_at=now, waits_for="", last_error="The channel was deleted before this was sent."
+        )
+        log.update(channel_name=row.name)
+        row.delete()
+    return unsent
 
 
 def send_again(row: Delivery, now: float) -> None:

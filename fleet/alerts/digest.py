@@ -108,12 +108,13 @@ def enqueue(clock: alerting.AlertClock, now: float, console: str = "") -> int:
         alerting.AlertClock.objects.filter(pk=clock.pk).update(digest_at=slot(now))
     cluster, sent = clock.cluster_id, 0
     for period in periods:
-        hearing = alerting.Channel.objects.filter(digest=period.value, enabled=True, kind__in=READ)
+        readable = alerting.Channel.objects.filter(digest=period.value, enabled=True, kind__in=READ)
+        hearing = alerting.in_cluster(readable, cluster)
         if not hearing:
             continue
         payload = compose(cluster, period, _incidents(cluster, now - period.seconds), now, console)
         if payload is not None:
-            sent += _put(hearing, payload, now)
+            sent += _put(hearing, cluster, payload, now)
     return sent
 
 
@@ -123,11 +124,11 @@ def _incidents(cluster: str, since: float) -> list[Incident]:
     return [store.value_of(row) for row in found[:1000]]
 
 
-def _put(channels: Iterable[alerting.Channel], payload: Mapping[str, Any], now: float) -> int:
+def _put(channels: Iterable[alerting.Channel], cluster: str, payload: Mapping[str, Any], now: float) -> int:
     made = alerting.Delivery.objects.bulk_create(
         [
             alerting.Delivery(
-                channel=channel, key=payload["key"], kind=NoticeKind.DIGEST.value, payload=payload,
+                channel=channel, cluster=cluster, key=payload["key"], kind=NoticeKind.DIGEST.value, payload=payload,
                 created_at=now, next_attempt_at=now,
             )
             for channel in channels

@@ -79,13 +79,13 @@ class Evaluator:
         """Take one look and keep what it changed; answers what is new. Raises NotOurs, DatabaseError."""
         began = perf_counter()
         self._take_lease(cluster, now)
-        rules = store.rules()
+        rules = store.rules(cluster)
         quiet = active(store.silences(now), store.windows(), cluster, now)
         facts = self.facts(cluster, now, quiet)
         kept = store.load(cluster)
         incidents = {key: store.value_of(row) for key, row in kept.items()}
         outcome = look(incidents, facts, rules, quiet, lambda key: store.past(cluster, key))
-        tree = store.routes() if outcome.notices or _may_escalate(outcome) else ()
+        tree = store.routes(cluster) if outcome.notices or _may_escalate(outcome) else ()
         _escalate(outcome, tree, now)
         _say_nobody(outcome, kept, tree, now)
         with transaction.atomic():
@@ -158,9 +158,7 @@ class Evaluator:
         payload = messages.payload(notice, Links(self._console_url, runbook, row.pk))
         who = receivers(leaves(tree, incident), incident, notice.kind, now)
         if notice.kind is NoticeKind.RESOLVED:
-            # Whoever was told that it began is told that it ended, whatever became of the routes meanwhile.
-            told = store.told(row)
-            who = {channel: who.get(channel, (now, "")) for channel, wants in told.items() if wants}
+            who = store.end_receivers(row, who, now)
         store.enqueue(row, notice.kind, notice.key, payload, who, now)
 
     def _news(self, cluster: str, outcome: Outcome, kept: Mapping[str, rows.Incident]) -> News | None:

@@ -59,7 +59,7 @@ class Outbox:
         if delivery is None:
             return False
         try:
-            self.senders[delivery.channel.kind](self._errand(delivery))
+            self.senders[_channel_of(delivery).kind](self._errand(delivery))
         except SendError as error:
             self._refused(delivery, str(error), permanent=error.permanent)
         except SealError as error:
@@ -78,7 +78,7 @@ class Outbox:
             if now - delivery.created_at > GIVE_UP_AFTER and delivery.attempts:
                 self._give_up(delivery, now)
                 continue
-            if _limited(delivery.channel, now):
+            if _limited(_channel_of(delivery), now):
                 waiting = open_deliveries().filter(channel=delivery.channel, next_attempt_at__lte=now)
                 waiting.update(next_attempt_at=now + 5.0, waits_for=_LIMITED)
                 continue
@@ -93,7 +93,7 @@ class Outbox:
         return None
 
     def _errand(self, delivery: Delivery) -> Errand:
-        channel = delivery.channel
+        channel = _channel_of(delivery)
         payload: Mapping[str, Any] = delivery.payload
         return Errand(
             payload,
@@ -107,7 +107,9 @@ class Outbox:
 
     def _taken(self, delivery: Delivery) -> None:
         now = self.clock()
-        self._mine(delivery).update(sent_at=now, leased_until=0.0, leased_by="", last_error="", waits_for="")
+        self._mine(delivery).update(
+            sent_at=now, attempted_at=now, leased_until=0.0, leased_by="", last_error="", waits_for=""
+        )
         # What waited for this channel to work need not wait any longer.
         held = open_deliveries().filter(channel=delivery.channel, waits_for=_AFTER_ANOTHER)
         held.update(next_attempt_at=now, waits_for="")
@@ -123,16 +125,26 @@ class Outbox:
             return
         at = now + wait(delivery.attempts, self.chance())
         self._mine(delivery).update(
-            next_attempt_at=at, leased_until=0.0, leased_by="", last_error=why, waits_for="it failed before"
+            next_attempt_at=at,
+            attempted_at=now,
+            leased_until=0.0,
+            leased_by="",
+            last_error=why,
+            waits_for="it failed before",
         )
         behind = open_deliveries().filter(channel=delivery.channel, attempts=0, next_attempt_at__lt=at)
         behind.exclude(pk=delivery.pk).update(next_attempt_at=at, waits_for=_AFTER_ANOTHER)
 
     def _give_up(self, delivery: Delivery, now: float, why: str = "") -> None:
-        said = why or delivery.last_error or "nobody took it within a day"
+        error = why or delivery.last_error or "nobody took it within a day"
         given_up = open_deliveries().filter(pk=delivery.pk)
-        if given_up.update(failed_at=now, leased_until=0.0, leased_by="", last_error=said, waits_for=""):
-            self._tell(delivery, now, f"{delivery.kind} could not be sent to {delivery.channel}: {said}.")
+        columns = {"attempted_at": now} if why else {}
+        if given_up.update(
+            failed_at=now, leased_until=0.0, leased_by="", last_error=error, waits_for="", **columns
+        ):
+            # Without the error: it may name an address that only the owners of the channel may see.
+            sentence = f"{delivery.kind} could not be sent to {delivery.channel}: the delivery log says why."
+            self._tell(delivery, now, sentence)
 
     def _mine(self, delivery: Delivery) -> QuerySet[Delivery]:
         return Delivery.objects.filter(pk=delivery.pk, leased_by=self.holder)
@@ -171,9 +183,14 @@ def prune(before: float) -> int:
     return finished.delete()[0]
 
 
+def _channel_of(delivery: Delivery) -> Channel:
+    assert delivery.channel is not None, "a notification of a deleted channel has failed, and is never due"
+    return delivery.channel
+
+
 def _earlier_severities(delivery: Delivery) -> frozenset[str]:
     """Return the severities that the channel has heard of an incident."""
-    if delivery.incident_id is None or delivery.channel.kind != "alertmanager":
+    if delivery.incident_id is None or _channel_of(delivery).kind != "alertmanager":
         return frozenset()
     earlier = Delivery.objects.filter(channel=delivery.channel, incident=delivery.incident_id)
     earlier = earlier.exclude(pk=delivery.pk).exclude(sent_at=None).order_by()

@@ -43,7 +43,9 @@ class Reposter:
         return sum(self._post_channel(channel, clusters) for channel in channels)
 
     def _post_channel(self, channel: Channel, clusters: Sequence[str]) -> int:
-        newest = _newest_messages(channel, clusters)
+        # A channel of a cluster is of no other one, whatever it was sent before.
+        served = [cluster for cluster in clusters if channel.cluster in ("", cluster)]
+        newest = _newest_messages(channel, served)
         alerts = [alertmanager.alert(self._errand(row, payload)) for row, payload in newest]
         if not alerts:
             return 0

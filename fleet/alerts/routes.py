@@ -44,7 +44,7 @@ class Route:
 
     name: str
     matchers: tuple[Matcher, ...] = ()
-    #: Of one cluster; empty: of all.
+    #: The cluster that owns it; empty: the installation.
     cluster: str = ""
     #: Only incidents that are at least so severe.
     least: Severity = Severity.WARNING

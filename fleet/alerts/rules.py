@@ -62,7 +62,7 @@ class Rule:
     min_share: float = 0.0
     #: Only agents with this label count; empty: all.
     label: str = ""
-    #: Of one cluster; empty: of all.
+    #: The cluster that owns it; empty: the installation.
     cluster: str = ""
     #: It fires when it has held in so many rounds in a row, and for so long.
     pending_rounds: int = 2
@@ -105,6 +105,15 @@ DEFAULT_RULES: tuple[Rule, ...] = (
     Rule("Excess tunnels", RuleKind.EXCESS, Severity.INFO, min_share=0.01, pending_seconds=3600.0),
     Rule("Policy drift", RuleKind.DRIFT, Severity.INFO, min_share=0.01, pending_seconds=3600.0),
 )  # fmt: skip
+
+
+def effective(rules: Iterable[Rule], cluster: str) -> tuple[Rule, ...]:
+    """Return the rules that hold in a cluster: its own, and the installation's that it does not override by name."""
+    rules = tuple(rules)
+    own = {rule.name for rule in rules if rule.cluster == cluster}
+    return tuple(
+        rule for rule in rules if rule.cluster == cluster or (not rule.cluster and rule.name not in own)
+    )
 
 
 def find(facts: Facts, rules: Iterable[Rule]) -> dict[str, Finding]:

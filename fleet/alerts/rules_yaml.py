@@ -51,7 +51,7 @@ def load(text: str) -> list[Rule]:
     if not isinstance(listed, list):
         raise RulesError("the document has to be a list under the name `rules`")
     found = [_rule(number, one) for number, one in enumerate(listed, 1)]
-    names = [rule.name for rule in found]
+    names = [(rule.cluster, rule.name) for rule in found]
     if len(set(names)) != len(names):
         raise RulesError("two rules have the same name")
     return found

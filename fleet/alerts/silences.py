@@ -38,7 +38,7 @@ class Silence:
     matchers: tuple[Matcher, ...]
     starts_at: float
     ends_at: float
-    #: Of one cluster; empty: of all.
+    #: The cluster that owns it; empty: the installation.
     cluster: str = ""
 
     def is_active(self, cluster: str, now: float) -> bool:

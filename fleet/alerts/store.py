@@ -17,7 +17,7 @@ from fleet.alerts import values
 from fleet.alerts.matching import parse
 from fleet.alerts.round import Past
 from fleet.alerts.routes import QUIET, QuietHours, Route
-from fleet.alerts.rules import DEFAULT_RULES, Rule, RuleKind
+from fleet.alerts.rules import DEFAULT_RULES, Rule, RuleKind, effective
 from fleet.alerts.silences import Silence, Window
 from fleet.alerts.values import Cause, CauseKind, Happening, IncidentState, Mark, NoticeKind, Severity
 from fleet.models import alerting
@@ -143,9 +143,10 @@ def note_versions(cluster: str, seen: Mapping[str, tuple[str, str]], now: float)
     return len(changed)
 
 
-def rules() -> tuple[Rule, ...]:
-    """Every rule."""
-    return tuple(rule_of(row) for row in alerting.AlertRule.objects.all())
+def rules(cluster: str) -> tuple[Rule, ...]:
+    """Return the rules that hold in a cluster."""
+    rows = alerting.in_cluster(alerting.AlertRule.objects.all(), cluster)
+    return effective((rule_of(row) for row in rows), cluster)
 
 
 def rule_of(row: alerting.AlertRule) -> Rule:
@@ -160,7 +161,7 @@ def ensure_defaults(**_: Any) -> None:
         return  # migrated to a time before alerts
     for rule in DEFAULT_RULES:
         columns = asdict(rule) | {"kind": rule.kind.value, "severity": int(rule.severity), "builtin": True}
-        alerting.AlertRule.objects.get_or_create(name=rule.name, defaults=columns)
+        alerting.AlertRule.objects.get_or_create(name=rule.name, cluster="", defaults=columns)
     if not alerting.Route.objects.exists():
         alerting.Route.objects.create(name="Everything")
 
@@ -196,13 +197,13 @@ def labels(cluster: str) -> dict[str, tuple[str, ...]]:
     return {label: tuple(patterns) for label, patterns in found.items()}
 
 
-def routes() -> tuple[Route, ...]:
-    """The tree, from its roots."""
-    rows = list(alerting.Route.objects.prefetch_related("channels", "escalate_to"))
+def routes(cluster: str) -> tuple[Route, ...]:
+    """Return the tree that incidents of a cluster take, from its roots: no route and no channel of another cluster."""
+    rows = alerting.in_cluster(alerting.Route.objects.prefetch_related("channels", "escalate_to"), cluster)
     children: dict[int | None, list[alerting.Route]] = {}
     for row in rows:
         children.setdefault(row.parent_id, []).append(row)
-    return _branch(None, children)
+    return _branch(None, children, cluster)
 
 
 def enqueue(
@@ -221,6 +222,7 @@ def enqueue(
         [
             alerting.Delivery(
                 channel_id=channel,
+                cluster=row.cluster_id,
                 incident=row,
                 key=key,
                 kind=kind.value,
@@ -240,15 +242,33 @@ def enqueue(
 
 def told(row: Incident) -> dict[int, bool]:
     """Channels that got a message about an incident, and whether they want its end as well."""
-    found = alerting.Delivery.objects.filter(incident=row).values_list("channel", "channel__send_resolved")
+    sent = alerting.Delivery.objects.filter(incident=row, channel__cluster__in=("", row.cluster_id))
+    found = sent.values_list("channel", "channel__send_resolved")
     return dict(found.distinct().order_by())
 
 
-def _branch(parent: int | None, children: Mapping[int | None, Sequence[alerting.Route]]) -> tuple[Route, ...]:
-    return tuple(_route(row, _branch(row.pk, children)) for row in children.get(parent, ()))
+def end_receivers(
+    row: Incident, planned: Mapping[int, tuple[float, str]], now: float
+) -> dict[int, tuple[float, str]]:
+    """Return the channels that get the end of an incident: those that got its beginning.
+
+    Routes may have changed meanwhile; `planned` is what they say now, for their quiet hours.
+    """
+    return {channel: planned.get(channel, (now, "")) for channel, wants in told(row).items() if wants}
 
 
-def _route(row: alerting.Route, below: tuple[Route, ...]) -> Route:
+def _branch(
+    parent: int | None, children: Mapping[int | None, Sequence[alerting.Route]], cluster: str
+) -> tuple[Route, ...]:
+    rows = children.get(parent, ())
+    return tuple(_route(row, _branch(row.pk, children, cluster), cluster) for row in rows)
+
+
+def _open_channels(rows: Iterable[alerting.Channel], cluster: str) -> tuple[int, ...]:
+    return tuple(row.pk for row in rows if row.enabled and row.cluster in ("", cluster))
+
+
+def _route(row: alerting.Route, below: tuple[Route, ...], cluster: str) -> Route:
     quiet = None
     if row.quiet_from is not None and row.quiet_until is not None:
         quiet = QuietHours(row.quiet_from, row.quiet_until, row.quiet_zone or "UTC")
@@ -257,9 +277,9 @@ def _route(row: alerting.Route, below: tuple[Route, ...]) -> Route:
         matchers=parse(row.matchers, of_routes=True),
         cluster=row.cluster,
         least=Severity(row.least),
-        channels=tuple(channel.pk for channel in row.channels.all() if channel.enabled),
+        channels=_open_channels(row.channels.all(), cluster),
         escalate_after=row.escalate_after,
-        escalate_to=tuple(channel.pk for channel in row.escalate_to.all() if channel.enabled),
+        escalate_to=_open_channels(row.escalate_to.all(), cluster),
         quiet=quiet,
         goes_on=row.goes_on,
         children=below,

@@ -66,13 +66,15 @@ def list_silences(console: api.Console, cluster: str, as_json: bool) -> None:
         return
     rows = [
         (
-            *(str(one["number"]), one["matchers"] or "everything"),
+            *(str(one["number"]), one["matchers"] or "everything", one["cluster"] or "all"),
             *(one["starts_at"], one["ends_at"], one["creator"], one["reason"]),
         )
         for one in said["silences"]
     ]
     click.echo(
-        table(("number", "what", "begins", "ends", "who", "why"), rows) if rows else "nothing is silenced"
+        table(("number", "what", "cluster", "begins", "ends", "who", "why"), rows)
+        if rows
+        else "nothing is silenced"
     )
 
 

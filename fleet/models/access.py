@@ -71,7 +71,7 @@ class Access(models.Model):
 
 
 class ClusterLimit(models.Model):
-    """A person with any of these sees only the clusters they name; one with none sees all."""
+    """A person with any of these sees and changes only the clusters they name; one with none sees all."""
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="cluster_limits"
@@ -123,7 +123,32 @@ def may(user: AbstractBaseUser | AnonymousUser, permission: Permission, cluster:
     return cluster is None or sees_cluster(user, cluster)
 
 
+def limits_of(user: User) -> frozenset[str]:
+    """Return the clusters that `user` is limited to; empty: no limit."""
+    return frozenset(user.cluster_limits.values_list("cluster", flat=True))
+
+
 def sees_cluster(user: User, cluster: str) -> bool:
     """Whether no limit keeps `user` from `cluster`."""
-    limits = set(user.cluster_limits.values_list("cluster", flat=True))
+    limits = limits_of(user)
     return not limits or cluster in limits
+
+
+def is_limited(user: User) -> bool:
+    """Whether `user` is limited to some clusters."""
+    return bool(limits_of(user))
+
+
+def may_write(user: AbstractBaseUser | AnonymousUser, permission: Permission, owner: str) -> bool:
+    """Whether `user` may write what a cluster owns, or, with an empty `owner`, the whole installation.
+
+    What the installation owns acts on every cluster: that needs a user without a limit.
+    """
+    if owner:
+        return may(user, permission, owner)
+    return may(user, permission) and isinstance(user, User) and not is_limited(user)
+
+
+def shown_clusters(cluster: str, *, limited: bool) -> tuple[str, ...]:
+    """Return what rows of a log on a cluster's page may name as theirs: the cluster, and without a limit none."""
+    return (cluster,) if limited else ("", cluster)

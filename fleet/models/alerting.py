@@ -7,29 +7,47 @@ from __future__ import annotations
 
 import time
 from datetime import date, timedelta
+from typing import TypeVar
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from typing_extensions import override
 
 from fleet.models.clusters import Cluster
 from fleet.models.incidents import Incident
 
+_Row = TypeVar("_Row", bound="Owned")
 
-class AlertRule(models.Model):
+
+class Owned(models.Model):
+    """An object that belongs to one cluster, or to the whole installation. docs/access.md, "Limits by cluster"."""
+
+    #: The id of the cluster that owns it; empty: the installation. It is set when the object is made, and stays.
+    cluster = models.CharField(max_length=64, blank=True, default="")
+
+    class Meta:
+        abstract = True
+
+
+def in_cluster(rows: QuerySet[_Row], cluster: str) -> QuerySet[_Row]:
+    """Return the rows that act on a cluster: its own, and those of the installation."""
+    return rows.filter(cluster__in=("", cluster))
+
+
+class AlertRule(Owned):
     """One rule; `fleet.alerts.rules.Rule` says what each number means.
 
-    Those we begin with (`builtin`) may be changed and switched off, not deleted.
+    A rule of a cluster takes the place of the installation's rule of the same name there. Those we begin with
+    (`builtin`) may be changed and switched off, not deleted.
     """
 
-    name = models.CharField(max_length=100, unique=True)
+    name = models.CharField(max_length=100)
     kind = models.CharField(max_length=16)
     severity = models.PositiveSmallIntegerField()
     enabled = models.BooleanField(default=True)
     min_count = models.PositiveIntegerField(default=1)
     min_share = models.FloatField(default=0.0)
     label = models.CharField(max_length=64, blank=True, default="")
-    cluster = models.CharField(max_length=64, blank=True, default="")
     pending_rounds = models.PositiveIntegerField(default=2)
     pending_seconds = models.FloatField(default=0.0)
     recover_seconds = models.FloatField(default=300.0)
@@ -42,6 +60,7 @@ class AlertRule(models.Model):
     class Meta:
         default_permissions = ()
         ordering = ("-severity", "name")
+        constraints = (models.UniqueConstraint(fields=("cluster", "name"), name="one_rule_per_name"),)
 
     @override
     def __str__(self) -> str:
@@ -73,11 +92,9 @@ class AgentLabel(models.Model):
         return f"{self.pattern}: {self.label}"
 
 
-class Silence(models.Model):
+class Silence(Owned):
     """Something somebody keeps quiet for a while."""
 
-    #: Of one cluster; empty: of all.
-    cluster = models.CharField(max_length=64, blank=True, default="")
     matchers = models.TextField(blank=True, default="")
     reason = models.CharField(max_length=500)
     #: From the sign-in, never from a form.
@@ -97,11 +114,10 @@ class Silence(models.Model):
         return f"{self.matchers or 'everything'}: {self.reason}"
 
 
-class MaintenanceWindow(models.Model):
+class MaintenanceWindow(Owned):
     """Quiet that recurs, by the clock on the wall of a zone."""
 
     name = models.CharField(max_length=100)
-    cluster = models.CharField(max_length=64, blank=True, default="")
     matchers = models.TextField(blank=True, default="")
     #: RFC 5545: FREQ=WEEKLY;BYDAY=SU.
     rule = models.CharField(max_length=200)
@@ -122,10 +138,10 @@ class MaintenanceWindow(models.Model):
         return self.name
 
 
-class Channel(models.Model):
+class Channel(Owned):
     """Where messages go. What is secret in it is sealed."""
 
-    name = models.CharField(max_length=100, unique=True)
+    name = models.CharField(max_length=100)
     #: `email`, `webhook`, `alertmanager`, `pagerduty` or `apprise`.
     kind = models.CharField(max_length=16)
     #: Addresses and such; nothing secret.
@@ -144,22 +160,22 @@ class Channel(models.Model):
 
     class Meta:
         default_permissions = ()
-        ordering = ("name",)
+        ordering = ("name", "cluster")
+        constraints = (models.UniqueConstraint(fields=("cluster", "name"), name="one_channel_per_name"),)
 
     @override
     def __str__(self) -> str:
         return self.name
 
 
-class Route(models.Model):
-    """A node of the tree that says who hears of what."""
+class Route(Owned):
+    """A node of the tree that says who hears of what. It leads to channels of its cluster and of the installation."""
 
     name = models.CharField(max_length=100)
     parent = models.ForeignKey(
         "self", on_delete=models.CASCADE, null=True, blank=True, related_name="children"
     )
     position = models.PositiveIntegerField(default=0)
-    cluster = models.CharField(max_length=64, blank=True, default="")
     matchers = models.TextField(blank=True, default="")
     least = models.PositiveSmallIntegerField(default=1)
     channels = models.ManyToManyField(Channel, blank=True, related_name="routes")
@@ -185,7 +201,11 @@ class Delivery(models.Model):
     Written with the incident in one transaction, advanced by short steps.
     """
 
-    channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="deliveries")
+    #: None: the channel was deleted since; `channel_name` is what it was called.
+    channel = models.ForeignKey(Channel, on_delete=models.SET_NULL, null=True, related_name="deliveries")
+    channel_name = models.CharField(max_length=100, blank=True, default="")
+    #: Of which cluster it speaks; empty: of none.
+    cluster = models.CharField(max_length=64, blank=True, default="")
     incident = models.ForeignKey(
         Incident, on_delete=models.CASCADE, null=True, blank=True, related_name="deliveries"
     )
@@ -198,6 +218,8 @@ class Delivery(models.Model):
     next_attempt_at = models.FloatField()
     waits_for = models.CharField(max_length=300, blank=True, default="")
     attempts = models.PositiveIntegerField(default=0)
+    #: When the newest attempt ended.
+    attempted_at = models.FloatField(null=True, blank=True)
     #: Who is sending it now, and until when nobody else may.
     leased_by = models.CharField(max_length=100, blank=True, default="")
     leased_until = models.FloatField(default=0.0)
@@ -216,6 +238,8 @@ class Delivery(models.Model):
                 condition=Q(sent_at=None, failed_at=None),
                 name="delivery_to_do",
             ),
+            models.Index(fields=("cluster", "-id"), name="delivery_by_cluster"),
+            models.Index(fields=("channel", "-attempted_at"), name="delivery_by_attempt"),
         )
 
     @override

@@ -167,8 +167,8 @@ def _alerting(cluster: Cluster, now: float) -> dict[str, int]:
         ({"sent_at": now - 199}, {"next_attempt_at": now + 30}, {"failed_at": now - 50})
     ):
         Delivery.objects.create(
-            channel=hook, incident=row, key=f"k/{number}", kind="firing", payload=message, attempts=3,
-            created_at=now - 200, last_error=f"hooks{SUFFIX}.example.com answered 503",
+            channel=hook, cluster=row.cluster_id, incident=row, key=f"k/{number}", kind="firing", payload=message,
+            attempts=3, created_at=now - 200, last_error=f"hooks{SUFFIX}.example.com answered 503",
             **{"next_attempt_at": now - 200} | state,
         )  # fmt: skip
     rule = AlertRule.objects.order_by("pk")[0]

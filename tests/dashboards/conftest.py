@@ -12,7 +12,8 @@ from pytest_django import Settings
 
 from dashboards import reading
 from fleet.domain.verdicts import State
-from fleet.models.access import give_role
+from fleet.models.access import ClusterLimit, give_role
+from fleet.models.clusters import Cluster
 from fleet.state.connect import connect
 from fleet.state.reader import open_reader
 from fleet.state.writer import Writer
@@ -74,3 +75,17 @@ def record(live_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator
     monkeypatch.setattr(reading, "reader", lambda: reader)
     yield writer
     redis.close()
+
+
+@pytest.fixture
+def limited(db: None) -> MakeUser:
+    """Makes a user with the role of that name who is limited to the cluster `other`, which exists then."""
+
+    def make(role: str) -> User:
+        Cluster.objects.get_or_create(id="other", defaults={"name": "Other"})
+        user = User.objects.create_user(f"limited-{role.replace(' ', '-')}", password="correct horse")
+        give_role(user, role)
+        ClusterLimit.objects.create(user=user, cluster="other")
+        return user
+
+    return make

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from dashboards.alert_presenters import delivery_row, in_common, next_message, trend_points
+from dashboards.alert_presenters import HIDDEN, delivery_row, in_common, next_message, trend_points
 from fleet.alerts import store
 from fleet.domain.verdicts import State
 from fleet.models.alerting import Channel, Delivery, Route
@@ -48,7 +48,7 @@ def test_next_message_says_when_why_and_to_whom() -> None:
     root.escalate_after = 900
     root.save()
     root.escalate_to.add(chief)
-    said = next_message(row, store.rules(), now)
+    said = next_message(row, store.rules("default"), now)
     assert said["because"] == "nobody has acknowledged it by then"
     assert said["to"] == ["chief"]
     assert round(said["ms"] / 1000) == -900
@@ -59,10 +59,27 @@ def test_delivery_stands_in_words() -> None:
     """Waiting, sending, sent, failed."""
     channel = Channel.objects.create(name="ops", kind="webhook")
     row = Delivery(channel=channel, key="k", kind="firing", payload={}, created_at=0.0, next_attempt_at=50.0)
-    assert delivery_row(row, 10.0)["state"] == "waiting"
+    assert delivery_row(row, 10.0, limited=False)["state"] == "waiting"
     row.leased_until = 20.0
-    assert delivery_row(row, 10.0)["state"] == "sending"
+    assert delivery_row(row, 10.0, limited=False)["state"] == "sending"
     row.failed_at = 30.0
-    assert delivery_row(row, 40.0)["state"] == "failed"
+    assert delivery_row(row, 40.0, limited=False)["state"] == "failed"
     row.sent_at = 30.0
-    assert delivery_row(row, 40.0)["state"] == "sent"
+    assert delivery_row(row, 40.0, limited=False)["state"] == "sent"
+
+
+@pytest.mark.django_db
+def test_error_of_the_installations_channel_is_hidden_from_limited_readers() -> None:
+    """It may name an address; a deleted channel is named, and may have been the installation's."""
+    shared = Channel.objects.create(name="ops", kind="webhook")
+    own = Channel.objects.create(name="ops", kind="webhook", cluster="eu")
+    for channel, shown in ((shared, HIDDEN), (own, "refused"), (None, HIDDEN)):
+        row = Delivery(
+            channel=channel, channel_name="gone", key="k", kind="firing", payload={}, created_at=0.0,
+            next_attempt_at=0.0, last_error="refused",
+        )  # fmt: skip
+        assert delivery_row(row, 1.0, limited=True)["error"] == shown
+        assert delivery_row(row, 1.0, limited=False)["error"] == "refused"
+    assert delivery_row(row, 1.0, limited=False)["channel"] == "gone (deleted)"
+    row.last_error = ""
+    assert delivery_row(row, 1.0, limited=True)["error"] == ""

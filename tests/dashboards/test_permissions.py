@@ -6,7 +6,18 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.test import RequestFactory
 
-from dashboards.permissions import Access, declared, is_known, known_clusters, public, requires
+from dashboards.permissions import (
+    Access,
+    declared,
+    is_known,
+    known_clusters,
+    must_write,
+    owners_for,
+    public,
+    refusal_to_write,
+    requires,
+    visible_clusters,
+)
 from fleet.models.access import ClusterLimit, Permission
 from fleet.models.clusters import Cluster
 from tests.dashboards.conftest import MakeUser
@@ -71,3 +82,46 @@ def test_declared_of_what_says_nothing() -> None:
     view.access = "yes"  # type: ignore[attr-defined]
     assert declared(view) is None
     assert declared(public(_guarded)) == Access(sign_in=False)
+
+
+@requires(Permission.VIEW_FLEET)
+def _of_all(request: HttpRequest) -> HttpResponseBase:
+    return HttpResponse("in")
+
+
+def test_requires_no_cluster_of_what_is_of_none(person: MakeUser) -> None:
+    """A page without a cluster admits people limited to any."""
+    limited = person("viewer")
+    ClusterLimit.objects.create(user=limited, cluster="eu")
+    request = RequestFactory().get("/tokens/")
+    request.user = limited
+    assert _of_all(request).status_code == 200
+    assert declared(_of_all) == Access(permission=Permission.VIEW_FLEET, of_cluster=False)
+    with pytest.raises(PermissionDenied):
+        _ask(limited)
+
+
+def test_clusters_that_a_user_sees(person: MakeUser) -> None:
+    """All of them, or those of the limits that exist."""
+    for name in ("asia", "eu"):
+        Cluster.objects.create(id=name, name=name)
+    free, limited = person("viewer"), person("admin")
+    for name in ("eu", "mars"):
+        ClusterLimit.objects.create(user=limited, cluster=name)
+    assert visible_clusters(free) == ("default", "asia", "eu")
+    assert visible_clusters(limited) == ("eu",)
+
+
+def test_owners_for_a_new_object_and_why_not(person: MakeUser) -> None:
+    """The installation only without a limit, and the sentence says so."""
+    free, limited, viewer = person("config admin"), person("admin"), person("viewer")
+    ClusterLimit.objects.create(user=limited, cluster="eu")
+    owners = [owners_for(user, Permission.CHANGE_CONFIG, "eu") for user in (free, limited, viewer)]
+    assert owners == [["", "eu"], ["eu"], []]
+    assert "without a limit" in refusal_to_write(limited, Permission.CHANGE_CONFIG, "")
+    assert "needs the permission" in refusal_to_write(viewer, Permission.CHANGE_CONFIG, "")
+    request = RequestFactory().get("/somewhere/")
+    request.user = limited
+    must_write(request, Permission.CHANGE_CONFIG, "eu")
+    with pytest.raises(PermissionDenied, match="whole installation"):
+        must_write(request, Permission.CHANGE_CONFIG, "")

@@ -21,7 +21,7 @@ _AGENTS, _STRANDED = 20, 8
 
 
 def write(cluster_id: str) -> None:
-    """Write all rows of a cluster. Channels and routes belong to every cluster: call it once per console."""
+    """Write all rows of a cluster. Channels and routes belong to the installation: call it once per console."""
     cluster, now = Cluster.objects.get(pk=cluster_id), time.time()
     firing = _incidents(cluster, now)
     for at, kind, text in (
@@ -44,6 +44,11 @@ def note_notice(cluster_id: str) -> None:
     """Add an event to the incident of proxy-1, so that browsers show it once more."""
     incident = Incident.objects.get(cluster=cluster_id, cause_name="proxy-1")
     IncidentEvent.objects.create(incident=incident, at=time.time(), kind="notice")
+
+
+def take_tests() -> None:
+    """Note that the receivers took the tests of their channels."""
+    Delivery.objects.filter(kind="test").update(sent_at=time.time(), attempted_at=time.time())
 
 
 def _incidents(cluster: Cluster, now: float) -> Incident:
@@ -149,6 +154,7 @@ def _messages(incident: Incident, channel: Channel, now: float) -> None:
     for number, outcome in enumerate(outcomes):
         Delivery.objects.create(
             channel=channel,
+            cluster=incident.cluster_id,
             incident=incident,
             key=f"k/{number}",
             kind="firing",

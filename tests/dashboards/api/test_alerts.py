@@ -91,3 +91,48 @@ def test_silence_begins_later_and_is_extended(client: Client, operator: dict[str
     assert _post(client, f"silences/{made['number']}/end", {}, operator).status_code == 200
     assert _post(client, f"silences/{made['number']}/extend", {}, operator).status_code == 409
     assert _post(client, "silences/999/extend", {}, operator).status_code == 404
+
+
+@pytest.fixture
+def limited_operator(limited: MakeUser, fake_reader: FakeReader) -> dict[str, str]:
+    """Headers of the token of an operator who is limited to the cluster `other`."""
+    scopes = [Permission.VIEW_FLEET, Permission.ACT_ON_FLEET, Permission.VIEW_AUDIT]
+    _, secret = create_token(limited("operator"), "t", scopes, lifetime=None, now=timezone.now())
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def test_limited_token_reads_and_writes_one_cluster(client: Client, limited_operator: dict[str, str]) -> None:
+    """Silences of the installation are read and stay; of another cluster there is nothing."""
+    now = time.time()
+    rows = {
+        owner: Silence.objects.create(
+            cluster=owner,
+            matchers="kind=proxy",
+            reason=owner,
+            creator="ada",
+            starts_at=now - 9,
+            ends_at=now + 900,
+        )
+        for owner in ("", "other", "default")
+    }
+    where = "clusters/other/silences"
+    items = client.get(f"/api/v1/{where}", headers=limited_operator).json()["silences"]
+    assert sorted(item["cluster"] for item in items) == ["", "other"]
+    for owner, status in (("", 403), ("default", 404), ("other", 200)):
+        for act, body in (("extend", {"hours": 1}), ("end", {})):
+            answer = _post(client, f"{where}/{rows[owner].pk}/{act}", body, limited_operator)
+            assert answer.status_code == status, (owner, act)
+    assert client.get("/api/v1/silences", headers=limited_operator).status_code == 403
+    assert client.get("/api/v1/clusters", headers=limited_operator).json() == {"clusters": ["other"]}
+
+
+def test_limited_token_reads_the_audit_log_of_one_cluster(
+    client: Client, limited_operator: dict[str, str]
+) -> None:
+    """Rows that concern no cluster are for users without a limit."""
+    for cluster in ("", "other", "default"):
+        AuditEntry.objects.create(
+            cluster=cluster, who="bo", actor_kind="person", action="x.done", subject=cluster, outcome="done"
+        )
+    entries = client.get("/api/v1/clusters/other/audit", headers=limited_operator).json()["entries"]
+    assert [entry["subject"] for entry in entries] == ["other"]

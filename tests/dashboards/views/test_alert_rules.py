@@ -173,3 +173,65 @@ def test_import_that_is_meant_to_do_harm_takes_nothing(keeper: Client, document:
     assert page.status_code == 200
     assert "Nothing was taken: " in page.content.decode()
     assert list(AlertRule.objects.values()) == before
+
+
+@pytest.fixture
+def stranger(client: Client, limited: MakeUser, fake_reader: FakeReader) -> Client:
+    """A browser in which a config admin is signed in who is limited to the cluster `other`."""
+    client.force_login(limited("config admin"))
+    return client
+
+
+def test_limited_user_overrides_a_rule_in_one_cluster(stranger: Client) -> None:
+    """The installation's stays as it is for the others; the copy is switched off, or deleted again."""
+    rule = AlertRule.objects.get(name="Agents stranded")
+    url = f"/c/other/alerts/rules/{rule.pk}/"
+    page = stranger.get(url).content.decode()
+    assert "Override in cluster other" in page
+    assert 'value="save"' not in page
+    for form in (_form(rule, min_count=9), {"do": "delete", "confirm": "yes"}):
+        assert stranger.post(url, form).status_code == 403
+    stranger.post(url, {"do": "override"})
+    own = AlertRule.objects.get(name="Agents stranded", cluster="other")
+    assert (own.min_count, own.builtin, own.kind) == (rule.min_count, False, rule.kind)
+    assert stranger.post(url, {"do": "override"})["Location"] == f"/c/other/alerts/rules/{own.pk}/"
+    form = _form(own, name="another name", min_count=9)
+    del form["enabled"]
+    stranger.post(f"/c/other/alerts/rules/{own.pk}/", form)
+    own.refresh_from_db()
+    rule.refresh_from_db()
+    assert (own.name, own.enabled, own.min_count) == ("Agents stranded", False, 9)
+    assert (rule.enabled, rule.min_count) == (True, 5)
+    assert "overridden here" in stranger.get("/c/other/alerts/rules/").content.decode()
+    stranger.post(f"/c/other/alerts/rules/{own.pk}/", {"do": "delete"})
+    assert AlertRule.objects.filter(pk=own.pk).exists(), "it asks before"
+    stranger.post(f"/c/other/alerts/rules/{own.pk}/", {"do": "delete", "confirm": "yes"})
+    assert not AlertRule.objects.filter(pk=own.pk).exists()
+
+
+def test_limited_user_makes_and_imports_rules_of_the_cluster_only(stranger: Client) -> None:
+    """A form makes one of the cluster whatever it says; a document that names another owner changes nothing."""
+    rule = AlertRule.objects.get(name="Agents stranded")
+    stranger.post("/c/other/alerts/rules/0/", _form(rule, name="mine", cluster=""))
+    assert AlertRule.objects.get(name="mine").cluster == "other"
+    before = list(AlertRule.objects.values())
+    for owner in ("''", "default", "mars"):
+        document = f"rules: [{{name: x, kind: stranded, severity: info, cluster: {owner}}}]"
+        page = stranger.post("/c/other/alerts/rules/", {"do": "import", "document": document}, follow=True)
+        assert "x cannot be written" in page.content.decode()
+    assert list(AlertRule.objects.values()) == before
+    document = "rules: [{name: x, kind: stranded, severity: info, cluster: other}]"
+    stranger.post("/c/other/alerts/rules/", {"do": "import", "document": document})
+    assert AlertRule.objects.get(name="x").cluster == "other"
+
+
+def test_rules_of_another_cluster_are_not_there(keeper: Client) -> None:
+    """On no page, in no file, whoever looks; a document for a cluster that does not exist is refused."""
+    foreign = AlertRule.objects.create(name="of-asia", cluster="asia", kind="stranded", severity=1)
+    for path in ("", "rules.yaml", "runbooks/stranded/"):
+        where = f"/alerts/{path}" if path else "/alerts/rules/"
+        assert "of-asia" not in keeper.get(where).content.decode()
+    assert keeper.get(f"/alerts/rules/{foreign.pk}/").status_code == 404
+    document = "rules: [{name: x, kind: stranded, severity: info, cluster: mars}]"
+    page = keeper.post("/alerts/rules/", {"do": "import", "document": document}, follow=True)
+    assert "names the cluster mars, which does not exist" in page.content.decode()

@@ -64,3 +64,16 @@ def test_viewer_may_not(client: Client, person: MakeUser) -> None:
     """It names people."""
     client.force_login(person("viewer"))
     assert [client.get(path).status_code for path in ("/audit/", "/audit.csv", "/audit.jsonl")] == [403] * 3
+
+
+def test_rows_of_no_cluster_are_for_readers_without_a_limit(
+    operator: Client, limited: MakeUser, client: Client
+) -> None:
+    """On the page and in both files."""
+    record(Attempt(SYSTEM, "token.make", subject="of all"), "done", timezone.now())
+    assert "of all" in operator.get("/audit/").content.decode()
+    client.force_login(limited("operator"))
+    for path in ("audit/", "audit.csv", "audit.jsonl"):
+        text = client.get(f"/c/other/{path}").content.decode()
+        assert "elsewhere" in text
+        assert "of all" not in text

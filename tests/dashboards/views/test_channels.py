@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 import pytest
 from django.apps import apps
 from django.test import Client
 
-from fleet.models.alerting import Channel, Delivery, Route
+from fleet.models.alerting import AlertRule, Channel, Delivery, Route
 from fleet.models.changes import AuditEntry
+from fleet.models.clusters import ensure_default_cluster
+from fleet.models.incidents import Incident
 from fleet.models.sealed import seal, unseal
 from tests.dashboards.conftest import MakeUser
 from tests.fakes.reader import FakeReader
@@ -263,3 +266,202 @@ def test_operator_may_read_and_not_change(client: Client, person: MakeUser, fake
     assert client.get("/alerts/channels/").status_code == 200
     assert client.get("/alerts/channels/0/").status_code == 403
     assert client.post("/alerts/channels/", {"do": "again", "id": "1"}).status_code == 403
+
+
+@pytest.fixture
+def stranger(client: Client, limited: MakeUser, fake_reader: FakeReader) -> Client:
+    """A browser in which a config admin is signed in who is limited to the cluster `other`."""
+    client.force_login(limited("config admin"))
+    return client
+
+
+def _channel(owner: str, name: str = "ops") -> Channel:
+    return Channel.objects.create(
+        name=name, kind="email", cluster=owner, config={"to": f"{owner or 'all'}@example.com"}
+    )
+
+
+def _delivery(channel: Channel | None, cluster: str, subject: str, **columns: Any) -> Delivery:
+    return Delivery.objects.create(
+        channel=channel, cluster=cluster, key=subject, kind="firing", payload={"subject": subject},
+        **{"created_at": 1.0, "next_attempt_at": 1.0} | columns,
+    )  # fmt: skip
+
+
+def test_limited_user_makes_objects_of_the_cluster_only(stranger: Client) -> None:
+    """Whatever owner the form names; and a private address needs a user without a limit, too."""
+    stranger.post("/c/other/alerts/channels/0/", _HOOK | {"cluster": "", "allow_private": "on"})
+    channel = Channel.objects.get()
+    assert (channel.cluster, channel.allow_private) == ("other", False)
+    assert not Route.objects.get(name="Everything").channels.exists()
+    page = stranger.get("/c/other/alerts/channels/").content.decode()
+    assert "https://hooks.example.com/…" in page
+    assert f'href="/c/other/alerts/channels/{channel.pk}/"' in page
+
+
+def test_limited_user_sees_name_kind_and_state_of_the_installations_channels(stranger: Client) -> None:
+    """No address, no error that may name one, and no page of it; what is of another cluster is not there."""
+    shared, foreign = _channel("", "shared"), _channel("default", "foreign")
+    _delivery(shared, "other", "ours", attempted_at=2.0, failed_at=2.0, last_error="all@example.com is gone")
+    _delivery(shared, "default", "theirs")
+    _delivery(shared, "", "test")
+    page = stranger.get("/c/other/alerts/channels/").content.decode()
+    assert all(words in page for words in ("shared", "email", "fails", "ours", "hidden: it belongs"))
+    assert not [words for words in ("all@example.com", "foreign", "theirs", ">test ") if words in page]
+    assert stranger.get(f"/c/other/alerts/channels/{shared.pk}/").status_code == 403
+    assert stranger.get(f"/c/other/alerts/channels/{foreign.pk}/").status_code == 404
+    assert stranger.get(f"/alerts/channels/{foreign.pk}/").status_code == 403
+
+
+def test_limited_user_changes_no_channel_or_route_of_others(stranger: Client) -> None:
+    """Neither the installation's nor another cluster's: not by form, test, deletion or sending again."""
+    root = Route.objects.get(name="Everything")
+    for owner in ("", "default"):
+        channel = _channel(owner)
+        failed = _delivery(channel, owner, f"failed {owner}", failed_at=2.0)
+        for form in (_HOOK, {"do": "test"}, {"do": "delete", "confirm": "yes"}):
+            assert stranger.post(f"/c/other/alerts/channels/{channel.pk}/", form).status_code in (403, 404)
+        answer = stranger.post("/c/other/alerts/channels/", {"do": "again", "id": failed.pk})
+        assert answer.status_code == 404
+    own = _channel("other", "own")
+    form = {"name": "mine", "position": "0", "least": "1", "channels": [own.pk]}
+    assert stranger.post(f"/c/other/alerts/routes/{root.pk}/", form).status_code == 403
+    assert not root.channels.exists()
+    assert Delivery.objects.exclude(failed_at=None).count() == 2
+    assert AuditEntry.objects.filter(outcome="refused", detail__contains="whole installation").exists()
+
+
+def test_route_of_a_cluster_leads_to_its_channels_and_the_installations(stranger: Client) -> None:
+    """Below a route of the installation if that is meant; a channel of another cluster is no choice."""
+    root = Route.objects.get(name="Everything")
+    channels = {owner: _channel(owner, f"to {owner}") for owner in ("", "other", "default")}
+    form = {"name": "mine", "parent": root.pk, "position": "0", "least": "1", "cluster": ""}
+    stranger.post("/c/other/alerts/routes/0/", form | {"channels": [channels["default"].pk]})
+    assert Route.objects.count() == 1
+    stranger.post("/c/other/alerts/routes/0/", form | {"channels": [channels[""].pk, channels["other"].pk]})
+    route = Route.objects.get(name="mine")
+    assert (route.cluster, route.parent, route.channels.count()) == ("other", root, 2)
+
+
+def test_route_of_the_installation_leads_to_its_channels_only(keeper: Client) -> None:
+    """And stands below none of a cluster: incidents of all clusters take it."""
+    own, above = _channel("default"), Route.objects.create(name="ours", cluster="default")
+    form = {"name": "mine", "position": "0", "least": "1", "cluster": ""}
+    for wrong in ({"channels": [own.pk]}, {"escalate_to": [own.pk]}, {"parent": above.pk}):
+        page = keeper.post("/alerts/routes/0/", form | wrong).content.decode()
+        assert "of the whole installation" in page
+    assert not Route.objects.filter(name="mine").exists()
+    keeper.post("/alerts/routes/0/", form | {"cluster": "default", "channels": [own.pk], "parent": above.pk})
+    assert Route.objects.get(name="mine").cluster == "default"
+
+
+def test_owner_is_chosen_once(keeper: Client) -> None:
+    """The installation if nothing is chosen; an object that exists keeps its owner, and names are of one owner."""
+    keeper.post("/alerts/channels/0/", _HOOK)
+    shared = Channel.objects.get()
+    keeper.post(f"/alerts/channels/{shared.pk}/", _HOOK | {"cluster": "default"})
+    shared.refresh_from_db()
+    assert shared.cluster == ""
+    keeper.post("/alerts/channels/0/", _HOOK | {"cluster": "default"})
+    assert list(Channel.objects.values_list("name", "cluster")) == [("ops", ""), ("ops", "default")]
+    assert "already exists" in keeper.post("/alerts/channels/0/", _HOOK).content.decode()
+
+
+def test_deleting_a_channel_asks_and_keeps_its_log(keeper: Client) -> None:
+    """It says what hangs on it, does nothing before the answer, and then the log still names it."""
+    channel = _channel("")
+    Route.objects.get(name="Everything").channels.add(channel)
+    _delivery(channel, "default", "page sent", sent_at=2.0, attempted_at=2.0)
+    _delivery(channel, "default", "page waits")
+    there = f"/alerts/channels/{channel.pk}/"
+    assert 'href="?delete=1"' in keeper.get(there).content.decode()
+    for page in (keeper.get(f"{there}?delete=1"), keeper.post(there, {"do": "delete"})):
+        text = page.content.decode()
+        assert "Delete the channel ops?" in text
+        assert "Everything" in text
+        assert "1 notification will not be sent" in text
+    assert Channel.objects.exists()
+    keeper.post(there, {"do": "delete", "confirm": "yes"})
+    assert not Channel.objects.exists()
+    log = keeper.get("/alerts/channels/").content.decode()
+    assert all(words in log for words in ("page sent", "page waits", "ops (deleted)", "was deleted before"))
+    answer = keeper.post("/alerts/channels/", {"do": "again", "id": Delivery.objects.get(sent_at=None).pk})
+    assert answer.status_code == 404
+
+
+def test_deleting_a_route_asks_and_names_what_goes_with_it(keeper: Client) -> None:
+    """At any depth."""
+    root = Route.objects.get(name="Everything")
+    below = Route.objects.create(name="proxies", parent=root)
+    Route.objects.create(name="night", parent=below)
+    there = f"/alerts/routes/{root.pk}/"
+    for page in (keeper.get(f"{there}?delete=1"), keeper.post(there, {"do": "delete"})):
+        assert "2 routes below it will be deleted with it: proxies, night" in page.content.decode()
+    assert Route.objects.count() == 3
+    keeper.post(there, {"do": "delete", "confirm": "yes"})
+    assert not Route.objects.exists()
+
+
+def test_channel_is_as_its_newest_attempt_was(keeper: Client) -> None:
+    """One that failed once and has sent since is well; one that sent and fails now is not."""
+    channel = _channel("")
+    _delivery(channel, "default", "1", failed_at=5.0, attempted_at=5.0, last_error="a private address")
+    for number in range(2, 11):
+        _delivery(channel, "default", str(number), sent_at=5.0 + number, attempted_at=5.0 + number)
+    page = keeper.get("/alerts/channels/")
+    assert [one["failing"] for one in page.context["channels"]] == [False]
+    # An old one that is tried again is the newest attempt.
+    Delivery.objects.filter(key="1").update(failed_at=None, attempted_at=99.0, last_error="refused again")
+    (shown,) = keeper.get("/alerts/channels/").context["channels"]
+    assert (shown["failing"], shown["error"]) == (True, "refused again")
+
+
+def test_log_of_messages_is_live(keeper: Client) -> None:
+    """The list and the log of a channel ask again, sooner while a message waits."""
+    channel = _channel("")
+    page = keeper.get("/alerts/channels/").content.decode()
+    assert all(
+        part in page for part in ('id="channels" data-refresh', 'id="log" data-refresh', "js/refresh.js")
+    )
+    there = f"/alerts/channels/{channel.pk}/"
+    assert "data-refresh-ms" not in keeper.get(there).content.decode()
+    keeper.post(there, {"do": "test"})
+    assert 'data-refresh-ms="1000"' in keeper.get(there).content.decode()
+
+
+def test_objects_from_before_get_their_owners_by_the_migration() -> None:
+    """Of deliveries the incident's or digest's cluster; of routes below a cluster's that cluster."""
+    migration = importlib.import_module("fleet.migrations.0015_owners_of_alerting")
+    incident = Incident.objects.create(
+        cluster=ensure_default_cluster(), key="proxy/p", cause_kind="proxy", cause_id="p", generation=1,
+        state="firing", severity=2, opened_at=1.0,
+    )  # fmt: skip
+    channel = _channel("")
+    _delivery(channel, "", "incident", incident=incident, sent_at=7.0)
+    of_digest = _delivery(channel, "", "digest", attempts=1, last_error="refused")
+    Delivery.objects.filter(pk=of_digest.pk).update(
+        kind="digest", payload={"subject": "digest", "incident": {"cluster": "eu"}}
+    )
+    _delivery(channel, "", "test", failed_at=8.0)
+    root = Route.objects.get(name="Everything")
+    eu = Route.objects.create(name="eu", cluster="eu", parent=root)
+    night = Route.objects.create(name="night", parent=Route.objects.create(name="proxies", parent=eu))
+    rule = AlertRule.objects.get(name="Agents stranded")
+    AlertRule.objects.filter(pk=rule.pk).update(cluster="eu", min_count=77)
+    for step in (
+        migration.note_clusters,
+        migration.note_attempts,
+        migration.hand_routes_down,
+        migration.keep_built_in_rules,
+    ):
+        step(apps, None)
+    rows = {row.key: (row.cluster, row.attempted_at) for row in Delivery.objects.all()}
+    assert rows == {"incident": ("default", 7.0), "digest": ("eu", 1.0), "test": ("", 8.0)}
+    night.refresh_from_db()
+    root.refresh_from_db()
+    assert (night.cluster, root.cluster) == ("eu", "")
+    both = AlertRule.objects.filter(name="Agents stranded").order_by("cluster")
+    assert list(both.values_list("cluster", "builtin", "enabled", "min_count")) == [
+        ("", True, False, 77),
+        ("eu", False, True, 77),
+    ]

@@ -9,10 +9,12 @@ import pytest
 from django.test import Client
 
 from dashboards.alert_presenters import changed_before, reconnect_query
+from dashboards.audit_words import action_words
 from dashboards.choosing import chosen
 from fleet.domain.instances import InstanceState
 from fleet.domain.verdicts import State
 from fleet.models.access import Permission
+from fleet.models.alerting import Channel, Delivery
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange
@@ -115,7 +117,7 @@ def test_page_says_what_changed_in_the_half_hour_before(
             cluster=cluster, instance_id=f"p{number}", name=f"proxy-{number}", old="17.1", new="17.2",
             at=incident.opened_at - 60,
         )  # fmt: skip
-    found = changed_before("default", incident.opened_at)
+    found = changed_before("default", incident.opened_at, limited=False)
     assert [(one.who, one.what) for one in found] == [
         ("proxy-1, proxy-2", "version 17.1 became 17.2"),
         ("not through this console", "networking config r2"),
@@ -213,3 +215,33 @@ def test_page_lives_while_the_record_cannot_be_read(
     assert client.get(f"/incidents/{incident.pk}/").status_code == 200
     assert client.get("/incidents/999/").status_code == 404
     assert not AuditEntry.objects.exists()
+
+
+def test_limited_reader_sees_no_act_and_no_error_of_the_installation(
+    client: Client, limited: MakeUser, incident: Incident
+) -> None:
+    """On the page of an incident of their cluster."""
+    user = limited("operator")
+    Incident.objects.update(cluster="other")
+    at = datetime.fromtimestamp(incident.opened_at - 60, UTC)
+    for cluster in ("", "other"):
+        AuditEntry.objects.create(
+            at=at, cluster=cluster, who="bo", actor_kind="person", action="agent.retire", subject=f"act of {cluster}",
+            outcome="done",
+        )  # fmt: skip
+    for owner in ("", "other"):
+        channel = Channel.objects.create(name=f"channel of {owner}", kind="webhook", cluster=owner)
+        Delivery.objects.create(
+            channel=channel, incident=incident, cluster="other", key=owner, kind="firing", payload={}, created_at=1.0,
+            next_attempt_at=1.0, failed_at=2.0, last_error=f"error of {owner or 'all'}",
+        )  # fmt: skip
+    client.force_login(user)
+    page = client.get(f"/c/other/incidents/{incident.pk}/").content.decode()
+    assert "act of other" in page
+    assert "error of other" in page
+    assert "act of <" not in page
+    assert "error of all" not in page
+    assert [one.what for one in changed_before("other", incident.opened_at, limited=True)] == [
+        f"{action_words('agent.retire')}: act of other"
+    ]
+    assert len(changed_before("other", incident.opened_at, limited=False)) == 2

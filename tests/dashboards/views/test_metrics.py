@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+import secrets
 import time
 
 import pytest
@@ -10,11 +12,14 @@ from dashboards import reading
 from fleet.domain.instances import Attempt
 from fleet.domain.watch import Watch
 from fleet.models.access import Permission
+from fleet.models.alerting import AlertClock, Channel, Delivery
+from fleet.models.clusters import ensure_default_cluster
 from fleet.models.tokens import create_token
 from fleet.protocol.destination import Active, Draining, Health, Reason, Signal
 from fleet.state.codec import Poll
 from fleet.state.writer import Writer
 from tests.dashboards.conftest import MakeUser
+from tests.fakes.reader import FakeReader
 
 pytestmark = pytest.mark.django_db
 
@@ -91,3 +96,31 @@ def test_metrics_without_a_token(
     assert (answer.status_code, answer.headers["WWW-Authenticate"]) == (401, 'Bearer realm="refloat"')
     client.force_login(person("viewer"))
     assert client.get("/metrics", headers=header).status_code == 200
+
+
+def test_metrics_of_the_clusters_that_the_reader_sees(
+    client: Client, limited: MakeUser, scraper: dict[str, str], fake_reader: FakeReader
+) -> None:
+    """Of all of them, and of messages that concern none, without a limit; else of one, by every series."""
+    _token, secret = create_token(
+        limited("viewer"), "prometheus", [Permission.VIEW_METRICS], lifetime=None, now=timezone.now()
+    )
+    ensure_default_cluster()
+    for cluster in ("default", "other"):
+        AlertClock.objects.create(cluster_id=cluster, looked_at=1.0)
+    channel = Channel.objects.create(name="ops", kind="webhook")
+    for cluster in ("", "default", "other", "other"):
+        Delivery.objects.create(
+            channel=channel, cluster=cluster, key=secrets.token_hex(4), kind="firing", payload={}, created_at=1.0,
+            next_attempt_at=1.0,
+        )  # fmt: skip
+    whole = client.get("/metrics", headers=scraper).content.decode()
+    own = client.get("/metrics", headers={"Authorization": f"Bearer {secret}"}).content.decode()
+    assert 'refloat_messages{cluster="other",state="waiting"} 2.0' in whole
+    assert 'refloat_messages{cluster="",state="waiting"} 1.0' in whole
+    assert 'refloat_watchdog_timestamp_seconds{cluster="default"}' in whole
+    assert 'refloat_messages{cluster="other",state="waiting"} 2.0' in own
+    named = {
+        part for line in own.splitlines() if "{" in line for part in re.findall(r'cluster="(.*?)"', line)
+    }
+    assert named == {"other"}

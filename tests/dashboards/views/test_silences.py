@@ -119,3 +119,41 @@ def test_window_that_cannot_be_read_is_listed_with_the_reason(operator: Client) 
     page = operator.get("/silences/")
     assert page.status_code == 200
     assert "there is no time zone" in page.content.decode()
+
+
+def _rows(owner: str) -> tuple[Silence, MaintenanceWindow]:
+    now = datetime.now(UTC).timestamp()
+    silence = Silence.objects.create(
+        cluster=owner, matchers="kind=proxy", reason=f"reason of {owner}", creator="ada", starts_at=now - 60,
+        ends_at=now + 3600,
+    )  # fmt: skip
+    window = MaintenanceWindow.objects.create(
+        cluster=owner, name=f"window of {owner}", matchers="kind=proxy", rule="FREQ=DAILY", starts="22:00",
+        reason="x", creator="ada",
+    )  # fmt: skip
+    return silence, window
+
+
+def test_limited_user_reads_what_acts_on_the_cluster_and_changes_its_own(
+    client: Client, limited: MakeUser, fake_reader: FakeReader
+) -> None:
+    """Silences and windows of the installation are shown without a button; those of others are not there."""
+    client.force_login(limited("operator"))
+    rows = {owner: _rows(owner) for owner in ("", "other", "default")}
+    page = client.get("/c/other/silences/").content.decode()
+    assert "whole installation" in page
+    assert "reason of other" in page
+    assert "of default" not in page
+    assert page.count('value="extend"') == 1
+    assert page.count('value="switch"') == 1
+    for owner, status in (("", 403), ("default", 404), ("other", 302)):
+        silence, window = rows[owner]
+        for do, row in (("extend", silence), ("switch", window), ("remove", window), ("end", silence)):
+            answer = client.post("/c/other/silences/", {"do": do, "id": row.pk})
+            assert answer.status_code == status, (owner, do)
+    assert [row.cluster for row in MaintenanceWindow.objects.order_by("cluster")] == ["", "default"]
+    assert (
+        not Silence.objects.filter(ends_at__lte=datetime.now(UTC).timestamp())
+        .exclude(cluster="other")
+        .exists()
+    )

@@ -68,3 +68,17 @@ def test_revoke_own_and_not_others(client: Client, person: MakeUser) -> None:
     assert others.revoked_at is None
     client.force_login(admin)
     assert len(client.get("/tokens/").context["tokens"]) == 2
+
+
+def test_limited_admin_manages_no_access_of_others(
+    client: Client, person: MakeUser, limited: MakeUser
+) -> None:
+    """Everybody's tokens reach every cluster: one's own are what a limited admin sees and revokes."""
+    now = timezone.now()
+    admin = limited("admin")
+    own, _ = create_token(admin, "own", [Permission.VIEW_FLEET], lifetime=None, now=now)
+    others, _ = create_token(person("admin"), "others", [Permission.VIEW_FLEET], lifetime=None, now=now)
+    client.force_login(admin)
+    assert [row.name for row in client.get("/tokens/").context["tokens"]] == ["own"]
+    assert client.post("/tokens/", {"revoke": others.pk}).status_code == 404
+    assert client.post("/tokens/", {"revoke": own.pk}).status_code == 302

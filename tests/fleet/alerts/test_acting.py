@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.alerts import acting
+from fleet.alerts import acting, outbox
 from fleet.alerts.acting import ActError
 from fleet.models import Cluster
 from fleet.models.alerting import Channel, Delivery, Route, Silence
@@ -96,3 +96,26 @@ def test_channel_is_tried_out_and_failed_messages_are_sent_again() -> None:
     acting.send_again(delivery, 7.0)
     delivery.refresh_from_db()
     assert (delivery.failed_at, delivery.attempts, delivery.next_attempt_at) == (None, 0, 7.0)
+
+
+def test_deleted_channel_leaves_its_log(incident: Incident) -> None:
+    """What it sent stays with its name; what waits is given up, and says why."""
+    channel = Channel.objects.create(name="ops", kind="webhook", cluster="default")
+    for key, sent_at in (("a", 3.0), ("b", None)):
+        Delivery.objects.create(
+            channel=channel, incident=incident, key=key, kind="firing", payload={}, created_at=1.0,
+            next_attempt_at=1.0, sent_at=sent_at,
+        )  # fmt: skip
+    assert acting.delete_channel(channel, 9.0) == 1
+    sent, waiting = Delivery.objects.order_by("key")
+    assert (sent.channel, sent.channel_name, sent.sent_at, sent.last_error) == (None, "ops", 3.0, "")
+    assert (waiting.channel_name, waiting.failed_at) == ("ops", 9.0)
+    assert "deleted" in waiting.last_error
+    assert not outbox.due(10.0).exists()
+
+
+def test_test_of_a_channel_is_of_its_owner() -> None:
+    """So whoever may see the channel sees what came of the test."""
+    for owner in ("", "eu"):
+        channel = Channel.objects.create(name="ops", kind="webhook", cluster=owner)
+        assert acting.try_out(channel, 5.0).cluster == owner

@@ -82,3 +82,21 @@ def test_digest_goes_to_channels_that_want_it_once() -> None:
         ("mail", "digest"), ("mail", "digest"), ("week", "digest"),
     ]  # fmt: skip
     assert "Too many tunnels" in Delivery.objects.first().payload["subject"]  # type: ignore[union-attr]
+
+
+@pytest.mark.django_db
+def test_digest_of_a_cluster_goes_to_no_channel_of_another() -> None:
+    """To its own and to the installation's; the log knows of which cluster each speaks."""
+    for cluster in ("default", "eu"):
+        Cluster.objects.get_or_create(id=cluster, defaults={"name": cluster})
+        AlertClock.objects.create(cluster_id=cluster, digest_at=slot(_NOW - _DAY))
+    for owner in ("", "default", "eu"):
+        Channel.objects.create(name=f"mail {owner}", kind="email", digest="daily", cluster=owner)
+    Row.objects.create(
+        cluster_id="eu", key="fleet/excess", cause_kind="fleet", cause_id="excess", generation=1, state="firing",
+        severity=0, opened_at=_NOW - 7200, fired_at=_NOW - 3600, affected=120, peak=300, sentence="Too many tunnels.",
+    )  # fmt: skip
+    for clock in AlertClock.objects.all():
+        digest.enqueue(clock, _NOW)
+    rows = Delivery.objects.order_by("channel__name").values_list("channel__name", "cluster")
+    assert list(rows) == [("mail ", "eu"), ("mail eu", "eu")]

@@ -243,3 +243,36 @@ def test_prune_leaves_what_is_not_finished() -> None:
     post.put("a/2")
     assert prune(post.now + 1) == 1
     assert Delivery.objects.get().key == "a/2"
+
+
+def test_newest_attempt_is_noted() -> None:
+    """Sent, refused or given up at once; being given up after a day is no attempt."""
+    post = Post()
+    post.put("a/1")
+    post.box.step()
+    assert Delivery.objects.get(key="a/1").attempted_at == post.now
+    post.down = True
+    second = post.put("a/2")
+    post.now += 1
+    post.box.step()
+    second.refresh_from_db()
+    attempted_at = second.attempted_at
+    assert attempted_at == post.now
+    post.now += GIVE_UP_AFTER + 1
+    post.box.step()
+    second.refresh_from_db()
+    assert (second.failed_at, second.attempted_at) == (post.now, attempted_at)
+
+
+def test_timeline_says_no_error_of_a_channel() -> None:
+    """It may name an address that people limited to the cluster must not see; the delivery log has it."""
+    post = Post()
+
+    def refuse(errand: Errand) -> None:
+        raise SendError("https://hooks.example.com answered 404", permanent=True)
+
+    post.put("a/1", post.incident())
+    post.outbox("one", {"webhook": refuse}).step()
+    assert "hooks.example.com" in Delivery.objects.get().last_error
+    event = IncidentEvent.objects.get(kind="delivery")
+    assert event.text == "firing could not be sent to ops: the delivery log says why."

@@ -101,6 +101,16 @@ def test_what_is_over_or_was_never_sent_is_not_posted(scene: Scene, receiver: Re
     assert receiver.requests == []
 
 
+def test_channel_of_another_cluster_gets_nothing(scene: Scene, receiver: Receiver) -> None:
+    """Whatever it was sent before; a channel of the cluster itself gets what is open."""
+    scene.message(scene.incident("open"))
+    Channel.objects.update(cluster="other")
+    assert scene.reposter.post() == 0
+    assert receiver.requests == []
+    Channel.objects.update(cluster="default")
+    assert scene.reposter.post() == 1
+
+
 def test_alert_says_how_the_incident_is_now(scene: Scene, receiver: Receiver) -> None:
     """Numbers are those of now; labels and links are those of the last message, so that it is the same alert."""
     row = scene.incident("proxy-1", severity=1)

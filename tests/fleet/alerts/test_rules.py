@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fleet.alerts.facts import Affected, Sick
-from fleet.alerts.rules import DEFAULT_RULES, Rule, RuleKind, find, harm_words
+from fleet.alerts.rules import DEFAULT_RULES, Rule, RuleKind, effective, find, harm_words
 from fleet.alerts.values import Cause, CauseKind, Severity
 from tests.fakes.alerting import PROXY, sightless, sound, stranded
 
@@ -100,3 +100,13 @@ def test_finding_says_when_its_cause_fell_sick() -> None:
     found = find(facts, DEFAULT_RULES)
     began = {key: one.began_at for key, one in found.items()}
     assert began == {causes[0].key: 10.0, causes[1].key: 70.0, group.key: 70.0}
+
+
+def test_effective_rules_of_a_cluster() -> None:
+    """The installation's, its own, and its own alone where both have the name."""
+    shared, own, other = (
+        Rule("a", RuleKind.STRANDED, Severity.WARNING, cluster=cluster) for cluster in ("", "eu", "asia")
+    )
+    rest = replace(shared, name="b")
+    assert effective((shared, own, other, rest), "eu") == (own, rest)
+    assert effective((shared, own, other, rest), "default") == (shared, rest)

@@ -79,3 +79,9 @@ def test_runbook_is_an_address_of_the_web() -> None:
     """Which a page may link to."""
     (rule,) = load(_with(runbook="https://wiki.example.com/proxies", enabled="false", min_share="0.5"))
     assert (rule.runbook, rule.enabled, rule.min_share) == ("https://wiki.example.com/proxies", False, 0.5)
+
+
+def test_rules_of_two_owners_may_have_one_name() -> None:
+    """A rule of a cluster overrides the installation's by its name."""
+    text = "rules: [{name: a, kind: stranded, severity: info}, {name: a, kind: stranded, severity: info, cluster: eu}]"
+    assert [rule.cluster for rule in load(text)] == ["", "eu"]

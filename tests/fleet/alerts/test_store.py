@@ -61,12 +61,12 @@ def test_dropped_is_deleted_and_past_is_known() -> None:
 def test_installation_begins_with_rules_and_a_route() -> None:
     """As migrations leave it, and again without doubling anything."""
     store.ensure_defaults()
-    assert set(store.rules()) == set(DEFAULT_RULES)
+    assert set(store.rules("default")) == set(DEFAULT_RULES)
     AlertRule.objects.filter(name="Agents stranded").update(enabled=False)
     store.ensure_defaults()
     assert AlertRule.objects.count() == len(DEFAULT_RULES)
     assert not AlertRule.objects.get(name="Agents stranded").enabled
-    assert [route.name for route in store.routes()] == ["Everything"]
+    assert [route.name for route in store.routes("default")] == ["Everything"]
 
 
 def test_routes_are_read_as_a_tree() -> None:
@@ -77,7 +77,7 @@ def test_routes_are_read_as_a_tree() -> None:
     root = Route.objects.get(name="Everything")
     below = Route.objects.create(name="proxies", parent=root, matchers="kind=proxy", least=2)
     below.channels.set([on, off])
-    (tree,) = store.routes()
+    (tree,) = store.routes("default")
     (child,) = tree.children
     assert (child.channels, child.least, str(child.matchers[0])) == (
         (on.pk,),
@@ -117,3 +117,54 @@ def test_versions_are_kept_when_they_change() -> None:
         (1.0, "", "17.1"),
         (3.0, "17.1", "17.2"),
     ]
+
+
+def test_rule_of_a_cluster_overrides_the_installations() -> None:
+    """By name, in that cluster alone; switched off there, nothing holds there."""
+    AlertRule.objects.filter(name="Agents stranded").update(min_count=5)
+    columns = {"kind": "stranded", "severity": 1, "min_count": 9}
+    AlertRule.objects.create(name="Agents stranded", cluster="eu", **columns)
+    AlertRule.objects.create(name="Only in the EU", cluster="eu", **columns)
+    counts = {
+        cluster: {rule.name: rule.min_count for rule in store.rules(cluster) if rule.enabled}
+        for cluster in ("default", "eu")
+    }
+    assert counts["default"]["Agents stranded"] == 5
+    assert (counts["eu"]["Agents stranded"], counts["eu"]["Only in the EU"]) == (9, 9)
+    assert len(counts["default"]) == len(DEFAULT_RULES)
+    AlertRule.objects.filter(name="Agents stranded", cluster="eu").update(enabled=False)
+    assert "Agents stranded" not in {rule.name for rule in store.rules("eu") if rule.enabled}
+    store.ensure_defaults()
+    assert AlertRule.objects.filter(name="Agents stranded").count() == 2
+
+
+def test_routes_lead_to_no_other_cluster() -> None:
+    """Neither a route of another cluster nor a channel of one, whatever the rows say."""
+    root = Route.objects.get(name="Everything")
+    channels = {
+        owner: Channel.objects.create(name="ops", kind="webhook", cluster=owner)
+        for owner in ("", "eu", "asia")
+    }
+    root.channels.set(channels.values())
+    root.escalate_to.set(channels.values())
+    for cluster in ("eu", "asia"):
+        Route.objects.create(name=cluster, cluster=cluster, parent=root).channels.add(channels[cluster])
+    (tree,) = store.routes("eu")
+    assert set(tree.channels) == set(tree.escalate_to) == {channels[""].pk, channels["eu"].pk}
+    assert [child.name for child in tree.children] == ["eu"]
+    (bare,) = store.routes("default")
+    assert (bare.channels, bare.children) == ((channels[""].pk,), ())
+
+
+def test_end_goes_to_no_channel_of_another_cluster() -> None:
+    """Also when a message about the incident once did."""
+    row = Incident.objects.create(
+        cluster_id="default", key="proxy/p", cause_kind="proxy", cause_id="p", generation=1, state="firing",
+        severity=2, opened_at=1.0,
+    )  # fmt: skip
+    for owner in ("", "eu"):
+        channel = Channel.objects.create(name="ops", kind="webhook", cluster=owner)
+        store.enqueue(row, NoticeKind.FIRING, "k/1", {}, {channel.pk: (1.0, "")}, 1.0)
+    ours = Channel.objects.get(cluster="")
+    assert store.end_receivers(row, {ours.pk: (9.0, "quiet hours")}, 5.0) == {ours.pk: (9.0, "quiet hours")}
+    assert set(Delivery.objects.values_list("cluster", flat=True)) == {"default"}

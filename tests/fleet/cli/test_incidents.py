@@ -14,6 +14,7 @@ _ONE: dict[str, Any] = {
 }  # fmt: skip
 _SILENCE = {
     "number": 3,
+    "cluster": "default",
     "matchers": "cause=proxy-1",
     "starts_at": "2026-01-02T01:04:05Z",
     "ends_at": "2026-01-02T03:04:05Z",

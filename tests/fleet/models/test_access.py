@@ -3,7 +3,17 @@ from __future__ import annotations
 import pytest
 from django.contrib.auth.models import AnonymousUser, Group, User
 
-from fleet.models.access import ROLES, ClusterLimit, Permission, create_roles, give_role, may
+from fleet.models.access import (
+    ROLES,
+    ClusterLimit,
+    Permission,
+    create_roles,
+    give_role,
+    is_limited,
+    may,
+    may_write,
+    shown_clusters,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -64,3 +74,22 @@ def test_may_limited_to_clusters() -> None:
     ClusterLimit.objects.create(user=user, cluster="eu")
     assert not may(user, Permission.VIEW_FLEET, "default")
     assert may(user, Permission.VIEW_FLEET, "eu")
+
+
+def test_may_write_what_a_cluster_or_the_installation_owns() -> None:
+    """The installation's only without a limit; a cluster's like everything of that cluster."""
+    free, limited, viewer = _user("config admin"), _user("admin"), _user("viewer")
+    ClusterLimit.objects.create(user=limited, cluster="eu")
+    owners = ("", "eu", "asia")
+    writes = [
+        [may_write(user, Permission.CHANGE_CONFIG, owner) for owner in owners]
+        for user in (free, limited, viewer, AnonymousUser())
+    ]
+    assert writes == [[True] * 3, [False, True, False], [False] * 3, [False] * 3]
+    assert (is_limited(free), is_limited(limited)) == (False, True)
+
+
+def test_rows_of_no_cluster_are_shown_without_a_limit() -> None:
+    """With one, those of the cluster alone."""
+    assert shown_clusters("eu", limited=True) == ("eu",)
+    assert set(shown_clusters("eu", limited=False)) == {"", "eu"}

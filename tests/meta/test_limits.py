@@ -1,0 +1,317 @@
+"""Every door with every role and a limit by cluster: pages, API, metrics, audit, bodies of POST, messages of sockets.
+
+docs/access.md, "Limits by cluster". One user and one session for each role; each visitor is limited to one of two
+clusters, in which there is one object of every kind, as there is in the other one and in the installation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.http import HttpResponseBase, StreamingHttpResponse
+
+from dashboards.checks import Route
+from dashboards.routing import websocket_urlpatterns
+from dashboards.sockets import NOT_ALLOWED
+from fleet.alerts.matching import EVERYTHING
+from fleet.models.access import ROLES, Permission
+from fleet.models.clusters import Cluster
+from tests.meta.estate import FOREIGN, HIDDEN, INSTALLATION, OWN, OWNERS, build, foreign_rows
+from tests.meta.walk import ADMITTED, ROUTES, VALUES, Visitor, frames_of, name_of, report
+
+pytestmark = pytest.mark.usefixtures("fleet_in_memory")
+
+_WALKED = [route for route in ROUTES if not route.path.startswith("/accounts/") and route.access is not None]
+#: A parameter of a path, and the kind of object that it names.
+_OBJECTS = {
+    "incident_id": "incident",
+    "change_id": "change",
+    "rule_id": "rule",
+    "channel_id": "channel",
+    "route_id": "route",
+}
+_SECRET_FREE = {"name": "mine", "kind": "email", "to": "me@example.com", "per_minute": "10"}
+_RULE: Mapping[str, Any] = {
+    "name": "mine", "kind": "stranded", "severity": "1", "min_count": "1", "pending_rounds": "2",
+    "pending_seconds": "0", "recover_seconds": "300", "group_wait": "30", "group_interval": "300",
+    "repeat_seconds": "3600", "share_percent": "0",
+}  # fmt: skip
+_REASON = "a reason to act"
+
+Ids = Mapping[str, int]
+
+
+def _page_bodies(name: str, owner: str, ids: Ids) -> list[dict[str, Any]]:
+    """Return the forms that try to change what an owner has, or to make something for it."""
+    route = {"name": "mine", "position": "0", "least": "1", "cluster": owner, "parent": ids["route"]}
+    wrong_rules = f"rules: [{{name: mine, kind: stranded, severity: info, cluster: '{owner}'}}]"
+    window = {
+        "name": "mine", "matchers": "cause=x", "rule": "FREQ=DAILY", "first_day": "2026-01-01", "starts": "22:00",
+        "zone": "UTC", "reason": _REASON, "hours": "2", "cluster": owner,
+    }  # fmt: skip
+    by_name: Mapping[str, list[dict[str, Any]]] = {
+        "channels": [{"do": "again", "id": ids["delivery"]}],
+        "channel": [
+            _SECRET_FREE | {"do": "save", "cluster": owner},
+            {"do": "test"},
+            {"do": "delete", "confirm": "yes"},
+        ],
+        "route": [
+            route | {"channels": [ids["channel"]]},
+            route | {"parent": "", "escalate_to": [ids["channel"]], "escalate_minutes": "5"},
+            {"do": "delete", "confirm": "yes"},
+        ],
+        "alert-rules": [
+            {"do": "label", "pattern": "x", "label": "critical"},
+            {"do": "unlabel", "label_id": ids["label"]},
+            {"do": "import", "document": wrong_rules},
+        ],
+        "alert-rule": [
+            {**_RULE, "cluster": owner},
+            {"do": "delete", "confirm": "yes"},
+            {"do": "override"},
+            {**_RULE, "do": "try"},
+        ],
+        "silences": [
+            {
+                "do": "silence",
+                "hours": "1",
+                "matchers": "",
+                "typed": EVERYTHING,
+                "reason": "x",
+                "cluster": owner,
+            },
+            *({"do": do, "id": ids["silence"]} for do in ("extend", "end")),
+            {"do": "window", **window},
+            *({"do": do, "id": ids["window"]} for do in ("switch", "remove")),
+        ],
+        "incident": [
+            {"do": "acknowledge"},
+            {"do": "let-go"},
+            {"do": "silence", "reason": _REASON},
+            {"do": "note", "text": _REASON},
+        ],
+        "drain": [{"wanted": "drain", "reason": _REASON, "sure": "on"}],
+        "retire": [{"wanted": "retire", "reason": _REASON, "sure": "on"}],
+        "networking": [{"agent_connection_count": "3"}],
+        "policy-target": [{"preview": "1"}],
+        "reconnect": [{"q": "agent"}],
+        "change": [{"do": do, "reason": _REASON} for do in ("confirm", "approve", "cancel", "undo", "pause")],
+        "tokens": [{"revoke": ids.get("token", 0)}],
+    }
+    return by_name[name]
+
+
+def _api_bodies(path: str) -> list[dict[str, Any]]:
+    """Return the documents for an operation that changes something; what they name is in the path."""
+    by_end: Mapping[str, list[dict[str, Any]]] = {
+        "/acknowledge": [{}],
+        "/silences": [{"matchers": "", "reason": _REASON, "typed": EVERYTHING}],
+        "/end": [{}],
+        "/extend": [{"hours": 1}],
+        "/retire": [{"retired": True, "reason": _REASON, "alive": True}],
+        "/confirm": [{"reason": _REASON}],
+        "/approve": [{}],
+        "/cancel": [{}],
+        "/undo": [{}],
+        "/do": [{"do": "abort"}],
+        "/networking-config/plan": [{"fields": {"agent_connection_count": "3"}}],
+        "/policies/plan": [{"desired": {}}],
+        "/reconnect/plan": [{"q": "agent"}],
+    }
+    return next(bodies for end, bodies in by_end.items() if path.endswith(end))
+
+
+@pytest.fixture
+def ids(db: None) -> dict[str, dict[str, int]]:
+    """The ids of objects by owner and kind."""
+    return build()
+
+
+@pytest.mark.parametrize("role", ["", *ROLES], ids=lambda role: role or "no role")
+def test_limited_visitor_sees_one_cluster(ids: dict[str, dict[str, int]], role: str) -> None:
+    """In the other cluster every door is shut; in its own it is as the role has it, and shows nothing of others."""
+    visitor = Visitor(role, limit=OWN)
+    report(
+        f"{visitor.name}: {name_of(route)} of {cluster}, objects of {owner or 'the installation'}: {problem}"
+        for route, cluster, owner, values in _visits(ids)
+        if (problem := _problem(visitor, route, cluster, owner, values))
+    )
+
+
+@pytest.mark.parametrize(
+    "role",
+    [
+        "admin",
+        # What these roles may change is a part of what an admin may.
+        *(pytest.param(role, marks=pytest.mark.slow) for role in ("operator", "config admin")),
+    ],
+)
+def test_limited_visitor_changes_nothing_of_others(ids: dict[str, dict[str, int]], role: str) -> None:
+    """Whatever is posted, with ids of others and in the name of others: no row of theirs changes, none appears."""
+    visitor, violations = Visitor(role, limit=OWN), []
+    before = foreign_rows()
+
+    def compare() -> None:
+        after = foreign_rows()
+        if after != before:
+            changed = [row for row in (*before, *after) if (row in before) is not (row in after)]
+            violations.append(f"{visitor.name}: {what} changed {changed}")
+
+    for route, cluster, owner, values in _visits(ids, with_bodies=True):
+        assert route.access is not None
+        for body in _bodies(route, owner, ids[owner]):
+            what = f"{name_of(route)} of {cluster}, with {body} of {owner or 'the installation'}"
+            response = visitor.send(route, values, body, before_undo=compare)
+            if leak := _leak(response):
+                violations.append(f"{visitor.name}: {what} shows {leak}")
+            shut = route.access.of_cluster and cluster != OWN
+            if shut and response.status_code not in (403, 404):
+                violations.append(f"{visitor.name}: {what} answered {response.status_code}")
+    report(violations)
+
+
+def test_unlimited_visitor_changes_all_of_that(ids: dict[str, dict[str, int]]) -> None:
+    """The same requests change what they name when no limit forbids it: the walk above tries what would work."""
+    visitor, before = Visitor("admin"), foreign_rows()
+    changed: dict[str, bool] = {}
+
+    def compare() -> None:
+        changed[name] = changed.get(name, False) or foreign_rows() != before
+
+    for route in _WALKED:
+        name = route.name
+        if name in _ALERTING:
+            values = _values(route, FOREIGN, ids[FOREIGN])
+            for body in _bodies(route, FOREIGN, ids[FOREIGN]):
+                visitor.send(route, values, body, before_undo=compare)
+    assert changed == dict.fromkeys(_ALERTING, True)
+
+
+def test_every_page_that_takes_a_form_is_walked_with_one(ids: dict[str, dict[str, int]]) -> None:
+    """A page that is new here needs bodies that try to change what others own."""
+    visitor = Visitor("admin")
+    for route in _WALKED:
+        if not route.path.startswith("/api/") and _takes_forms(visitor, route):
+            assert _bodies(route, OWN, ids[OWN]), f"no bodies for {name_of(route)}"
+        if "POST" in route.methods:
+            assert _bodies(route, OWN, ids[OWN]), f"no bodies for {name_of(route)}"
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_limited_visitor_opens_sockets_of_one_cluster(limited_visitors: list[Visitor]) -> None:
+    """Whatever the client then asks for, it gets the fleet of the address."""
+    messages = [json.dumps({"type": "resync", "cluster": FOREIGN})]
+    violations = []
+    for pattern in websocket_urlpatterns:
+        for cluster in (OWN, FOREIGN):
+            path = "/" + str(pattern.pattern)
+            if "<slug:cluster>" not in path and cluster == OWN:
+                continue
+            path = path.replace("<slug:cluster>", cluster)
+            for visitor in limited_visitors:
+                allowed = visitor.role and cluster == OWN
+                expected = [f"hello {OWN}"] * 2 if allowed else [str(NOT_ALLOWED)]
+                actual = await frames_of(path, visitor.headers, *(messages if allowed else ()))
+                if actual != expected:
+                    violations.append(f"{visitor.name}: {path} answered {actual} instead of {expected}")
+    report(violations)
+
+
+@pytest.fixture
+def limited_visitors(socket_layer: None) -> list[Visitor]:
+    """One visitor per role, and their cluster."""
+    Cluster.objects.create(id=OWN, name=OWN)
+    return [Visitor(role, limit=OWN) for role in ("", "viewer", "admin")]
+
+
+#: Roles that see a cluster at all.
+_VIEWERS = frozenset(role for role, permissions in ROLES.items() if Permission.VIEW_FLEET in permissions)
+#: Pages whose forms change alerting.
+_ALERTING = ("channels", "channel", "route", "alert-rules", "alert-rule", "silences", "incident")
+
+
+def _visits(
+    ids: Mapping[str, Ids], *, with_bodies: bool = False
+) -> Iterator[tuple[Route, str, str, dict[str, str]]]:
+    """Yield every route with each cluster and, where it names an object, with the objects of each owner.
+
+    A body names objects too. What is of the own cluster may be changed, and is left out there; where the door of a
+    cluster is shut, one owner tells.
+    """
+    for route in _WALKED:
+        has_cluster = "cluster>" in route.path or "{cluster}" in route.path
+        for cluster in (OWN, FOREIGN) if has_cluster else (FOREIGN,):
+            owners: tuple[str, ...] = (cluster,)
+            if with_bodies:
+                owners = (
+                    (FOREIGN, INSTALLATION) if cluster == OWN or not _is_of_cluster(route) else (FOREIGN,)
+                )
+            elif cluster == OWN and "<int:" in route.path:
+                owners = OWNERS
+            for owner in owners:
+                yield route, cluster, owner, _values(route, cluster, ids[owner])
+
+
+def _is_of_cluster(route: Route) -> bool:
+    return route.access is not None and route.access.of_cluster
+
+
+def _values(route: Route, cluster: str, ids: Ids) -> dict[str, str]:
+    number = ids["incident"] if "/incidents/" in route.path else ids["silence"]
+    objects = {parameter: str(ids[kind]) for parameter, kind in _OBJECTS.items()}
+    return {**VALUES, **objects, "number": str(number), "cluster": cluster}
+
+
+def _problem(visitor: Visitor, route: Route, cluster: str, owner: str, values: Mapping[str, str]) -> str:
+    """Return how the answer to a request without a body differs from what the limit allows, or nothing."""
+    assert route.access is not None
+    response = visitor.send(route, values)
+    status = response.status_code
+    if leak := _leak(response):
+        return f"shows {leak}"
+    if not visitor.satisfies(route.access, cluster):
+        if route.path == "/" and (visitor.role or "") in _VIEWERS:
+            # Where a sign-in leads: it goes on to the first cluster that the visitor sees.
+            ahead = response.headers.get("Location", "")
+            return "" if ahead == f"/c/{OWN}/" else f"answered {status} and leads to {ahead!r}"
+        return "" if status == 403 else f"answered {status} instead of 403"
+    if owner == FOREIGN and "<int:" in route.path:
+        return "" if status in (400, 404, 428) else f"answered {status} instead of 404"
+    # What the installation owns may be seen, or its change be refused.
+    allowed = ADMITTED | {302, 403} if owner == INSTALLATION else ADMITTED | {302}
+    return "" if status in allowed else f"refused with {status}"
+
+
+def _bodies(route: Route, owner: str, ids: Ids) -> list[dict[str, Any]]:
+    """Return what is posted to a route; nothing where it takes no body."""
+    if route.path.startswith("/api/"):
+        return _api_bodies(route.path) if "POST" in route.methods else []
+    try:
+        return _page_bodies(_short(route), owner, ids)
+    except KeyError:
+        return []
+
+
+def _short(route: Route) -> str:
+    return route.name.removesuffix("-of-cluster")
+
+
+def _takes_forms(visitor: Visitor, route: Route) -> bool:
+    return visitor.send(route, VALUES, {}).status_code != 405
+
+
+def _leak(response: HttpResponseBase) -> str:
+    """Return the text of others that a response holds, or nothing."""
+    chunks = async_to_sync(_stream)(response) if response.streaming else [getattr(response, "content", b"")]
+    text = b"".join(chunks).decode()
+    return ", ".join(hidden for hidden in HIDDEN if hidden in text)
+
+
+async def _stream(response: HttpResponseBase) -> list[bytes]:
+    assert isinstance(response, StreamingHttpResponse), "a response that is streamed"
+    return [chunk async for chunk in response]
