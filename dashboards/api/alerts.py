@@ -16,13 +16,13 @@ from pydantic import AwareDatetime, Field
 from dashboards import alert_presenters, reading
 from dashboards.api.access import ApiAccess
 from dashboards.api.asked import Body, Parameters
-from dashboards.api.changing import REFUSALS, by, caller, known
+from dashboards.api.changing import REFUSALS, by, caller, known, prove
 from dashboards.api.per_cluster import PerCluster
 from dashboards.permissions import refusal_to_write
 from dashboards.presenters import moment
 from fleet.alerts import acting, store
 from fleet.alerts.acting import ActError
-from fleet.alerts.matching import MatchError
+from fleet.alerts.matching import EVERYTHING, MatchError, is_everything, parse
 from fleet.alerts.messages import headline
 from fleet.alerts.values import IncidentState
 from fleet.control.audit import Attempt, record
@@ -161,6 +161,8 @@ def make_silence(request: HttpRequest, cluster: str, body: SilenceBody) -> Any:
     now, who = reading.current_time(), caller(request).get_username()
     if "\0" in body.matchers or "\0" in body.reason:
         raise HttpError(400, "There must be no NUL in it.")
+    if body.typed.strip().lower() == EVERYTHING:
+        _prove_for_everything(request, body.matchers)
     try:
         starts_at = acting.beginning(body.starts_at, now)
     except ActError as error:
@@ -196,6 +198,7 @@ def end_silence(request: HttpRequest, cluster: str, number: int) -> Any:
 def extend_silence(request: HttpRequest, cluster: str, number: int, body: ExtendBody) -> Any:
     """Let a silence last longer."""
     row, now = _silence_row(request, cluster, number), reading.current_time()
+    _prove_for_everything(request, row.matchers)
     if row.ends_at <= now:
         raise HttpError(409, f"The silence {number} has ended: make another.")
     try:
@@ -215,6 +218,16 @@ def _silence_row(request: HttpRequest, cluster: str, number: int) -> Silence:
     if sentence := refusal_to_write(caller(request), Permission.ACT_ON_FLEET, row.cluster):
         raise HttpError(403, sentence)
     return row
+
+
+def _prove_for_everything(request: HttpRequest, matchers: str) -> None:
+    """Require recent proof from a session before everything is kept quiet. Raises ReauthenticationRequired."""
+    try:
+        parsed = parse(matchers)
+    except MatchError as error:
+        raise HttpError(400, f"{error}.".capitalize()) from error
+    if is_everything(parsed):
+        prove(request)
 
 
 def _log(request: HttpRequest, action: str, row: Silence) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from allauth.account.decorators import reauthentication_required
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from ninja import Query, Router, Schema, Status
@@ -26,6 +25,7 @@ from dashboards.api.changing import (
     item,
     known,
     must_match,
+    prove,
     wants_if_match,
 )  # fmt: skip
 from dashboards.api.per_cluster import PerCluster
@@ -206,16 +206,10 @@ def mine(request: HttpRequest, cluster: str, change_id: int) -> Change:
     token = getattr(request, "refloat_token", None)
     if not may(caller(request), permission, cluster) or (token is not None and not token.allows(permission)):
         raise HttpError(403, f"This needs the permission: {permission.label}.")
-    if token is None:
-        _prove(request)
+    # What it does outlives the session.
+    prove(request)
     must_match(request, row)
     return row
-
-
-# What it does outlives the session: raises ReauthenticationRequired when the last proof is old.
-@reauthentication_required  # type: ignore[untyped-decorator] # allauth is untyped
-def _prove(request: HttpRequest) -> None:
-    return None
 
 
 def _begin(response: HttpResponse, row: Change) -> Any:

@@ -11,7 +11,7 @@ from ninja import Schema
 from ninja.errors import HttpError
 from pydantic import Field
 
-from dashboards import acting
+from dashboards import acting, proof
 from dashboards.permissions import is_known
 from fleet.control import Stale, changes
 from fleet.control.changes import By
@@ -100,6 +100,12 @@ def caller(request: HttpRequest) -> User:
     """The user whom the route's guard let in."""
     user: User = request.auth  # type: ignore[attr-defined] # set by ninja to what ApiAccess answered
     return user
+
+
+def prove(request: HttpRequest) -> None:
+    """Require recent proof of who it is from a session; a token needs none. Raises ReauthenticationRequired."""
+    if getattr(request, "refloat_token", None) is None:
+        proof.require(request)
 
 
 def known(cluster: str) -> str:

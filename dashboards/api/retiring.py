@@ -12,7 +12,7 @@ from pydantic import Field
 from dashboards import reading, retiring
 from dashboards.api.access import ApiAccess
 from dashboards.api.asked import Body
-from dashboards.api.changing import REFUSALS, by, known
+from dashboards.api.changing import REFUSALS, by, known, prove
 from dashboards.api.per_cluster import PerCluster
 from fleet.control.retiring import LONGEST_REASON, problem_of
 from fleet.models.access import Permission
@@ -44,6 +44,7 @@ def retire(request: HttpRequest, cluster: str, agent_id: str, body: Retiring) ->
     found = reading.reader().explain(known(cluster), agent_id, reading.current_time())
     if found is None:
         raise HttpError(404, f"There is no agent {agent_id} in the cluster {cluster}.")
+    prove(request)
     if problem := problem_of(body.reason):
         raise HttpError(400, problem)
     if body.retired and not body.alive and retiring.is_alive(found):

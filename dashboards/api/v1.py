@@ -220,7 +220,7 @@ def _overtaken(request: HttpRequest, error: Any) -> HttpResponse:
 
 @api.exception_handler(ReauthenticationRequired)
 def _prove_again(request: HttpRequest, error: Any) -> HttpResponse:
-    return _problem(request, 403, "Prove again who you are, on the page of the change, or send a token.")
+    return _problem(request, 403, "Prove again who you are at /accounts/reauthenticate/, or send a token.")
 
 
 def _problem(request: HttpRequest, status: int, sentence: str) -> HttpResponse:

@@ -13,7 +13,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
-from dashboards import alert_history, reading, refusals
+from dashboards import alert_history, proof, reading, refusals
 from dashboards.forms.alerts import LabelForm, RuleForm
 from dashboards.forms.owners import owner_words
 from dashboards.permissions import is_known, must_write, owners_for, refusal_to_write, requires
@@ -105,6 +105,7 @@ def rule(request: HttpRequest, rule_id: int, cluster: str = DEFAULT_CLUSTER) -> 
         must_write(
             request, Permission.CHANGE_CONFIG, row.cluster if rule_id and do != "override" else cluster
         )
+        proof.require(request)
         if do == "override" and rule_id:
             return redirect(f"{prefix_of(cluster)}/alerts/rules/{_override(request, user, row, cluster).pk}/")
         if do == "delete" and "confirm" in request.POST and not row.builtin and rule_id:
@@ -171,6 +172,7 @@ def _do(request: HttpRequest, user: User, cluster: str, form: LabelForm) -> Http
         if problem:
             refusals.complain(request, f"Nothing was taken: {problem}")
             return redirect(here)
+        proof.require(request)
         _take(found)
         owners = {rule.cluster for rule in found}
         logged(

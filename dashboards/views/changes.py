@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from allauth.account.decorators import reauthentication_required
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseBase
@@ -13,7 +12,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from dashboards import acting, change_rows, doing, policy_rows
+from dashboards import acting, change_rows, doing, policy_rows, proof
 from dashboards.audit_words import action_words
 from dashboards.permissions import requires
 from dashboards.views.pages import needs_record, prefix_of, signed_in
@@ -66,13 +65,12 @@ def change(request: HttpRequest, change_id: int, cluster: str = DEFAULT_CLUSTER)
         return _undo(request, row)
     if what == "cancel":
         return _cancel(request, row)
-    agreed: HttpResponseBase = _agree(request, row, what)
-    return agreed
+    return _agree(request, row, what)
 
 
-# What it does outlives the session: ask again who it is when the last proof is old.
-@reauthentication_required  # type: ignore[untyped-decorator] # allauth is untyped
 def _agree(request: HttpRequest, row: Change, what: str) -> HttpResponseBase:
+    # What it does outlives the session.
+    proof.require(request)
     who = acting.by(request, signed_in(request))
     try:
         if what == "approve":

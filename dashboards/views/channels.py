@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from dashboards import alert_presenters, reading
+from dashboards import alert_presenters, proof, reading
 from dashboards.forms.alerts import ChannelForm, RouteForm
 from dashboards.forms.owners import owner_words
 from dashboards.permissions import must_write, owners_for, requires
@@ -79,6 +79,8 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
     user, now = signed_in(request), reading.current_time()
     do = request.POST.get("do", "")
     here = f"{prefix_of(cluster)}/alerts/channels/"
+    if do != "test" and not proof.is_recent(request):
+        return proof.ask(request)
     form = ChannelForm(
         request.POST if request.method == "POST" and do not in ("test", "delete") else None,
         instance=row,
@@ -140,6 +142,8 @@ def route(request: HttpRequest, route_id: int, cluster: str = DEFAULT_CLUSTER) -
     row = get_object_or_404(in_cluster(Route.objects.all(), cluster), pk=route_id) if route_id else Route()
     if route_id:
         must_write(request, Permission.CHANGE_CONFIG, row.cluster)
+    if request.method == "POST":
+        proof.require(request)
     user = signed_in(request)
     here = f"{prefix_of(cluster)}/alerts/channels/"
     do = request.POST.get("do", "")

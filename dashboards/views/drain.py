@@ -14,7 +14,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 from kombu.exceptions import OperationalError
 
-from dashboards import alert_history, presenters, reading
+from dashboards import alert_history, presenters, proof, reading
 from dashboards.forms.drain import DrainForm
 from dashboards.permissions import requires
 from dashboards.views.pages import needs_record, prefix_of
@@ -49,6 +49,7 @@ def drain(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER
     wants = request.POST.get("wanted")
     form = DrainForm(request.POST if request.method == "POST" else None, last=last and wants != "undrain")
     if wants in ("drain", "undrain") and form.is_valid():
+        proof.require(request)
         _ask(request, cluster, view, drained=wants == "drain", reason=form.cleaned_data["reason"])
         return redirect(f"{prefix_of(cluster)}/")
     context = {

@@ -11,7 +11,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from dashboards import acting, presenters, reading, retiring
+from dashboards import acting, presenters, proof, reading, retiring
 from dashboards.forms.retire import RetireForm
 from dashboards.permissions import requires
 from dashboards.views.pages import needs_record, prefix_of
@@ -43,6 +43,7 @@ def retire(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) 
         alive=alive and not retired and wants != "unretire",
     )
     if wants in ("retire", "unretire") and form.is_valid():
+        proof.require(request)
         user = request.user
         assert isinstance(user, User), "the view requires a permission, so somebody is signed in"
         by, reason = acting.by(request, user), form.cleaned_data["reason"]

@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
-from dashboards import alert_presenters, presenters, reading, refusals
+from dashboards import alert_presenters, presenters, proof, reading, refusals
 from dashboards.forms.alerts import SilenceForm, WindowForm
 from dashboards.forms.owners import owner_words
 from dashboards.permissions import must_write, owners_for, requires
@@ -21,7 +21,7 @@ from fleet.alerts import acting, store
 from fleet.alerts.acting import ActError
 from fleet.alerts.evaluating import agents_matching
 from fleet.alerts.facts import agents_of, match_names
-from fleet.alerts.matching import MatchError, is_everything, is_of_agents, matches, parse
+from fleet.alerts.matching import EVERYTHING, MatchError, is_everything, is_of_agents, matches, parse
 from fleet.alerts.silences import WARN_BEFORE
 from fleet.alerts.values import IncidentState
 from fleet.models.access import Permission, may
@@ -126,6 +126,8 @@ def _do(request: HttpRequest, do: str, cluster: str, form: SilenceForm, window_f
     if do in ("extend", "end"):
         row = get_object_or_404(in_cluster(Silence.objects.all(), cluster), pk=pk)
         must_write(request, Permission.ACT_ON_FLEET, row.cluster)
+        if do == "extend":
+            _prove_for_everything(request, row.matchers)
         try:
             acting.end(row, now) if do == "end" else acting.extend(row, 3600.0, now)
         except ActError as error:
@@ -136,6 +138,8 @@ def _do(request: HttpRequest, do: str, cluster: str, form: SilenceForm, window_f
     if do in ("remove", "switch"):
         window = get_object_or_404(in_cluster(MaintenanceWindow.objects.all(), cluster), pk=pk)
         must_write(request, Permission.ACT_ON_FLEET, window.cluster)
+        if do == "switch" and not window.enabled:
+            _prove_for_everything(request, window.matchers)
         logged(request, user, window.cluster, f"window.{do}", window.name)
         if do == "remove":
             window.delete()
@@ -144,6 +148,8 @@ def _do(request: HttpRequest, do: str, cluster: str, form: SilenceForm, window_f
         return True
     if do == "silence" and form.is_valid():
         given = form.cleaned_data
+        if given["typed"].strip().lower() == EVERYTHING:
+            _prove_for_everything(request, given["matchers"])
         try:
             begins = acting.beginning(given["starts"], now)
             until = begins + given["hours"] * 3600
@@ -156,11 +162,18 @@ def _do(request: HttpRequest, do: str, cluster: str, form: SilenceForm, window_f
         logged(request, user, cluster, "silence.create", made.matchers or "everything", reason=made.reason)
         return True
     if do == "window" and window_form.is_valid():
+        _prove_for_everything(request, window_form.cleaned_data["matchers"])
         window_form.instance.creator = who[:200]
         window = window_form.save()
         logged(request, user, cluster, "window.create", window.name, reason=window.reason)
         return True
     return False
+
+
+def _prove_for_everything(request: HttpRequest, matchers: str) -> None:
+    """Require recent proof of who it is before everything is kept quiet."""
+    if is_everything(parse(matchers)):
+        proof.require(request)
 
 
 def _row(row: Silence, now: float, cluster: str, writable: Collection[str]) -> dict[str, Any]:

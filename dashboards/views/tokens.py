@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from allauth.account.decorators import reauthentication_required
 from django.contrib import messages
 from django.contrib.auth.models import User
 from django.db.models import QuerySet
@@ -12,7 +11,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from dashboards import acting, presenters
+from dashboards import acting, presenters, proof
 from dashboards.forms.tokens import TokenForm
 from dashboards.permissions import requires
 from dashboards.row_ids import row_id
@@ -36,9 +35,9 @@ def tokens(request: HttpRequest) -> HttpResponseBase:
     return _show(request, TokenForm(signed_in(request)))
 
 
-# A token outlives the session: ask again who it is when the last proof is old. A leaked one is revoked at once.
-@reauthentication_required  # type: ignore[untyped-decorator] # allauth is untyped
 def _make(request: HttpRequest) -> HttpResponseBase:
+    # A token outlives the session. A leaked one is revoked at once.
+    proof.require(request)
     user = signed_in(request)
     form = TokenForm(user, request.POST)
     if not form.is_valid():

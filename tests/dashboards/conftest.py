@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from django.contrib.auth.models import User
 from django.core.cache import cache
+from django.test import Client
 from pytest_django import Settings
 
 from dashboards import reading
@@ -40,6 +41,11 @@ def person(db: None) -> MakeUser:
         return user
 
     return make
+
+
+def prove(client: Client) -> None:
+    """Prove again who it is, as what outlives a session requires."""
+    client.post("/accounts/reauthenticate/", {"password": "correct horse"})
 
 
 @pytest.fixture

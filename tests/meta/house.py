@@ -153,6 +153,13 @@ RULES = (
         where=r"^fleet/",
         but=r"^fleet/transport/backend(_pool)?\.py",
     ),
+    Rule(
+        "proof",
+        "ask for recent proof by dashboards.proof only",
+        r"\breauthentication_required\b",
+        where=r"^dashboards/",
+        but=r"^dashboards/proof\.py",
+    ),
     Rule("unsafe", "`|safe` opens the page to whoever names an agent", r"\|\s*safe\b", ends=(".html",)),
     Rule(
         "cdn",

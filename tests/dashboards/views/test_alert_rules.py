@@ -11,7 +11,7 @@ from fleet.models.changes import AuditEntry
 from fleet.models.clusters import Cluster, ensure_default_cluster
 from fleet.models.remembered import Agent, Instance
 from fleet.models.transitions import InstanceTransition, Transition
-from tests.dashboards.conftest import MakeUser
+from tests.dashboards.conftest import MakeUser, prove
 from tests.fakes.reader import FakeReader
 
 pytestmark = pytest.mark.django_db
@@ -22,6 +22,7 @@ def keeper(client: Client, person: MakeUser, fake_reader: FakeReader) -> Client:
     """A browser in which a config admin is signed in."""
     ensure_default_cluster()
     client.force_login(person("config admin"))
+    prove(client)
     return client
 
 
@@ -179,6 +180,7 @@ def test_import_that_is_meant_to_do_harm_takes_nothing(keeper: Client, document:
 def stranger(client: Client, limited: MakeUser, fake_reader: FakeReader) -> Client:
     """A browser in which a config admin is signed in who is limited to the cluster `other`."""
     client.force_login(limited("config admin"))
+    prove(client)
     return client
 
 

@@ -12,7 +12,7 @@ from fleet.models.changes import AuditEntry
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.incidents import Incident
 from fleet.models.sealed import seal, unseal
-from tests.dashboards.conftest import MakeUser
+from tests.dashboards.conftest import MakeUser, prove
 from tests.fakes.reader import FakeReader
 
 pytestmark = pytest.mark.django_db
@@ -27,6 +27,7 @@ _HOOK = {
 def keeper(client: Client, person: MakeUser, fake_reader: FakeReader) -> Client:
     """A browser in which a config admin is signed in."""
     client.force_login(person("config admin"))
+    prove(client)
     return client
 
 
@@ -109,6 +110,7 @@ def test_only_who_manages_access_may_allow_private_targets(
     keeper.post("/alerts/channels/0/", _HOOK | {"allow_private": "on"})
     assert not Channel.objects.get().allow_private
     client.force_login(person("admin"))
+    prove(client)
     client.post(f"/alerts/channels/{Channel.objects.get().pk}/", _HOOK | {"allow_private": "on"})
     assert Channel.objects.get().allow_private
 
@@ -190,6 +192,7 @@ def test_permission_for_private_targets_is_for_one_origin(
     channel.refresh_from_db()
     assert not channel.allow_private
     client.force_login(person("admin"))
+    prove(client)
     client.post(there, inside | edit | {"allow_private": "on"})
     channel.refresh_from_db()
     assert channel.allow_private
@@ -272,6 +275,7 @@ def test_operator_may_read_and_not_change(client: Client, person: MakeUser, fake
 def stranger(client: Client, limited: MakeUser, fake_reader: FakeReader) -> Client:
     """A browser in which a config admin is signed in who is limited to the cluster `other`."""
     client.force_login(limited("config admin"))
+    prove(client)
     return client
 
 

@@ -12,7 +12,7 @@ from fleet.models.changes import AuditEntry
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.drains import Drain
 from fleet.state.writer import Writer
-from tests.dashboards.conftest import MakeUser
+from tests.dashboards.conftest import MakeUser, prove
 
 pytestmark = pytest.mark.django_db
 REASON = "kernel update"
@@ -40,6 +40,7 @@ def path(client: Client, person: MakeUser, record: Writer) -> str:
     """The page of proxy-1, in a browser of an operator."""
     ensure_default_cluster()
     client.force_login(person("operator"))
+    prove(client)
     (identity,) = (one for one, _, name in record.instance_names("default") if name == "proxy-1")
     return f"/instances/{identity}/drain/"
 

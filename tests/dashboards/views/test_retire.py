@@ -12,7 +12,7 @@ from fleet.models.changes import AuditEntry
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.remembered import Agent
 from fleet.state.writer import Writer
-from tests.dashboards.conftest import MakeUser
+from tests.dashboards.conftest import MakeUser, prove
 
 pytestmark = pytest.mark.django_db
 REASON = "scrapped"
@@ -30,6 +30,7 @@ def page(client: Client, person: MakeUser, record: Writer) -> str:
     """The page of the first agent, which is alive, in a browser of an operator."""
     ensure_default_cluster()
     client.force_login(person("operator"))
+    prove(client)
     return f"/agents/{record.agent_ids('default')[0][0]}/"
 
 

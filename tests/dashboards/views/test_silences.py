@@ -7,7 +7,7 @@ from django.test import Client
 
 from fleet.models.alerting import MaintenanceWindow, Silence
 from fleet.models.changes import AuditEntry
-from tests.dashboards.conftest import MakeUser
+from tests.dashboards.conftest import MakeUser, prove
 from tests.fakes.reader import FakeReader
 
 pytestmark = pytest.mark.django_db
@@ -17,6 +17,7 @@ pytestmark = pytest.mark.django_db
 def operator(client: Client, person: MakeUser, fake_reader: FakeReader) -> Client:
     """A browser in which an operator is signed in."""
     client.force_login(person("operator"))
+    prove(client)
     return client
 
 

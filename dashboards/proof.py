@@ -1,0 +1,37 @@
+"""Recent proof of who somebody is, before a session does what outlives it. docs/access.md, "Recent proof".
+
+django-allauth keeps the proofs; a token needs none, for it was made with one.
+"""
+
+from __future__ import annotations
+
+from allauth.account.adapter import get_adapter
+from allauth.account.decorators import reauthentication_required
+from allauth.core.exceptions import ReauthenticationRequired
+from django.http import HttpRequest, HttpResponseBase
+from django.shortcuts import redirect, resolve_url
+from django.utils.http import urlencode
+
+
+@reauthentication_required  # type: ignore[untyped-decorator] # allauth is untyped
+def require(request: HttpRequest) -> None:
+    """Raise ReauthenticationRequired unless the proof is recent: the middleware asks, and then repeats the request."""
+
+
+def is_recent(request: HttpRequest) -> bool:
+    """Return whether the session was proven within `REFLOAT_REAUTHENTICATE_AFTER`."""
+    try:
+        require(request)
+    except ReauthenticationRequired:
+        return False
+    return True
+
+
+def ask(request: HttpRequest) -> HttpResponseBase:
+    """Send somebody to the page that asks for proof, and back to this address by GET.
+
+    For forms that hold a secret: `require` keeps the whole form in the session, which is no place for one.
+    """
+    methods = get_adapter().get_reauthentication_methods(request.user)
+    page = methods[0]["url"] if methods else resolve_url("account_login")
+    return redirect(f"{page}?{urlencode({'next': request.get_full_path()})}")
