@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import reduce
 from operator import or_
@@ -19,12 +19,13 @@ from django.db.models import Q
 from dashboards import agent_query
 from dashboards.audit_words import OF_THE_FLEET, action_words
 from dashboards.presenters import age_ms, moment
-from fleet.alerts import store
+from fleet.alerts import store, values
 from fleet.alerts.lifecycle import Look, plan
 from fleet.alerts.messages import agents_path, clock, duration_words, headline, recovery_words, subject
 from fleet.alerts.routes import Route, escalates_at, leaves, receivers
 from fleet.alerts.rules import Rule
 from fleet.alerts.senders import origin
+from fleet.alerts.silences import Silence, active, silencing
 from fleet.alerts.values import CauseKind, IncidentState, Notice, NoticeKind, Severity
 from fleet.domain.changes import OCCUPYING
 from fleet.domain.columns import NO_INSTANCE, REASON_BITS
@@ -81,11 +82,28 @@ class IncidentRow:
     agents_url: str
 
 
-def incident_row(
-    row: Incident, now: float, prefix: str = "", names: Mapping[str, str] | None = None
-) -> IncidentRow:
-    """Present one incident. `names`: of causes by key, for what explains it."""
+def quiet_in(cluster: str, now: float) -> list[Silence]:
+    """Return the silences and maintenance windows that hold in a cluster now."""
+    return active(store.silences(now), store.windows(), cluster, now)
+
+
+def silenced(row: Incident, quiet: Sequence[Silence]) -> values.Incident:
+    """Return an incident with the silence that covers it now; its row says so after the next look only."""
     value = store.value_of(row)
+    over = value.state is IncidentState.RESOLVED
+    return value if over else replace(value, silenced_by=silencing(value, quiet))
+
+
+def incident_row(
+    row: Incident,
+    now: float,
+    prefix: str = "",
+    names: Mapping[str, str] | None = None,
+    *,
+    quiet: Sequence[Silence],
+) -> IncidentRow:
+    """Present one incident. `names`: of causes by key, for what explains it; `quiet`: of `quiet_in`."""
+    value = silenced(row, quiet)
     return IncidentRow(
         id=row.pk,
         key=row.key,
@@ -103,7 +121,7 @@ def incident_row(
         lasted=duration_words(value.duration(now)),
         acked_by=row.acked_by,
         flapping=row.flapping_since is not None,
-        silenced_by=row.silenced_by,
+        silenced_by=value.silenced_by,
         inhibited_by=(names or {}).get(row.inhibited_by, row.inhibited_by),
         heals=recovery_words(value) if value.affected else "",
         trend=trend_points(
@@ -137,10 +155,17 @@ def names_of(rows: Iterable[Incident]) -> dict[str, str]:
 
 
 def next_message(
-    row: Incident, rules: Iterable[Rule], now: float, tree: Sequence[Route] | None = None
+    row: Incident,
+    rules: Iterable[Rule],
+    now: float,
+    tree: Sequence[Route] | None = None,
+    quiet: Sequence[Silence] | None = None,
 ) -> dict[str, Any]:
-    """`at` and `because` of the next message, and `to`: names of the channels it goes to. `tree`: all routes."""
-    value = store.value_of(row)
+    """`at` and `because` of the next message, and `to`: names of the channels it goes to.
+
+    `tree`: the routes of its cluster; `quiet`: of `quiet_in`.
+    """
+    value = silenced(row, quiet_in(row.cluster_id, now) if quiet is None else quiet)
     planned = plan(value, Look(now, 0.0, {rule.name: rule for rule in rules}))
     if value.state is IncidentState.RESOLVED:
         return {"at": None, "because": "it is over", "to": [], "path": []}
@@ -156,18 +181,25 @@ def next_message(
     if second is not None and (at is None or second < at):
         at, because, kind = second, "nobody has acknowledged it by then", NoticeKind.ESCALATED
     told = receivers(found, value, kind, at or now)
+    if kind is NoticeKind.RESOLVED:
+        told = store.end_receivers(row, told, at or now)
     held = [(when, why) for when, why in told.values() if why]
     if at is not None and told and len(held) == len(told):
         at, why = min(held)
         because = f"{because}, but not before the end of the {why}"
-    names = list(Channel.objects.filter(pk__in=told).values_list("name", flat=True)) if at is not None else []
+    if at is None and (heard := _names(store.end_receivers(row, {}, now))):
+        because = f"{because}; only its end will be sent, to {', '.join(heard)}"
     return {
         "at": moment(at),
         "ms": age_ms(at, now),
         "because": because,
-        "to": names,
+        "to": _names(told) if at is not None else [],
         "path": [" / ".join(leaf.path) for leaf in found],
     }
+
+
+def _names(channels: Iterable[int]) -> list[str]:
+    return list(Channel.objects.filter(pk__in=list(channels)).values_list("name", flat=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -21,9 +21,10 @@ from dashboards.api.per_cluster import PerCluster
 from dashboards.permissions import refusal_to_write
 from dashboards.presenters import moment
 from fleet.alerts import acting, store
-from fleet.alerts.acting import ActError
+from fleet.alerts.acting import ActError, AlreadySilencedError
 from fleet.alerts.matching import EVERYTHING, MatchError, is_everything, parse
 from fleet.alerts.messages import headline
+from fleet.alerts.silences import Silence as QuietTime
 from fleet.alerts.values import IncidentState
 from fleet.control.audit import Attempt, record
 from fleet.models.access import Permission
@@ -178,6 +179,8 @@ def make_silence(request: HttpRequest, cluster: str, body: SilenceBody) -> Any:
             cluster=known(cluster),
             typed=body.typed,
         )
+    except AlreadySilencedError as error:
+        raise HttpError(409, f"{str(error)[:1].upper()}{str(error)[1:]}.") from error
     except (ActError, MatchError) as error:
         raise HttpError(400, f"{error}.".capitalize()) from error
     _log(request, "silence.create", made)
@@ -244,11 +247,14 @@ def _number(number: int) -> int:
 
 def _items(rows: Iterable[Incident], cluster: str, now: float) -> list[IncidentItem]:
     rules, tree = store.rules(cluster), store.routes(cluster)
-    return [_item(row, now, alert_presenters.next_message(row, rules, now, tree)) for row in rows]
+    quiet = alert_presenters.quiet_in(cluster, now)
+    return [
+        _item(row, now, quiet, alert_presenters.next_message(row, rules, now, tree, quiet)) for row in rows
+    ]
 
 
-def _item(row: Incident, now: float, coming: dict[str, Any]) -> IncidentItem:
-    value = store.value_of(row)
+def _item(row: Incident, now: float, quiet: Sequence[QuietTime], coming: dict[str, Any]) -> IncidentItem:
+    value = alert_presenters.silenced(row, quiet)
     return IncidentItem(
         number=row.pk,
         id=value.id,

@@ -55,8 +55,8 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         explained=Case(When(inhibited_by="", then=Value(0)), default=Value(1), output_field=IntegerField())
     )
     shown = list(unresolved.order_by("explained", "-severity", "-affected", "-opened_at")[:500])
-    names = alert_presenters.names_of(shown)
-    current = [alert_presenters.incident_row(row, now, prefix, names) for row in shown]
+    names, quiet = alert_presenters.names_of(shown), alert_presenters.quiet_in(cluster, now)
+    current = [alert_presenters.incident_row(row, now, prefix, names, quiet=quiet) for row in shown]
     over = rows.filter(state=IncidentState.RESOLVED.value).order_by("-resolved_at")[:_PAST]
     clock = AlertClock.objects.filter(cluster=cluster).first()
     context = {
@@ -64,7 +64,7 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         "tab": "incidents",
         "open": [row for row in current if row.state != IncidentState.PENDING.value],
         "pending": [row for row in current if row.state == IncidentState.PENDING.value],
-        "past": [alert_presenters.incident_row(row, now, prefix) for row in over],
+        "past": [alert_presenters.incident_row(row, now, prefix, quiet=quiet) for row in over],
         "looked": presenters.moment(clock.looked_at if clock else None),
         "looked_ms": presenters.age_ms(clock.looked_at if clock else None, now),
     }
@@ -79,7 +79,8 @@ def badge(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
     rows = Incident.objects.filter(cluster=cluster, state__in=("firing", "recovering"))
     told = IncidentEvent.objects.filter(incident__cluster=cluster, kind="notice").select_related("incident")
     newest = told.order_by("-pk").first()
-    opened = count_open(store.value_of(row) for row in rows)
+    quiet = alert_presenters.quiet_in(cluster, reading.current_time())
+    opened = count_open(alert_presenters.silenced(row, quiet) for row in rows)
     return JsonResponse({"open": opened, "newest": alert_presenters.told_line(newest)})
 
 
@@ -100,13 +101,13 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
     if request.method == "POST":
         return _act(request, row, cluster)
     now, limited = reading.current_time(), is_limited(signed_in(request))
-    rules = store.rules(cluster)
+    rules, quiet = store.rules(cluster), alert_presenters.quiet_in(cluster, now)
     strongest = Look(now, 0.0, {rule.name: rule for rule in rules}).strongest(store.value_of(row))
     context: dict[str, Any] = {
         "page": "incidents",
-        "incident": alert_presenters.incident_row(row, now, prefix_of(cluster)),
+        "incident": alert_presenters.incident_row(row, now, prefix_of(cluster), quiet=quiet),
         "acked": presenters.moment(row.acked_at),
-        "next": alert_presenters.next_message(row, rules, now),
+        "next": alert_presenters.next_message(row, rules, now, quiet=quiet),
         "events": [_event(one, now) for one in row.events.order_by("-at", "-pk")[:100]],
         "deliveries": [
             alert_presenters.delivery_row(one, now, limited=limited)
@@ -191,8 +192,9 @@ def _act(request: HttpRequest, row: Incident, cluster: str) -> HttpResponseBase:
         elif do == "note":
             acting.note(row, who, request.POST.get("text", ""), now)
         elif do == "silence":
-            reason = request.POST.get("reason", "").strip() or f"incident {row.pk}"
-            made = acting.silence(f"cause={row.key}", reason, who, now, now + 3600, cluster=cluster)
+            made = acting.silence(
+                f"cause={row.key}", request.POST.get("reason", ""), who, now, now + 3600, cluster=cluster
+            )
             acting.tell(row, "silenced", who, f"{who} silenced it for an hour: {made.reason}", now)
             messages.success(request, "It is silenced for an hour.")
     except (ActError, MatchError) as error:

@@ -157,7 +157,7 @@ def _do(request: HttpRequest, do: str, cluster: str, form: SilenceForm, window_f
                 given["matchers"], given["reason"], who, begins, until, cluster=cluster, typed=given["typed"]
             )
         except (ActError, MatchError) as error:
-            form.add_error(None, f"{error}.".capitalize())
+            form.add_error(None, f"{str(error)[:1].upper()}{str(error)[1:]}.")
             return False
         logged(request, user, cluster, "silence.create", made.matchers or "everything", reason=made.reason)
         return True

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from django.db import transaction
 
 from fleet.alerts import messages, outbox, store
-from fleet.alerts.matching import EVERYTHING, is_everything, parse
+from fleet.alerts.matching import EVERYTHING, Matcher, is_everything, parse
 from fleet.alerts.messages import Links
 from fleet.alerts.routes import leaves, receivers
 from fleet.alerts.values import IncidentState, Notice, NoticeKind
@@ -24,6 +25,10 @@ _SOONEST, _TYPED_FOR = 90 * 86400.0, 60.0
 
 class ActError(ValueError):
     """It cannot be done; the sentence says why."""
+
+
+class AlreadySilencedError(ActError):
+    """A silence with the same matchers covers some of that time."""
 
 
 def acknowledge(row: Incident, who: str, now: float, console_url: str = "") -> bool:
@@ -74,7 +79,7 @@ def silence(
     cluster: str = "",
     typed: str = "",
 ) -> Silence:
-    """Make a silence. Raises ActError, MatchError.
+    """Make a silence. Raises ActError, AlreadySilencedError, MatchError.
 
     What matches everything wants the word typed; who made it is who is signed in, whatever was sent.
     """
@@ -87,6 +92,11 @@ def silence(
         raise ActError(
             f"this silences everything, or all but a few: type the word {EVERYTHING} if that is meant"
         )
+    if (same := _same_silence(parsed, cluster, starts_at, ends_at)) is not None:
+        until = messages.clock(same.ends_at)
+        raise AlreadySilencedError(
+            f"the silence {same.pk} of {same.creator} covers this until {until}: extend it instead"
+        )
     return Silence.objects.create(
         cluster=cluster,
         matchers=matchers.strip(),
@@ -95,6 +105,14 @@ def silence(
         starts_at=starts_at,
         ends_at=ends_at,
     )
+
+
+def _same_silence(
+    parsed: Sequence[Matcher], cluster: str, starts_at: float, ends_at: float
+) -> Silence | None:
+    """Return a silence of the same owner with the same matchers and some of the same time."""
+    rows = Silence.objects.filter(cluster=cluster, starts_at__lt=ends_at, ends_at__gt=starts_at)
+    return next((row for row in rows if set(parse(row.matchers)) == set(parsed)), None)
 
 
 def beginning(wanted: datetime | None, now: float) -> float:

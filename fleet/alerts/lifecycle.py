@@ -101,23 +101,34 @@ def plan(incident: Incident, look: Look) -> Plan:
         if incident.notices:
             return Plan(look.now, NoticeKind.RESOLVED, "it is over")
         return Plan(None, None, "it was over before anything was sent")
-    if incident.inhibited_by:
-        return Plan(None, None, f"{incident.inhibited_by} explains it")
-    if incident.silenced_by:
-        return Plan(None, None, f"it is silenced: {incident.silenced_by}")
-    if incident.severity is Severity.INFO:
-        return Plan(None, None, "it is shown, and never sent by itself")
+    if held := _held_back(incident):
+        # The end is sent all the same: some receivers keep an alert open until they hear of it.
+        ending = incident.state is IncidentState.RECOVERING and incident.notices
+        return _end_of(incident, look) if ending else Plan(None, None, held)
     told_at = incident.notified_at
     if incident.flapping_since is not None and (told_at is None or told_at < incident.flapping_since):
         return Plan(incident.flapping_since, NoticeKind.FLAPPING, "it comes and goes")
     if incident.state is IncidentState.PENDING:
         return Plan(None, None, "it has not held for long enough to fire")
-    rule = look.strongest(incident)
     if incident.state is IncidentState.RECOVERING:
-        over = (incident.quiet_since or look.now) + recover_seconds(incident, look)
-        kind = NoticeKind.RESOLVED if incident.notices else None
-        return Plan(over if kind else None, kind, "it is resolved then, if it stays quiet")
-    return _while_firing(incident, rule, look.now)
+        return _end_of(incident, look)
+    return _while_firing(incident, look.strongest(incident), look.now)
+
+
+def _held_back(incident: Incident) -> str:
+    """Return why no notification but the end is sent, or nothing."""
+    if incident.inhibited_by:
+        return f"{incident.inhibited_by} explains it"
+    if incident.silenced_by:
+        return f"it is silenced: {incident.silenced_by}"
+    return "it is shown, and never sent by itself" if incident.severity is Severity.INFO else ""
+
+
+def _end_of(incident: Incident, look: Look) -> Plan:
+    """Return the plan of an incident that is quiet now."""
+    over = (incident.quiet_since or look.now) + recover_seconds(incident, look)
+    kind = NoticeKind.RESOLVED if incident.notices else None
+    return Plan(over if kind else None, kind, "it is resolved then, if it stays quiet")
 
 
 def due(incident: Incident, look: Look) -> NoticeKind | None:

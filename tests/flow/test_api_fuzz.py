@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import re
 import time
 from collections.abc import Iterator
@@ -62,6 +63,7 @@ class Fuzzed:
     console: Console
     all_scopes: str
     session: requests.Session = field(default_factory=requests.Session)
+    numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def headers(self, *, all_scopes: bool) -> dict[str, str]:
         """The headers of a request with one of the tokens."""
@@ -82,10 +84,14 @@ class Fuzzed:
             "number": lambda: (
                 NUMBER
                 if "/incidents/" in path
-                else self._created("silences", {"matchers": "cause=proxy-1", "reason": "upgrade"})["number"]
+                else self._created("silences", {"matchers": self._matchers(), "reason": "upgrade"})["number"]
             ),
         }
         return {name: str(make[name]()) for name in _parameters(path)}
+
+    def _matchers(self) -> str:
+        """Return matchers that no other silence has: a second one of the same is refused."""
+        return f"cause=proxy-{next(self.numbers)}"
 
     def etag(self, path: str, parameters: dict[str, str]) -> dict[str, str]:
         """Return the If-Match of a write: the ETag of the object above it, as the API's sentences say."""

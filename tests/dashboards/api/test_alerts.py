@@ -101,6 +101,27 @@ def limited_operator(limited: MakeUser, fake_reader: FakeReader) -> dict[str, st
     return {"Authorization": f"Bearer {secret}"}
 
 
+def test_second_silence_of_the_same_is_a_conflict(client: Client, operator: dict[str, str]) -> None:
+    """409, with what to do."""
+    body = {"matchers": "cause=proxy-1", "reason": "upgrade", "hours": 2}
+    assert _post(client, "silences", body, operator).json()["cluster"] == "default"
+    answer = _post(client, "silences", body, operator)
+    assert answer.status_code == 409
+    assert "extend it instead" in answer.json()["detail"]
+
+
+def test_silence_counts_for_an_incident_at_once(client: Client, operator: dict[str, str]) -> None:
+    """Before the next look."""
+    Incident.objects.create(
+        cluster=ensure_default_cluster(), key="proxy/p", cause_kind="proxy", cause_id="p", cause_name="proxy-1",
+        generation=1, state="firing", severity=2, opened_at=time.time() - 60, affected=3, peak=3,
+    )  # fmt: skip
+    _post(client, "silences", {"matchers": "cause=proxy-1", "reason": "upgrade"}, operator)
+    (item,) = client.get("/api/v1/incidents", headers=operator).json()["incidents"]
+    assert item["silenced_by"] == "upgrade (operator)"
+    assert item["next_message"] == {"at": None, "because": "it is silenced: upgrade (operator)", "to": []}
+
+
 def test_limited_token_reads_and_writes_one_cluster(client: Client, limited_operator: dict[str, str]) -> None:
     """Silences of the installation are read and stay; of another cluster there is nothing."""
     now = time.time()

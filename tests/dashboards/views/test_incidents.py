@@ -14,7 +14,7 @@ from dashboards.choosing import chosen
 from fleet.domain.instances import InstanceState
 from fleet.domain.verdicts import State
 from fleet.models.access import Permission
-from fleet.models.alerting import Channel, Delivery
+from fleet.models.alerting import Channel, Delivery, Silence
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange
@@ -215,6 +215,51 @@ def test_page_lives_while_the_record_cannot_be_read(
     assert client.get(f"/incidents/{incident.pk}/").status_code == 200
     assert client.get("/incidents/999/").status_code == 404
     assert not AuditEntry.objects.exists()
+
+
+def test_silence_wants_a_reason_and_counts_at_once(
+    client: Client, person: MakeUser, incident: Incident
+) -> None:
+    """Before the next look the page, the list and the badge already say so; a second one is refused."""
+    client.force_login(person("operator"))
+    url = f"/incidents/{incident.pk}/"
+    assert (
+        'name="reason" maxlength="500" placeholder="Reason for a silence" required'
+        in client.get(url).content.decode()
+    )
+    page = client.post(url, {"do": "silence", "reason": " "}, follow=True).content.decode()
+    assert "say why" in page
+    assert not Silence.objects.exists()
+    client.post(url, {"do": "silence", "reason": "known"})
+    page = client.get(url).content.decode()
+    assert "No further message, because it is silenced: known (operator)" in page
+    assert "Next message" not in page
+    assert 'name="do" value="silence"' not in page
+    (row,) = client.get("/incidents/").context["open"]
+    assert row.silenced_by == "known (operator)"
+    assert client.get("/incidents/badge.json").json()["open"]["critical"] == 0
+    page = client.post(url, {"do": "silence", "reason": "again"}, follow=True).content.decode()
+    assert "extend it instead" in page
+    assert Silence.objects.count() == 1
+
+
+def test_silenced_incident_says_who_hears_its_end(
+    client: Client, person: MakeUser, incident: Incident
+) -> None:
+    """Who heard that it began; while it recovers, when."""
+    channel = Channel.objects.create(name="ops", kind="webhook")
+    Delivery.objects.create(
+        channel=channel, incident=incident, cluster="default", key="k", kind="firing", payload={}, created_at=1.0,
+        next_attempt_at=1.0, sent_at=2.0,
+    )  # fmt: skip
+    client.force_login(person("operator"))
+    url = f"/incidents/{incident.pk}/"
+    client.post(url, {"do": "silence", "reason": "known"})
+    assert "known (operator); only its end will be sent, to ops." in client.get(url).content.decode()
+    Incident.objects.update(state="recovering", quiet_since=time.time())
+    page = client.get(url).content.decode()
+    assert "because it is resolved then, if it stays quiet; to ops." in page
+    assert "Silenced: known (operator)." in page
 
 
 def test_limited_reader_sees_no_act_and_no_error_of_the_installation(

@@ -158,3 +158,13 @@ def test_limited_user_reads_what_acts_on_the_cluster_and_changes_its_own(
         .exclude(cluster="other")
         .exists()
     )
+
+
+def test_second_silence_of_the_same_is_refused(operator: Client) -> None:
+    """With a sentence that says what to do; nothing is stacked."""
+    form = {"do": "silence", "hours": "2", "matchers": "kind=proxy", "reason": "move"}
+    operator.post("/silences/", form)
+    page = operator.post("/silences/", form).content.decode()
+    assert "covers this until" in page
+    assert "extend it instead" in page
+    assert Silence.objects.count() == 1

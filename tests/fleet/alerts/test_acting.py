@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fleet.alerts import acting, outbox
-from fleet.alerts.acting import ActError
+from fleet.alerts.acting import ActError, AlreadySilencedError
 from fleet.models import Cluster
 from fleet.models.alerting import Channel, Delivery, Route, Silence
 from fleet.models.incidents import Incident, IncidentEvent
@@ -96,6 +96,17 @@ def test_channel_is_tried_out_and_failed_messages_are_sent_again() -> None:
     acting.send_again(delivery, 7.0)
     delivery.refresh_from_db()
     assert (delivery.failed_at, delivery.attempts, delivery.next_attempt_at) == (None, 0, 7.0)
+
+
+def test_silence_of_the_same_is_refused_while_it_lasts() -> None:
+    """With the matchers in any order; not for another cluster, and not after its end."""
+    first = acting.silence("kind=proxy cause=p1", "upgrade", "ada", 0.0, 60.0, cluster="eu")
+    with pytest.raises(AlreadySilencedError, match=f"silence {first.pk} of ada.*extend it"):
+        acting.silence("cause=p1 kind=proxy", "again", "bob", 30.0, 90.0, cluster="eu")
+    acting.silence("kind=proxy cause=p1", "upgrade", "ada", 0.0, 60.0, cluster="asia")
+    acting.silence("kind=proxy cause=p1", "upgrade", "ada", 60.0, 90.0, cluster="eu")
+    acting.silence("kind=proxy", "upgrade", "ada", 0.0, 60.0, cluster="eu")
+    assert Silence.objects.count() == 4
 
 
 def test_deleted_channel_leaves_its_log(incident: Incident) -> None:

@@ -143,3 +143,19 @@ def test_trend_is_thinned() -> None:
         watch.run(11, stranded(count), step=11)
     watch.run(60, sound(), step=10)
     assert len(watch.incidents[PROXY.key].trend) == 60
+
+
+def test_end_of_an_incident_is_planned_although_it_is_silenced() -> None:
+    """Its end is sent, so the page must not say that nothing is; of one that nobody heard of nothing is sent."""
+    watch = Watch()
+    watch.run(60, stranded(207))
+    watch.run(5, sound())
+    incident = replace(watch.incidents[PROXY.key], silenced_by="upgrade")
+    assert incident.state is IncidentState.RECOVERING
+    coming = plan(incident, _look(watch.now))
+    assert coming.kind is NoticeKind.RESOLVED
+    assert coming.at is not None
+    assert coming.at > watch.now
+    assert due(incident, _look(watch.now)) is None
+    unheard = plan(replace(incident, notices=0), _look(watch.now))
+    assert (unheard.at, unheard.because) == (None, "it is silenced: upgrade")
