@@ -46,17 +46,19 @@ test-slow: setup peers  ## Run the slow tests: interop, soak, fuzzing (20 minute
 	slow() { $(PY) -m pytest -m "slow and $$1" --numprocesses "$$2" $(ARGS) || { [ $$? -eq 5 ] && empty=$$((empty + 1)); }; }; \
 	slow "not serial" auto && slow "serial" 2 && [ $$empty -lt $(if $(ARGS),2,1) ]
 
+# One core has enough to do with the types; the other one does the rest meanwhile.
 check: $(DEV) stubs-fresh  ## Look at everything a machine can judge; change nothing
 	@export DJANGO_SETTINGS_MODULE=dashboards.config.settings REFLOAT_HOME="$$(mktemp -d)"; \
-	trap 'rm -rf "$$REFLOAT_HOME"' EXIT; \
-	step() { printf '%-22s' "$$1"; shift; out=$$("$$@" 2>&1) && echo ok || { echo FAILED; echo "$$out"; failed=1; }; }; failed=0; \
+	trap 'rm -rf "$$REFLOAT_HOME"' EXIT; failed=0; \
+	step() { printf '%-22s' "$$1"; shift; out=$$("$$@" 2>&1) && echo ok || { echo FAILED; echo "$$out"; failed=1; }; }; \
+	$(BIN)/mypy >"$$REFLOAT_HOME/types" 2>&1 & types=$$!; \
 	step "format" $(BIN)/ruff format --check .; \
 	step "lint" $(BIN)/ruff check .; \
-	step "types" $(BIN)/mypy; \
 	step "import contract" $(BIN)/lint-imports; \
 	step "house rules" $(PY) -m tests.meta.house; \
 	step "django check" $(PY) manage.py check --fail-level WARNING; \
 	step "migrations" $(PY) manage.py makemigrations --check --dry-run; \
+	printf '%-22s' types; if wait $$types; then echo ok; else echo FAILED; cat "$$REFLOAT_HOME/types"; failed=1; fi; \
 	exit $$failed
 
 fix: $(DEV)  ## Repair what a machine can repair
