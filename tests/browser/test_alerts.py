@@ -73,9 +73,13 @@ async def test_incident_is_worked_on_by_keyboard(page: Page, visit: Visit) -> No
     await expect(page.locator("#cause")).to_contain_text("version 17.1.0 became 17.2.0")
     await expect(page.locator("#strip")).to_contain_text(re.compile(r"Data.* ago"))
     await accessible(page)
+    await page.wait_for_load_state()
     await page.keyboard.press("a")
     await expect(page.locator("#next")).to_contain_text("No further message, because it is acknowledged")
+    # Keys work when the script of the new page has run, which is after its text is there.
+    await page.wait_for_load_state()
     await page.keyboard.press("s")
+    await expect(page.locator("#silence-reason")).to_be_focused()
     await page.keyboard.type("being mended")
     await page.click("text=Silence 1 h")
     await expect(page.locator("#next")).to_be_visible()

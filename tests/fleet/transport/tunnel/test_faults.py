@@ -65,6 +65,8 @@ async def test_each_kind_of_end_is_the_same_at_the_other_end(
 ) -> None:
     """An end of stream stays one and a reset stays one, whoever asked for the session and whoever ends it."""
     told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    # A reset may overtake what was sent before it, in TCP as in HTTP/2.
+    has_arrived = asyncio.Event()
 
     def end(writer: asyncio.StreamWriter) -> None:
         writer.close() if how == "well" else reset(writer)
@@ -73,6 +75,7 @@ async def test_each_kind_of_end_is_the_same_at_the_other_end(
         writer.write(await reader.readexactly(5))
         await writer.drain()
         if ender == "service":
+            await has_arrived.wait()
             end(writer)
         else:
             told.set_result(await ended_badly(reader))
@@ -90,6 +93,7 @@ async def test_each_kind_of_end_is_the_same_at_the_other_end(
     writer.write(b"hello")
     async with asyncio.timeout(60):
         assert await reader.readexactly(5) == b"hello"
+        has_arrived.set()
         if ender == "user":
             end(writer)
             bad = await told
