@@ -39,9 +39,6 @@ class ConnectMetrics(Collector):
             "User connections that did not end in an orderly way",
             registry=registry,
         )
-        self._cut = Counter(
-            "refloat_connect_cut", "User connections that the end of a drain cut", registry=registry
-        )
         Gauge("refloat_connect_open", "User connections now", registry=registry).set_function(
             lambda: float(len(self._wires))
         )
@@ -70,10 +67,6 @@ class ConnectMetrics(Collector):
         self._from_agents += wire.given
         if aborted:
             self._aborted.inc()
-
-    def cut(self) -> None:
-        """The time to drain is over, and a connection was not."""
-        self._cut.inc()
 
     def _count(self, state: str) -> float:
         return float(self._states()[state])

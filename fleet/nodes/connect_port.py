@@ -227,8 +227,8 @@ class ConnectPort:
         except (TunnelError, BrokenError) as error:
             log.info("connect.aborted: %s: %s", _peer(head), error)
         except asyncio.CancelledError:
-            # The drain is over: whose work it was is to be known, as nothing else tells them why it broke.
-            self._metrics.cut()
+            # The drain is over: whose work it was is to be known, as nothing else tells them why it broke. No metric
+            # says it: the process ends before anybody could read one.
             log.warning("connect.cut: %s, to %s of agent %s", _user(head), asked.service, asked.agent)
             raise
         finally:
