@@ -31,8 +31,8 @@ def add_channel(home: Path, kind: str, field: str, value: str) -> None:
     sql(
         home,
         "insert into fleet_channel"
-        " (name, kind, config, secrets, enabled, send_resolved, allow_private, per_minute, digest)"
-        " values (?, ?, json_object(?, ?), '', 1, 1, 1, 100, '')",
+        " (cluster, name, kind, config, secrets, enabled, send_resolved, allow_private, per_minute, digest)"
+        " values ('', ?, ?, json_object(?, ?), '', 1, 1, 1, 100, '')",
         *(kind, kind, field, value),
     )
     sql(
