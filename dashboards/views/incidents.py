@@ -29,7 +29,7 @@ from fleet.alerts.evaluating import count_open
 from fleet.alerts.facts import agents_of
 from fleet.alerts.lifecycle import Look
 from fleet.alerts.matching import MatchError
-from fleet.alerts.values import CauseKind, IncidentState
+from fleet.alerts.values import CauseKind, IncidentState, TimelineKind
 from fleet.models.access import Permission, is_limited, may
 from fleet.models.alerting import AlertClock
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -77,7 +77,9 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
 def badge(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """How many incidents are open, and what was told last, for pages without a live link."""
     rows = Incident.objects.filter(cluster=cluster, state__in=("firing", "recovering"))
-    told = IncidentEvent.objects.filter(incident__cluster=cluster, kind="notice").select_related("incident")
+    told = IncidentEvent.objects.filter(
+        incident__cluster=cluster, kind=TimelineKind.NOTICE.value
+    ).select_related("incident")
     newest = told.order_by("-pk").first()
     quiet = alert_presenters.quiet_in(cluster, reading.current_time())
     opened = count_open(alert_presenters.silenced(row, quiet) for row in rows)
@@ -195,7 +197,8 @@ def _act(request: HttpRequest, row: Incident, cluster: str) -> HttpResponseBase:
             made = acting.silence(
                 f"cause={row.key}", request.POST.get("reason", ""), who, now, now + 3600, cluster=cluster
             )
-            acting.tell(row, "silenced", who, f"{who} silenced it for an hour: {made.reason}", now)
+            said = f"{who} silenced it for an hour: {made.reason}"
+            acting.tell(row, TimelineKind.SILENCED, who, said, now)
             messages.success(request, "It is silenced for an hour.")
     except (ActError, MatchError) as error:
         refusals.complain(request, f"{error}.")

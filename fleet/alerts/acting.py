@@ -11,7 +11,7 @@ from fleet.alerts import messages, outbox, store
 from fleet.alerts.matching import EVERYTHING, Matcher, is_everything, parse
 from fleet.alerts.messages import Links
 from fleet.alerts.routes import leaves, receivers
-from fleet.alerts.values import IncidentState, Notice, NoticeKind
+from fleet.alerts.values import IncidentState, Notice, NoticeKind, TimelineKind
 from fleet.models.alerting import Channel, Delivery, Silence
 from fleet.models.incidents import Incident, IncidentEvent
 
@@ -37,7 +37,7 @@ def acknowledge(row: Incident, who: str, now: float, console_url: str = "") -> b
     if not open_ones.update(acked_at=now, acked_by=who[:200]):
         return False
     row.refresh_from_db()
-    tell(row, "acknowledged", who, f"{who} looks after it.", now)
+    tell(row, TimelineKind.ACKNOWLEDGED, who, f"{who} looks after it.", now)
     incident = store.value_of(row)
     notice = Notice(NoticeKind.ACKNOWLEDGED, incident, now, incident.notices)
     told = set(
@@ -53,7 +53,7 @@ def acknowledge(row: Incident, who: str, now: float, console_url: str = "") -> b
 def let_go(row: Incident, who: str, now: float) -> None:
     """Take an acknowledgement back: it is repeated and escalates again."""
     if Incident.objects.filter(pk=row.pk).exclude(acked_at=None).update(acked_at=None, acked_by=""):
-        tell(row, "let go", who, f"{who} does not look after it any more.", now)
+        tell(row, TimelineKind.LET_GO, who, f"{who} does not look after it any more.", now)
 
 
 def note(row: Incident, who: str, text: str, now: float) -> None:
@@ -61,12 +61,12 @@ def note(row: Incident, who: str, text: str, now: float) -> None:
     text = text.replace("\0", "").strip()
     if not text:
         raise ActError("a note needs words")
-    tell(row, "note", who, text[:5000], now)
+    tell(row, TimelineKind.NOTE, who, text[:5000], now)
 
 
-def tell(row: Incident, kind: str, who: str, text: str, now: float) -> None:
+def tell(row: Incident, kind: TimelineKind, who: str, text: str, now: float) -> None:
     """Add a line to the timeline."""
-    IncidentEvent.objects.create(incident=row, at=now, kind=kind, who=who[:200], text=text)
+    IncidentEvent.objects.create(incident=row, at=now, kind=kind.value, who=who[:200], text=text)
 
 
 def silence(
@@ -156,13 +156,8 @@ def warn_of_end(row: Silence, now: float, console_url: str = "") -> int:
         payload = messages.payload(notice, Links(console_url, "", one.pk)) | {"key": key}
         with transaction.atomic():
             store.enqueue(one, notice.kind, key, payload, chosen, now)
-            tell(
-                one,
-                "silence ends",
-                "",
-                f"It is silenced until {messages.clock(row.ends_at)}: {row.reason}",
-                now,
-            )
+            said = f"It is silenced until {messages.clock(row.ends_at)}: {row.reason}"
+            tell(one, TimelineKind.SILENCE_ENDS, "", said, now)
         told += 1
     return told
 

@@ -22,7 +22,7 @@ from fleet.alerts.round import Outcome, look
 from fleet.alerts.routes import Route, escalates_at, leaves, receivers
 from fleet.alerts.rules import Rule
 from fleet.alerts.silences import WARN_BEFORE, Silence, active
-from fleet.alerts.values import Happening, Incident, IncidentState, Notice, NoticeKind, Severity
+from fleet.alerts.values import Happening, Incident, IncidentState, Notice, NoticeKind, Severity, TimelineKind
 from fleet.domain.views import FleetTable, InstanceView
 from fleet.models import alerting
 from fleet.models import incidents as rows
@@ -192,7 +192,7 @@ def _say_nobody(
         (
             one,
             replace(line, text=_NOBODY + line.text[:1].lower() + line.text[1:])
-            if one.key in untold and line.kind == "notice"
+            if one.key in untold and line.kind is TimelineKind.NOTICE
             else line,
         )
         for one, line in outcome.happened
@@ -265,4 +265,4 @@ def _escalate(outcome: Outcome, tree: Sequence[Route], now: float) -> None:
         outcome.incidents[key] = after
         outcome.changed = [one for one in outcome.changed if one.key != key] + [after]
         outcome.notices.append(Notice(NoticeKind.ESCALATED, after, now, after.notices))
-        outcome.happened.append((after, Happening(now, "escalated", "Nobody acknowledged it.")))
+        outcome.happened.append((after, Happening(now, TimelineKind.ESCALATED, "Nobody acknowledged it.")))

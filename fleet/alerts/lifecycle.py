@@ -17,6 +17,7 @@ from fleet.alerts.values import (
     Mark,
     NoticeKind,
     Severity,
+    TimelineKind,
 )
 
 #: So many turns within this time are flapping, and so long without one ends it.
@@ -263,7 +264,7 @@ def _pending(incident: Incident, finding: Finding | None, look: Look) -> Step:
     if incident.inhibited_by or not any(mark.ripe for mark in incident.marks.values()):
         return Step(incident)
     fired = replace(incident, state=IncidentState.FIRING, fired_at=look.now)
-    return Step(fired, (Happening(look.now, "firing", incident.sentence),))
+    return Step(fired, (Happening(look.now, TimelineKind.FIRING, incident.sentence),))
 
 
 def _open(incident: Incident, finding: Finding | None, look: Look, *, explaining: bool) -> Step:
@@ -273,7 +274,7 @@ def _open(incident: Incident, finding: Finding | None, look: Look, *, explaining
         incident = replace(
             incident, state=IncidentState.FIRING, quiet_since=None, flips=_flips(incident.flips, now)
         )
-        happened.append(Happening(now, "back", incident.sentence))
+        happened.append(Happening(now, TimelineKind.BACK, incident.sentence))
     elif finding is None and incident.state is IncidentState.FIRING:
         incident = replace(
             incident,
@@ -285,7 +286,9 @@ def _open(incident: Incident, finding: Finding | None, look: Look, *, explaining
             sentence=incident.worst_sentence or incident.sentence,
         )
         incident = _traced(incident, now)
-        happened.append(Happening(now, "recovering", "Nothing is wrong any more; it has to stay so."))
+        happened.append(
+            Happening(now, TimelineKind.RECOVERING, "Nothing is wrong any more; it has to stay so.")
+        )
     incident, told = _flapping(incident, now)
     happened += told
     quiet = incident.quiet_since
@@ -302,7 +305,7 @@ def _open(incident: Incident, finding: Finding | None, look: Look, *, explaining
             severity=severity,
             sentence=sentence,
         )
-        happened.append(Happening(now, "resolved", f"It harmed {incident.peak} at most."))
+        happened.append(Happening(now, TimelineKind.RESOLVED, f"It harmed {incident.peak} at most."))
     return Step(incident, tuple(happened))
 
 
@@ -314,7 +317,9 @@ def _flapping(incident: Incident, now: float) -> tuple[Incident, list[Happening]
     recent = [at for at in incident.flips if now - at < FLAP_SECONDS]
     if incident.flapping_since is None and len(recent) >= FLAPS:
         said = f"It came and went {len(recent)} times within {FLAP_SECONDS / 60:g} minutes."
-        return replace(incident, flapping_since=now), [Happening(now, "flapping", said)]
+        return replace(incident, flapping_since=now), [Happening(now, TimelineKind.FLAPPING, said)]
     if incident.flapping_since is not None and not recent and incident.state is IncidentState.FIRING:
-        return replace(incident, flapping_since=None), [Happening(now, "steady", "It has stopped flapping.")]
+        return replace(incident, flapping_since=None), [
+            Happening(now, TimelineKind.STEADY, "It has stopped flapping.")
+        ]
     return incident, []

@@ -16,6 +16,7 @@ from typing import Any
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from fleet.alerts.senders import Errand, SendError, alertmanager, apprise, email, pagerduty, webhook
+from fleet.alerts.values import TimelineKind
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.incidents import IncidentEvent
 from fleet.models.sealed import SealError, unseal
@@ -151,7 +152,8 @@ class Outbox:
 
     def _tell(self, delivery: Delivery, now: float, text: str) -> None:
         if delivery.incident_id is not None:
-            IncidentEvent.objects.create(incident_id=delivery.incident_id, at=now, kind="delivery", text=text)
+            kind = TimelineKind.DELIVERY.value
+            IncidentEvent.objects.create(incident_id=delivery.incident_id, at=now, kind=kind, text=text)
 
 
 def open_deliveries() -> QuerySet[Delivery]:

@@ -13,7 +13,7 @@ from fleet.alerts.inhibition import JOINT, inhibitor, representatives
 from fleet.alerts.lifecycle import FLAP_SECONDS, Look, advance, due, hold, noticed
 from fleet.alerts.rules import Rule, find
 from fleet.alerts.silences import Silence, silencing
-from fleet.alerts.values import CauseKind, Finding, Happening, Incident, IncidentState, Notice
+from fleet.alerts.values import CauseKind, Finding, Happening, Incident, IncidentState, Notice, TimelineKind
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ def _one(
         after = noticed(after, this.now)
         outcome.notices.append(Notice(kind, after, this.now, after.notices))
         said = f"A message goes out: {kind.value}."
-        outcome.happened.append((after, Happening(this.now, "notice", said)))
+        outcome.happened.append((after, Happening(this.now, TimelineKind.NOTICE, said)))
     outcome.happened += [(after, one) for one in step.happened]
     if new or after != incident:
         outcome.changed.append(after)

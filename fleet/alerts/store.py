@@ -108,7 +108,7 @@ def save(
         Incident.objects.filter(pk__in=gone, state=IncidentState.PENDING.value).delete()
     IncidentEvent.objects.bulk_create(
         [
-            IncidentEvent(incident=rows[value.key], at=one.at, kind=one.kind, text=one.text)
+            IncidentEvent(incident=rows[value.key], at=one.at, kind=one.kind.value, text=one.text)
             for value, one in happened
         ],
         batch_size=_CHUNK,

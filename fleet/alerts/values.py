@@ -232,10 +232,31 @@ class Notice:
         return f"{self.incident.id}/{self.number}"
 
 
+class TimelineKind(StrEnum):
+    """What a line of an incident's timeline tells."""
+
+    FIRING = "firing"
+    BACK = "back"
+    RECOVERING = "recovering"
+    RESOLVED = "resolved"
+    FLAPPING = "flapping"
+    STEADY = "steady"
+    NOTICE = "notice"
+    ESCALATED = "escalated"
+    #: A message was taken by a channel, or could not be sent.
+    DELIVERY = "delivery"
+    #: What people did, and the end of a silence of theirs.
+    ACKNOWLEDGED = "acknowledged"
+    LET_GO = "let go"
+    SILENCED = "silenced"
+    SILENCE_ENDS = "silence ends"
+    NOTE = "note"
+
+
 @dataclass(frozen=True, slots=True)
 class Happening:
     """A line of an incident's timeline."""
 
     at: float
-    kind: str
+    kind: TimelineKind
     text: str
