@@ -1,7 +1,7 @@
 """One row in the log for every attempt to change something, however it ended. docs/changes.md, "The log".
 
 What an action does itself says more, and is written by it; here is seen that there is a row at all: for what is refused
-at the door, by a form or by a version that is too old, and for what is done without words of its own.
+without permission, by a form or by a version that is too old, and for what is done without words of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from django.utils import timezone
 from dashboards import acting, refusals
 from dashboards.permissions import ALLAUTH, PUBLIC
 from fleet.control.audit import Attempt, record
+from fleet.domain.actions import ActionName, RouteKind, of_request
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.tokens import ApiToken
 
@@ -81,13 +82,12 @@ def _ended(request: HttpRequest, answer: HttpResponseBase) -> tuple[str, str] | 
     return "refused", "the form was shown again"
 
 
-def _action(request: HttpRequest, name: str) -> str:
+def _action(request: HttpRequest, name: str) -> ActionName:
     """Where and what: `page.incident.acknowledge`, `api.confirm`."""
-    where = "api" if request.path.startswith("/api/") else "page"
-    do = request.POST.get("do", "") if where == "page" else ""
+    kind = RouteKind.API if request.path.startswith("/api/") else RouteKind.PAGE
+    do = request.POST.get("do", "") if kind is RouteKind.PAGE else ""
     what = name.rpartition(":")[2].removeprefix("cluster_").removesuffix("-of-cluster")
-    parts = [where, what, do if _DO.fullmatch(do) else ""]
-    return ".".join(part for part in parts if part)[:64]
+    return of_request(kind, (what, do if _DO.fullmatch(do) else ""))
 
 
 def _cluster(request: HttpRequest) -> str:

@@ -11,6 +11,8 @@ from dashboards.choosing import chosen
 from fleet.control import Refused, campaigns, changes
 from fleet.control.changes import By
 from fleet.domain import campaign
+from fleet.domain.actions import ChangeStep, of_change
+from fleet.domain.changes import ChangeKind
 from fleet.models.changes import Change
 
 
@@ -25,5 +27,5 @@ def plan(cluster: str, given: Mapping[str, str], pace: Mapping[str, object], by:
             )
         return campaigns.plan(cluster, table, chosen(table, given), read.pace, by, now, random.shuffle)
     except Refused as error:
-        changes.refuse(by, "reconnect.plan", cluster, str(error), now)
+        changes.refuse(by, of_change(ChangeKind.RECONNECT, ChangeStep.PLAN), cluster, str(error), now)
         raise

@@ -8,10 +8,17 @@ from datetime import datetime
 from dashboards import networking_plans, policy_plans
 from fleet.control import Refused, campaigns, changes, desired, lease, networking, rollouts
 from fleet.control.changes import By
+from fleet.domain.actions import of_change
 from fleet.domain.changes import OCCUPYING, ChangeKind, ChangeState
 from fleet.models.changes import Change
 
-DOINGS = ("pause", "resume", "stop", "abort")
+#: What people do to a change that runs, and the state that it moves to.
+DOINGS: Mapping[str, ChangeState] = {
+    "pause": ChangeState.PAUSED,
+    "resume": ChangeState.RUNNING,
+    "stop": ChangeState.CANCELLED,
+    "abort": ChangeState.CANCELLED,
+}
 
 
 #: What a plan of a kind stands on; a campaign's list is frozen, and stands on nothing that somebody may write.
@@ -28,11 +35,10 @@ def confirm(change: Change, by: By, *, reason: str, typed: str, now: datetime) -
 
 
 def do(change: Change, what: str, by: By, now: datetime) -> Change:
-    """Do it. Raises Refused when it cannot be done to this change."""
-    if change.kind == ChangeKind.NETWORKING_CONFIG or what not in DOINGS:
-        changes.refuse(
-            by, f"{change.kind}.{what}"[:64], change.cluster_id, "there is no such thing to do", now
-        )
+    """Do it, one of DOINGS. Raises Refused when it cannot be done to this change."""
+    action = of_change(change.kind, DOINGS[what])
+    if change.kind == ChangeKind.NETWORKING_CONFIG:
+        changes.refuse(by, action, change.cluster_id, "there is no such thing to do", now)
         raise Refused("there is no such thing to do to this change")
     if change.kind == ChangeKind.RECONNECT:
         return _CAMPAIGN[what](change, by, now)

@@ -11,6 +11,7 @@ from fleet.control import Refused, changes, desired
 from fleet.control.changes import By
 from fleet.control.sight import policies_of
 from fleet.domain import policy_matrix, rollout
+from fleet.domain.actions import ChangeStep, of_change
 from fleet.domain.changes import ChangeKind, ChangeState
 from fleet.domain.policy_matrix import Line, Wanted
 from fleet.domain.policy_outlook import Sight
@@ -67,7 +68,7 @@ def plan(
             undoes=undoes,
         )
     except Refused as error:
-        changes.refuse(by, "policy.plan", cluster, str(error), now)
+        changes.refuse(by, of_change(ChangeKind.POLICY, ChangeStep.PLAN), cluster, str(error), now)
         raise
 
 
@@ -79,7 +80,7 @@ def take_back(change: Change, by: By, now: datetime) -> Change:
             raise Refused("only a change of config or policies that is over can be taken back")
         wanted = desired.taken_back(change)
     except Refused as error:
-        changes.refuse(by, "policy.plan", cluster, str(error), now)
+        changes.refuse(by, of_change(ChangeKind.POLICY, ChangeStep.PLAN), cluster, str(error), now)
         raise
     return plan(
         cluster,

@@ -12,6 +12,7 @@ from dashboards.presenters import age_ms
 from fleet.control import retiring
 from fleet.control.changes import By
 from fleet.control.retiring import Wanted
+from fleet.domain.actions import AuditAction
 from fleet.domain.verdicts import State
 from fleet.domain.views import Explanation
 from fleet.models.changes import AuditEntry
@@ -53,9 +54,9 @@ def retirement(cluster: str, found: Explanation, now: float) -> Retirement | Non
     judged = view.state is State.RETIRED
     if not retired and not judged:
         return None
-    action = "agent.retire" if retired else "agent.unretire"
+    action = AuditAction.AGENT_RETIRE if retired else AuditAction.AGENT_UNRETIRE
     entry = (
-        AuditEntry.objects.filter(cluster=cluster, action=action, outcome="done", after__agent=view.id)
+        AuditEntry.objects.filter(cluster=cluster, action=action.value, outcome="done", after__agent=view.id)
         .order_by("-pk")
         .first()
     )

@@ -27,6 +27,7 @@ from fleet.alerts.messages import headline
 from fleet.alerts.silences import Silence as QuietTime
 from fleet.alerts.values import IncidentState
 from fleet.control.audit import Attempt, record
+from fleet.domain.actions import AuditAction
 from fleet.models.access import Permission
 from fleet.models.alerting import Silence, in_cluster
 from fleet.models.incidents import Incident
@@ -183,7 +184,7 @@ def make_silence(request: HttpRequest, cluster: str, body: SilenceBody) -> Any:
         raise HttpError(409, f"{str(error)[:1].upper()}{str(error)[1:]}.") from error
     except (ActError, MatchError) as error:
         raise HttpError(400, f"{error}.".capitalize()) from error
-    _log(request, "silence.create", made)
+    _log(request, AuditAction.SILENCE_CREATE, made)
     return Status(201, _silence(made))
 
 
@@ -192,7 +193,7 @@ def end_silence(request: HttpRequest, cluster: str, number: int) -> Any:
     """End a silence now."""
     row = _silence_row(request, cluster, number)
     acting.end(row, reading.current_time())
-    _log(request, "silence.end", row)
+    _log(request, AuditAction.SILENCE_END, row)
     row.refresh_from_db()
     return _silence(row)
 
@@ -208,7 +209,7 @@ def extend_silence(request: HttpRequest, cluster: str, number: int, body: Extend
         acting.extend(row, body.hours * 3600, now)
     except ActError as error:
         raise HttpError(409, f"{error}.".capitalize()) from error
-    _log(request, "silence.extend", row)
+    _log(request, AuditAction.SILENCE_EXTEND, row)
     row.refresh_from_db()
     return _silence(row)
 
@@ -233,7 +234,7 @@ def _prove_for_everything(request: HttpRequest, matchers: str) -> None:
         prove(request)
 
 
-def _log(request: HttpRequest, action: str, row: Silence) -> None:
+def _log(request: HttpRequest, action: AuditAction, row: Silence) -> None:
     who = by(request)
     attempt = Attempt(who.actor, action, row.cluster, row.matchers or "everything", row.reason)
     attempt.request_id = who.request_id

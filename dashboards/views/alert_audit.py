@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from dashboards import acting
 from fleet.control.audit import Attempt, record
+from fleet.domain.actions import AuditAction
 from fleet.domain.changes import Actor, ActorKind
 
 
@@ -20,7 +21,7 @@ def signed_in(request: HttpRequest) -> User:
 
 
 def logged(
-    request: HttpRequest, user: User, cluster: str, action: str, subject: str,
+    request: HttpRequest, user: User, cluster: str, action: AuditAction, subject: str,
     *, reason: str = "", before: Any = None, after: Any = None,
 ) -> None:  # fmt: skip
     """Write one row about something that was done."""

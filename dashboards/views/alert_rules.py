@@ -24,6 +24,7 @@ from fleet.alerts.facts import match_names
 from fleet.alerts.messages import duration_words
 from fleet.alerts.rules import Rule, RuleKind
 from fleet.alerts.runbooks import RUNBOOKS
+from fleet.domain.actions import AuditAction
 from fleet.models.access import Permission, may
 from fleet.models.alerting import AgentLabel, AlertRule, in_cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -109,13 +110,14 @@ def rule(request: HttpRequest, rule_id: int, cluster: str = DEFAULT_CLUSTER) -> 
         if do == "override" and rule_id:
             return redirect(f"{prefix_of(cluster)}/alerts/rules/{_override(request, user, row, cluster).pk}/")
         if do == "delete" and "confirm" in request.POST and not row.builtin and rule_id:
-            logged(request, user, row.cluster, "alert-rule.delete", row.name, before=_plain(before))
+            logged(request, user, row.cluster, AuditAction.RULE_DELETE, row.name, before=_plain(before))
             row.delete()
             return redirect(f"{prefix_of(cluster)}/alerts/rules/")
         if is_form and form.is_valid():
             saved = form.save()
+            action = AuditAction.RULE_CHANGE if rule_id else AuditAction.RULE_CREATE
             logged(
-                request, user, saved.cluster, "alert-rule.change" if rule_id else "alert-rule.create", saved.name,
+                request, user, saved.cluster, action, saved.name,
                 before=_plain(before), after=_plain(asdict(store.rule_of(saved))),
             )  # fmt: skip
             messages.success(request, f"The rule {saved.name} is kept.")
@@ -152,7 +154,7 @@ def _do(request: HttpRequest, user: User, cluster: str, form: LabelForm) -> Http
     do, here = request.POST.get("do"), f"{prefix_of(cluster)}/alerts/rules/"
     if do == "unlabel":
         row = get_object_or_404(AgentLabel, cluster=cluster, pk=_number(request.POST.get("label_id", "")))
-        logged(request, user, cluster, "agent-label.delete", str(row))
+        logged(request, user, cluster, AuditAction.LABEL_DELETE, str(row))
         row.delete()
         return redirect(here)
     if do == "label" and form.is_valid():
@@ -160,7 +162,7 @@ def _do(request: HttpRequest, user: User, cluster: str, form: LabelForm) -> Http
         made, _ = AgentLabel.objects.get_or_create(
             cluster_id=cluster, pattern=given["pattern"], label=given["label"]
         )
-        logged(request, user, cluster, "agent-label.create", str(made))
+        logged(request, user, cluster, AuditAction.LABEL_CREATE, str(made))
         return redirect(here)
     if do == "import":
         try:
@@ -179,7 +181,7 @@ def _do(request: HttpRequest, user: User, cluster: str, form: LabelForm) -> Http
             request,
             user,
             owners.pop() if len(owners) == 1 else "",
-            "alert-rules.import",
+            AuditAction.RULES_IMPORT,
             f"{len(found)} rules",
             after=[rule.name for rule in found],
         )
@@ -204,7 +206,12 @@ def _override(request: HttpRequest, user: User, row: AlertRule, cluster: str) ->
     own, is_new = AlertRule.objects.get_or_create(name=row.name, cluster=cluster, defaults=columns)
     if is_new:
         logged(
-            request, user, cluster, "alert-rule.override", row.name, after=_plain(asdict(store.rule_of(own)))
+            request,
+            user,
+            cluster,
+            AuditAction.RULE_OVERRIDE,
+            row.name,
+            after=_plain(asdict(store.rule_of(own))),
         )
     return own
 

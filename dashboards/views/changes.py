@@ -17,6 +17,7 @@ from dashboards.audit_words import action_words
 from dashboards.permissions import requires
 from dashboards.views.pages import needs_record, prefix_of, signed_in
 from fleet.control import Refused, Stale, changes, desired, networking
+from fleet.domain.actions import ChangeStep, of_change
 from fleet.domain.changes import OCCUPYING, PERMISSION_OF, ChangeKind, ChangeState
 from fleet.models.access import Permission, may
 from fleet.models.changes import AuditEntry, Change
@@ -54,7 +55,8 @@ def change(request: HttpRequest, change_id: int, cluster: str = DEFAULT_CLUSTER)
     permission = Permission(PERMISSION_OF[ChangeKind(row.kind)])
     if not may(signed_in(request), permission, cluster):
         sentence = f"This needs the permission: {permission.label}."
-        action = f"{row.kind}.{'cancel' if request.POST.get('do') == 'cancel' else 'confirm'}"
+        is_cancel = request.POST.get("do") == "cancel"
+        action = of_change(row.kind, ChangeState.CANCELLED if is_cancel else ChangeStep.CONFIRM)
         who = acting.by(request, signed_in(request))
         changes.refuse(who, action, cluster, sentence, timezone.now(), subject=row.title, change_id=row.pk)
         raise PermissionDenied(sentence)

@@ -19,6 +19,7 @@ from dashboards.views.alert_audit import logged, signed_in
 from dashboards.views.pages import prefix_of
 from fleet.alerts import acting
 from fleet.alerts.values import Severity
+from fleet.domain.actions import AuditAction
 from fleet.models.access import Permission, is_limited, may, may_write, shown_clusters
 from fleet.models.alerting import Channel, Delivery, Route, in_cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -42,7 +43,7 @@ def channels(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
         sendable = log.exclude(channel=None)
         row = get_object_or_404(sendable, pk=_number(request.POST.get("id", "")))
         acting.send_again(row, now)
-        logged(request, user, row.cluster, "delivery.again", row.key)
+        logged(request, user, row.cluster, AuditAction.DELIVERY_AGAIN, row.key)
         return redirect(f"{prefix_of(cluster)}/alerts/channels/")
     writable = owners_for(user, Permission.CHANGE_CONFIG, cluster)
     rows = in_cluster(Channel.objects.prefetch_related("routes", "escalations"), cluster)
@@ -89,11 +90,11 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
     )
     if do == "test" and row.pk:
         acting.try_out(row, now)
-        logged(request, user, row.cluster, "channel.test", row.name)
+        logged(request, user, row.cluster, AuditAction.CHANNEL_TEST, row.name)
         messages.success(request, "A test is on its way: the log below says what comes of it.")
         return redirect(f"{here}{row.pk}/")
     if do == "delete" and row.pk and "confirm" in request.POST:
-        logged(request, user, row.cluster, "channel.delete", row.name)
+        logged(request, user, row.cluster, AuditAction.CHANNEL_DELETE, row.name)
         acting.delete_channel(row, now)
         return redirect(here)
     if form.is_bound and form.is_valid():
@@ -108,7 +109,7 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
             request,
             user,
             saved.cluster,
-            "channel.change" if channel_id else "channel.create",
+            AuditAction.CHANNEL_CHANGE if channel_id else AuditAction.CHANNEL_CREATE,
             saved.name,
             after=after,
         )
@@ -148,7 +149,7 @@ def route(request: HttpRequest, route_id: int, cluster: str = DEFAULT_CLUSTER) -
     here = f"{prefix_of(cluster)}/alerts/channels/"
     do = request.POST.get("do", "")
     if do == "delete" and row.pk and "confirm" in request.POST:
-        logged(request, user, row.cluster, "route.delete", row.name)
+        logged(request, user, row.cluster, AuditAction.ROUTE_DELETE, row.name)
         row.delete()
         return redirect(here)
     form = RouteForm(
@@ -158,7 +159,8 @@ def route(request: HttpRequest, route_id: int, cluster: str = DEFAULT_CLUSTER) -
     )
     if form.is_bound and form.is_valid():
         saved = form.save()
-        logged(request, user, saved.cluster, "route.change" if route_id else "route.create", saved.name)
+        action = AuditAction.ROUTE_CHANGE if route_id else AuditAction.ROUTE_CREATE
+        logged(request, user, saved.cluster, action, saved.name)
         return redirect(here)
     context = {
         "page": "incidents",

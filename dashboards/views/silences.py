@@ -24,6 +24,7 @@ from fleet.alerts.facts import agents_of, match_names
 from fleet.alerts.matching import EVERYTHING, MatchError, is_everything, is_of_agents, matches, parse
 from fleet.alerts.silences import WARN_BEFORE
 from fleet.alerts.values import IncidentState
+from fleet.domain.actions import AuditAction
 from fleet.models.access import Permission, may
 from fleet.models.alerting import MaintenanceWindow, Silence, in_cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -133,14 +134,16 @@ def _do(request: HttpRequest, do: str, cluster: str, form: SilenceForm, window_f
         except ActError as error:
             refusals.complain(request, f"{error}.")
             return True
-        logged(request, user, row.cluster, f"silence.{do}", str(row))
+        action = AuditAction.SILENCE_END if do == "end" else AuditAction.SILENCE_EXTEND
+        logged(request, user, row.cluster, action, str(row))
         return True
     if do in ("remove", "switch"):
         window = get_object_or_404(in_cluster(MaintenanceWindow.objects.all(), cluster), pk=pk)
         must_write(request, Permission.ACT_ON_FLEET, window.cluster)
         if do == "switch" and not window.enabled:
             _prove_for_everything(request, window.matchers)
-        logged(request, user, window.cluster, f"window.{do}", window.name)
+        action = AuditAction.WINDOW_REMOVE if do == "remove" else AuditAction.WINDOW_SWITCH
+        logged(request, user, window.cluster, action, window.name)
         if do == "remove":
             window.delete()
         else:
@@ -159,13 +162,20 @@ def _do(request: HttpRequest, do: str, cluster: str, form: SilenceForm, window_f
         except (ActError, MatchError) as error:
             form.add_error(None, f"{str(error)[:1].upper()}{str(error)[1:]}.")
             return False
-        logged(request, user, cluster, "silence.create", made.matchers or "everything", reason=made.reason)
+        logged(
+            request,
+            user,
+            cluster,
+            AuditAction.SILENCE_CREATE,
+            made.matchers or "everything",
+            reason=made.reason,
+        )
         return True
     if do == "window" and window_form.is_valid():
         _prove_for_everything(request, window_form.cleaned_data["matchers"])
         window_form.instance.creator = who[:200]
         window = window_form.save()
-        logged(request, user, cluster, "window.create", window.name, reason=window.reason)
+        logged(request, user, cluster, AuditAction.WINDOW_CREATE, window.name, reason=window.reason)
         return True
     return False
 

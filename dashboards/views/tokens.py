@@ -17,6 +17,7 @@ from dashboards.permissions import requires
 from dashboards.row_ids import row_id
 from dashboards.views.pages import signed_in
 from fleet.control.audit import Attempt, record
+from fleet.domain.actions import AuditAction
 from fleet.models.access import Permission, may_write
 from fleet.models.tokens import ApiToken, create_token
 
@@ -47,7 +48,10 @@ def _make(request: HttpRequest) -> HttpResponseBase:
         user, form.cleaned_data["name"], form.chosen, lifetime=form.lifetime, now=now
     )
     made = Attempt(
-        acting.by(request, user).actor, "token.make", subject=str(token), after={"scopes": token.scopes}
+        acting.by(request, user).actor,
+        AuditAction.TOKEN_MAKE,
+        subject=str(token),
+        after={"scopes": token.scopes},
     )
     made.request_id = acting.request_id_of(request)
     record(made, "done", now)
@@ -58,7 +62,9 @@ def _revoke(request: HttpRequest) -> HttpResponseBase:
     token = get_object_or_404(_visible(signed_in(request)), pk=row_id(request.POST["revoke"]))
     now = timezone.now()
     token.revoke(now)
-    ended = Attempt(acting.by(request, signed_in(request)).actor, "token.revoke", subject=str(token))
+    ended = Attempt(
+        acting.by(request, signed_in(request)).actor, AuditAction.TOKEN_REVOKE, subject=str(token)
+    )
     ended.request_id = acting.request_id_of(request)
     record(ended, "done", now)
     messages.success(request, f"The token {token} is revoked.")

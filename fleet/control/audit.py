@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from fleet.control import ControlError, Refused
+from fleet.domain.actions import ActionName, AuditAction
 from fleet.domain.changes import Actor, ActorKind
 from fleet.models.changes import AuditEntry, Change
 
@@ -26,7 +27,7 @@ class Attempt:
     """What is tried; fill in what becomes known on the way."""
 
     actor: Actor
-    action: str
+    action: AuditAction | ActionName
     cluster: str = ""
     subject: str = ""
     reason: str = ""
@@ -58,7 +59,7 @@ def record(attempt: Attempt, outcome: str, now: datetime) -> AuditEntry:
         who=_fit("who", attempt.actor.name),
         actor_kind=attempt.actor.kind.value,
         user_id=attempt.actor.user_id,
-        action=attempt.action,
+        action=str(attempt.action),
         subject=_fit("subject", attempt.subject),
         outcome=outcome,
         detail=attempt.detail.replace("\0", ""),

@@ -21,6 +21,7 @@ from fleet.control.audit import Attempt, attempted
 from fleet.control.changes import By, Draft
 from fleet.control.sight import newest_generations
 from fleet.domain import campaign
+from fleet.domain.actions import AuditAction
 from fleet.domain.campaign import AgentSeen, AgentState, Counts, Pace, ProxySeen
 from fleet.domain.changes import OCCUPYING, PLAN_KEEPS, ChangeKind, ChangeState
 from fleet.domain.instances import InstanceKind, InstanceState
@@ -201,7 +202,7 @@ def resume(
 
 def stop(change: Change, by: By, now: datetime) -> Change:
     """Ask nobody new, watch who was asked, and end. Raises Refused when it does not run."""
-    attempt = Attempt(by.actor, "reconnect.stop", request_id=by.request_id)
+    attempt = Attempt(by.actor, AuditAction.RECONNECT_STOP, request_id=by.request_id)
     attempt.about(change)
     with attempted(attempt, lambda: now):
         if change.state not in OCCUPYING:

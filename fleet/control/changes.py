@@ -16,6 +16,7 @@ from django.db.models import Exists, F
 
 from fleet.control import Busy, Refused, WrongState
 from fleet.control.audit import Attempt, attempted, record
+from fleet.domain.actions import ActionName, ChangeStep, of_change
 from fleet.domain.changes import (
     FOLLOWERS,
     OCCUPYING,
@@ -66,7 +67,7 @@ def create(cluster: str, draft: Draft, by: By, now: datetime) -> Change:
     row = Cluster.objects.get(pk=cluster)
     attempt = Attempt(
         by.actor,
-        f"{draft.kind}.plan",
+        of_change(draft.kind, ChangeStep.PLAN),
         cluster,
         draft.title,
         before=draft.before,
@@ -133,7 +134,7 @@ def confirm(
     """
     attempt = Attempt(
         by.actor,
-        f"{change.kind}.confirm",
+        of_change(change.kind, ChangeStep.CONFIRM),
         reason=reason,
         before=change.before,
         after=change.after,
@@ -168,7 +169,7 @@ def approve(change: Change, by: By, *, now: datetime) -> Change:
 
     Who that is, is decided in the UPDATE: `change` may have been read before somebody confirmed it.
     """
-    attempt = Attempt(by.actor, f"{change.kind}.approve", request_id=by.request_id)
+    attempt = Attempt(by.actor, of_change(change.kind, ChangeStep.APPROVE), request_id=by.request_id)
     attempt.about(change)
     approver = by.actor.user_id
     with attempted(attempt, lambda: now):
@@ -199,7 +200,7 @@ def start(change: Change, now: datetime, *, actor: Actor = SYSTEM) -> Change:
     if (busy := busy_sentence(change.cluster_id)) and change.detail == busy:
         # Workers try every second; the log has said so once.
         raise Busy(busy)
-    attempt = Attempt(actor, f"{change.kind}.start", request_id=change.request_id)
+    attempt = Attempt(actor, of_change(change.kind, ChangeStep.START), request_id=change.request_id)
     attempt.about(change)
     with attempted(attempt, lambda: now):
         if change.state == ChangeState.CONFIRMED and not ready(change):
@@ -232,7 +233,7 @@ def move(
     """
     attempt = Attempt(
         actor,
-        f"{change.kind}.{to.value}",
+        of_change(change.kind, to),
         detail=detail,
         reason=reason,
         before=log_before,
@@ -271,7 +272,7 @@ def busy_sentence(cluster: str) -> str:
     return f"one change at a time: {other.who} has {cluster} with change {other.pk}, {other.title} ({other.state})"
 
 
-def refuse(by: By, action: str, cluster: str, sentence: str, now: datetime, **said: Any) -> None:
+def refuse(by: By, action: ActionName, cluster: str, sentence: str, now: datetime, **said: Any) -> None:
     """Write the row of something that was refused before there was a change."""
     attempt = Attempt(by.actor, action, cluster, detail=sentence, request_id=by.request_id, **said)
     record(attempt, "refused", now)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fleet.control.audit import Attempt, attempted
+from fleet.domain.actions import AuditAction
 from fleet.domain.changes import Actor
 from fleet.domain.instances import InstanceFacts
 from fleet.models.drains import Drain
@@ -39,7 +40,7 @@ class Due:
 
 def ask(cluster: str, wanted: Wanted, clock: Callable[[], datetime]) -> Drain:
     """Keep what is wanted, with a row in the log. `fleet.tasks.apply_drains` does it."""
-    action = "instance.drain" if wanted.drained else "instance.undrain"
+    action = AuditAction.INSTANCE_DRAIN if wanted.drained else AuditAction.INSTANCE_UNDRAIN
     attempt = Attempt(
         wanted.actor,
         action,

@@ -15,6 +15,7 @@ from fleet.control.audit import Attempt, record
 from fleet.control.changes import By, Draft
 from fleet.control.sight import tunnels_of
 from fleet.domain import networking_plan
+from fleet.domain.actions import AuditAction, ChangeStep, of_change
 from fleet.domain.changes import SYSTEM, ChangeKind, ChangeState
 from fleet.domain.networking_plan import Fleet
 from fleet.domain.views import FleetTable
@@ -72,7 +73,7 @@ def remember(
         # Whoever wrote it: it was kept.
         NetworkingReading.objects.filter(cluster=cluster).update(knows_closing=True)
     if made and change is None and before is not None:
-        attempt = Attempt(SYSTEM, "networking-config.seen", cluster, "written by somebody else")
+        attempt = Attempt(SYSTEM, AuditAction.NETWORKING_SEEN, cluster, "written by somebody else")
         attempt.before, attempt.after = before.document, row.document
         attempt.detail = f"revision {row.revision} was not written through this console"
         record(attempt, "done", now)
@@ -87,7 +88,7 @@ def unread(cluster: str, error: str) -> None:
 def try_closing(cluster: str, by: By, now: datetime) -> None:
     """Forget that a cluster did not know GracefulTunnelClosing: its auths may have been upgraded since."""
     NetworkingReading.objects.filter(cluster=cluster).update(knows_closing=None)
-    attempt = Attempt(by.actor, "networking-config.try-closing", cluster, request_id=by.request_id)
+    attempt = Attempt(by.actor, AuditAction.NETWORKING_TRY_CLOSING, cluster, request_id=by.request_id)
     record(attempt, "done", now)
 
 
@@ -125,7 +126,9 @@ def plan(
 
 def refused(cluster: str, by: By, now: datetime, sentence: str, after: Any = None) -> None:
     """Write the row of a plan that was not made."""
-    changes.refuse(by, f"{ChangeKind.NETWORKING_CONFIG}.plan", cluster, sentence, now, after=after)
+    changes.refuse(
+        by, of_change(ChangeKind.NETWORKING_CONFIG, ChangeStep.PLAN), cluster, sentence, now, after=after
+    )
 
 
 def _draft(

@@ -13,6 +13,7 @@ import numpy as np
 from django.db import transaction
 
 from fleet.control.audit import Attempt, attempted
+from fleet.domain.actions import AuditAction
 from fleet.domain.changes import Actor
 from fleet.domain.columns import RETIRED
 from fleet.models.remembered import Agent
@@ -46,7 +47,7 @@ def ask(cluster: str, wanted: Wanted, clock: Callable[[], datetime]) -> bool:
     """Keep what is wanted, with a row in the log; answers whether it was otherwise before."""
     attempt = Attempt(
         wanted.actor,
-        "agent.retire" if wanted.retired else "agent.unretire",
+        AuditAction.AGENT_RETIRE if wanted.retired else AuditAction.AGENT_UNRETIRE,
         cluster,
         subject=wanted.name,
         reason=wanted.reason,

@@ -9,6 +9,7 @@ from django.utils import timezone
 from typing_extensions import override
 
 from fleet.control.audit import Attempt, record, shell
+from fleet.domain.actions import AuditAction
 from fleet.models.clusters import Cluster
 
 _YES = {"yes": True, "no": False}
@@ -50,7 +51,12 @@ class Command(BaseCommand):
             setattr(cluster, name, value)
         cluster.save(update_fields=[*given] or None)
         attempt = Attempt(
-            shell("cluster"), "cluster.set", cluster.pk, cluster.name, before=before, after=_asks(cluster)
+            shell("cluster"),
+            AuditAction.CLUSTER_SET,
+            cluster.pk,
+            cluster.name,
+            before=before,
+            after=_asks(cluster),
         )
         record(attempt, "done", timezone.now())
         self.stdout.write(f"{cluster.pk}  {_said(cluster)}")

@@ -12,6 +12,7 @@ from django.utils import timezone
 from typing_extensions import override
 
 from fleet.control.audit import Attempt, record, shell
+from fleet.domain.actions import AuditAction
 from fleet.models.access import Permission, may
 from fleet.models.tokens import ApiToken, create_token
 
@@ -60,7 +61,10 @@ class Command(BaseCommand):
         now = timezone.now()
         token, secret = create_token(user, options["name"], scopes, lifetime=lifetime, now=now)
         made = Attempt(
-            shell("token"), "token.make", subject=f"{token} of {user}", after={"scopes": token.scopes}
+            shell("token"),
+            AuditAction.TOKEN_MAKE,
+            subject=f"{token} of {user}",
+            after={"scopes": token.scopes},
         )
         record(made, "done", now)
         self.stdout.write(secret)
@@ -98,6 +102,6 @@ class Command(BaseCommand):
             )
         now = timezone.now()
         token.revoke(now)
-        ended = Attempt(shell("token"), "token.revoke", subject=f"{token} of {token.user}")
+        ended = Attempt(shell("token"), AuditAction.TOKEN_REVOKE, subject=f"{token} of {token.user}")
         record(ended, "done", now)
         self.stdout.write(f"{token} is revoked")

@@ -15,6 +15,7 @@ from django.utils import timezone
 from typing_extensions import override
 
 from fleet.control.audit import Attempt, record, shell
+from fleet.domain.actions import AuditAction
 from fleet.models.access import ROLES, ClusterLimit, end_sessions, give_role
 
 
@@ -67,14 +68,14 @@ class Command(BaseCommand):
         ClusterLimit.objects.bulk_create(
             ClusterLimit(user=user, cluster=cluster) for cluster in dict.fromkeys(options["cluster"])
         )
-        _log("create", user, None, _facts(user))
+        _log(AuditAction.USER_CREATE, user, None, _facts(user))
         self.stdout.write(f"{username} is {options['role']}" if given else password)
 
     def _role(self, options: dict[str, Any]) -> None:
         user = _find(options["username"])
         before = _facts(user)
         give_role(user, options["role"])
-        _log("role", user, before, _facts(user))
+        _log(AuditAction.USER_ROLE, user, before, _facts(user))
         self.stdout.write(f"{user} is {options['role']}")
 
     def _switch(self, options: dict[str, Any]) -> None:
@@ -84,7 +85,7 @@ class Command(BaseCommand):
         user.save(update_fields=["is_active"])
         if not user.is_active:
             end_sessions(user)
-        _log(options["doing"], user, before, _facts(user))
+        _log(AuditAction.USER_ON if user.is_active else AuditAction.USER_OFF, user, before, _facts(user))
         self.stdout.write(f"{user} may {'sign in' if user.is_active else 'not sign in any more'}")
 
     def _list(self, options: dict[str, Any]) -> None:
@@ -123,6 +124,6 @@ def _facts(user: User) -> dict[str, Any]:
     }
 
 
-def _log(what: str, user: User, before: Any, after: Any) -> None:
-    attempt = Attempt(shell("user"), f"user.{what}", subject=user.get_username(), before=before, after=after)
+def _log(action: AuditAction, user: User, before: Any, after: Any) -> None:
+    attempt = Attempt(shell("user"), action, subject=user.get_username(), before=before, after=after)
     record(attempt, "done", timezone.now())
