@@ -8,12 +8,17 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import psutil
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
 from fleet.processes import valkey
 from tests.fakes.waiting import eventually_sync, gone
@@ -37,10 +42,36 @@ class Demo:
 
     def ask(self, path: str) -> tuple[int, bytes]:
         """Status and body of what the API answers under /api/v1/."""
+        return self._ask(f"/api/v1/{path}")
+
+    def metrics(self) -> str:
+        """The metrics of the console."""
+        status, body = self._ask("/metrics")
+        assert status == 200, f"{status} {body[:500]!r}"
+        return body.decode()
+
+    @contextmanager
+    def watching(self) -> Iterator[list[str | bytes]]:
+        """Listen on the live link for as long as the block lasts; the frames that came, the newest last."""
+        frames: list[str | bytes] = []
+        address = f"{self.url.rstrip('/').replace('http', 'ws', 1)}/ws/fleet/"
+        token = {"Authorization": f"Bearer {self.token}"}
+        with connect(address, additional_headers=token, open_timeout=60, ping_timeout=None) as link:
+
+            def listen() -> None:
+                with suppress(ConnectionClosed):
+                    frames.extend(link)
+
+            listener = threading.Thread(target=listen, daemon=True)
+            listener.start()
+            yield frames
+        listener.join()
+
+    def _ask(self, path: str) -> tuple[int, bytes]:
         parts = urlsplit(self.url)
         asked = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=120)
         try:
-            asked.request("GET", f"/api/v1/{path}", headers={"Authorization": f"Bearer {self.token}"})
+            asked.request("GET", path, headers={"Authorization": f"Bearer {self.token}"})
             answer = asked.getresponse()
             return answer.status, answer.read()
         finally:

@@ -17,6 +17,7 @@ import pytest
 from fleet.processes import children
 from tests.fakes.receivers import receiving
 from tests.flow.alerting import MANAGE, SETTINGS, open_channel, sql
+from tests.flow.producers import Database, produced
 
 
 @pytest.fixture
@@ -88,6 +89,7 @@ def test_process_killed_between_sent_and_recorded_loses_and_doubles_nothing(home
         assert len(receiver.requests) >= 2
         (page,) = {body["subject"] for body in receiver.bodies}
         assert page.startswith("CRIT default: The record cannot be read")
+        produced(Database(home), incident_causes=("console",), timeline=("firing", "notice", "delivery"))
 
 
 @pytest.mark.slow

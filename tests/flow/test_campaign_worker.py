@@ -24,6 +24,7 @@ from fleet.processes import children, valkey
 from tests.browser.chromium import ARGUMENTS, LAUNCH_MS, executable
 from tests.browser.visits import DEADLINE_MS
 from tests.fakes.waiting import gone
+from tests.flow.producers import Database, produced
 from tests.meta.house import ROOT
 
 AGENTS = 5_000
@@ -292,3 +293,23 @@ def test_killed_paused_resumed_aborted(installation: Installation, page: Page) -
     assert log == [
         f"reconnect.{word}" for word in ("failed", "running", "paused", "start", "confirm", "plan")
     ]
+    produced(
+        Database(one.home),
+        verdicts=("working",),
+        reasons=("reconnecting",),
+        recoveries=("by-itself",),
+        change_kinds=("reconnect",),
+        change_words=("plan", "confirm", "start", "paused", "running", "failed"),
+    )
+    _is_stopped(one)
+    produced(Database(one.home), actions=("reconnect.stop",), change_words=("cancelled",))
+
+
+def _is_stopped(one: Installation) -> None:
+    """Another campaign is stopped under way: nobody new is asked."""
+    planned = one.api("/reconnect/plan", {"q": "agent", "pace": {**PACE, "max_failed": 100}})
+    change = f"/changes/{planned['id']}"
+    one.tell(change, "confirm", {"reason": "to stop it", "typed": "default"})
+    until(lambda: one.api(f"{change}/progress")["state"] == "running")
+    one.tell(change, "do", {"do": "stop"})
+    until(lambda: one.api(f"{change}/progress")["state"] == "cancelled")

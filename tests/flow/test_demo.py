@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from fleet.processes import children
 from tests.fakes.waiting import eventually_sync, gone
+from tests.flow.producers import Answers, Database, Frames, Pages, produced
 from tests.flow.running import AGENTS, Demo, start_demo
+from tests.meta.house import ROOT
 
 
 def test_demo_comes_up_with_every_agent_healthy(whole_demo: Demo) -> None:
@@ -48,6 +54,7 @@ def test_frozen_proxy_shows_and_thawed_proxy_heals(whole_demo: Demo) -> None:
         whole_demo.fleet("thaw", "proxy-1")
 
     whole_demo.await_counts({"healthy": AGENTS})
+    produced(Database(whole_demo.home), verdicts=("stranded", "healthy"), causes=("proxy",))
 
 
 def test_silent_pollers_make_everything_unknown(whole_demo: Demo) -> None:
@@ -56,9 +63,6 @@ def test_silent_pollers_make_everything_unknown(whole_demo: Demo) -> None:
     Pollers are frozen, and ended afterwards: a killed one is back before the data is too old.
     """
     silent = whole_demo.pollers()
-    for poller in silent:
-        poller.send_signal(signal.SIGSTOP)
-
     seen: set[str] = set()
 
     def all_unknown() -> bool:
@@ -69,14 +73,76 @@ def test_silent_pollers_make_everything_unknown(whole_demo: Demo) -> None:
         assert counts == {"unknown": AGENTS} or said["age_ms"] <= 15_000, said
         return counts == {"unknown": AGENTS}
 
-    eventually_sync(all_unknown)
-
+    with whole_demo.watching() as frames:
+        eventually_sync(lambda: bool(frames))
+        for poller in silent:
+            poller.send_signal(signal.SIGSTOP)
+        eventually_sync(all_unknown)
+        produced(
+            Answers(whole_demo.get), verdicts=("unknown",), reasons=("stale",), instance_states=("unknown",)
+        )
+        produced(Frames(frames), events=("stale", "beat"))
+        produced(Pages(lambda: [whole_demo.metrics()]), metrics=("refloat_data_stale", "refloat_sockets"))
     assert seen <= {"healthy", "unknown"}
     for number in (signal.SIGTERM, signal.SIGCONT):
         for poller in silent:
             poller.send_signal(number)
     whole_demo.await_counts({"healthy": AGENTS}, seconds=180.0)
     eventually_sync(lambda: all(gone(poller.pid) for poller in silent))
+
+
+@pytest.mark.slow
+def test_agent_that_joins_is_killed_and_retired(demo: Demo) -> None:
+    """A page hears of each step; retired it counts no more, though it will not come back. Then a proxy fails, too.
+
+    The last one of the slow tests that have the demo: the agent is known for good.
+    """
+    demo.await_counts({"healthy": AGENTS})
+    home = Database(demo.home)
+    rows = json.loads(demo.fleet("ps", "--json"))
+    argv = [sys.executable, "-m", "fleet.nodes", "agent", "--name-prefix", "guest", "--announce-ttl", "10s"]
+    for role in ("auth", "proxy"):
+        argv += [f"--{role}", ",".join(row["grpc"] for row in rows if row["role"] == role)]
+    with demo.watching() as frames:
+        agent = children.spawn(argv, env=dict(os.environ), cwd=str(ROOT))
+        try:
+            demo.await_counts({"healthy": AGENTS + 1})
+        finally:
+            agent.kill()
+            agent.wait()
+        demo.await_counts({"healthy": AGENTS, "offline": 1})
+        refloat = [sys.executable, "-m", "fleet.cli", "retire", "guest-1", "--reason", "it is switched off"]
+        argv = [*refloat, "--alive", "--home", str(demo.home)]
+        done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False)
+        assert done.returncode == 0, done.stderr
+        demo.await_counts({"healthy": AGENTS, "retired": 1})
+        produced(
+            home,
+            verdicts=("offline", "retired"),
+            reasons=("own-host", "none"),
+            recoveries=("unclear", "not-needed"),
+            actions=("agent.retire",),
+        )
+        demo.fleet("drain", "proxy-2", "--reason", "to see it")
+        demo.fleet("freeze", "proxy-1")
+        produced(Frames(frames), events=("hello", "delta", "beat", "layout", "instances", "incidents"))
+        produced(
+            Pages(lambda: [demo.metrics()]),
+            metrics=(
+                *(
+                    "refloat_agents",
+                    "refloat_data_age_seconds",
+                    "refloat_record_reachable",
+                    "refloat_sockets",
+                ),
+                *("refloat_instance_health", "refloat_instance_health_since_timestamp_seconds"),
+                *("refloat_instance_draining", "refloat_incidents"),
+                *("refloat_watchdog_timestamp_seconds", "refloat_alert_look_seconds"),
+            ),
+        )
+        demo.fleet("thaw", "proxy-1")
+        demo.fleet("undrain", "proxy-2")
+    produced(home, incident_causes=("proxy",))
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from fleet.transport import channels
 from fleet.transport.channels import TLSFiles
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 from tests.fakes.waiting import eventually, eventually_sync
+from tests.flow.producers import Pages, produced
 from tests.flow.transfers import site
 from tests.meta.house import ROOT
 
@@ -82,6 +84,26 @@ async def test_fleet_with_tls_refuses_who_has_no_certificate(fleet: dict[str, An
             with pytest.raises(grpc.aio.AioRpcError) as refusal:
                 await call
             assert refusal.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_gateway_says_that_its_certificates_are_valid(home: Path, fleet: dict[str, Any]) -> None:
+    """And since when it has them."""
+    said = subprocess.run(
+        [*_REFLOAT, "fleet", "ps", "--json", "--home", str(home)], cwd=ROOT, check=True, capture_output=True
+    )
+    diag = next(row["diag"] for row in json.loads(said.stdout) if row["role"] == "gateway")
+
+    def pages() -> Iterator[str]:
+        with urllib.request.urlopen(f"http://{diag}/metrics", timeout=PATIENCE) as answer:
+            yield answer.read().decode()
+
+    produced(
+        Pages(pages),
+        metrics=(
+            "refloat_gateway_certificates_valid",
+            "refloat_gateway_certificates_loaded_timestamp_seconds",
+        ),
+    )
 
 
 def test_connect_with_the_fleets_keys_and_no_others(fleet: dict[str, Any], home: Path) -> None:

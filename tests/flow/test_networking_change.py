@@ -21,6 +21,7 @@ from fleet.processes import children
 from tests.browser.chromium import ARGUMENTS, LAUNCH_MS, executable
 from tests.browser.visits import DEADLINE_MS
 from tests.fakes.waiting import eventually_sync
+from tests.flow.producers import Database, produced
 from tests.flow.running import Demo, start_demo
 from tests.meta.house import ROOT
 
@@ -234,3 +235,15 @@ def test_closing_toggled_in_the_browser_by_two_people(fleet: Demo, chromium: Bro
     spec = fleet.get("networking-config")["document"]["spec"]
     assert (spec["graceful_tunnel_closing"], spec["keep_alive_count_max"]) == (True, 3)
     assert fleet.get(f"changes/{second}")["state"] == "undone"
+
+    # Past the console, as any tool may write it.
+    fleet.fleet("config", "set", "keep_alive_count_max=6")
+    produced(
+        Database(fleet.home),
+        seconds=PATIENCE,
+        verdicts=("excess",),
+        reasons=("too-many-tunnels",),
+        actions=("networking-config.seen",),
+        change_kinds=("networking-config",),
+        change_words=("plan", "confirm", "start", "verifying", "verified", "undone"),
+    )

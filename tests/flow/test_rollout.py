@@ -17,6 +17,7 @@ import pytest
 
 from fleet.protocol.service_config import RFD_VARIABLE
 from tests.fakes.waiting import eventually_sync
+from tests.flow.producers import Database, produced
 from tests.flow.running import Demo, start_demo
 from tests.meta.house import ROOT
 
@@ -140,6 +141,13 @@ def test_rollout_makes_agents_move_by_themselves(demo: Demo) -> None:
     done = _policies(demo, "auth", "grpc-client-lb-policy=", "--settle", "1")
     assert (done["state"], done["done"]) == ("verified", 3)
     eventually_sync(lambda: set(_runs(demo).values()) == {("free", "default")}, seconds=PATIENCE)
+    produced(
+        Database(demo.home),
+        causes=("auth",),
+        recoveries=("only-if-cause-recovers",),
+        change_kinds=("policy",),
+        change_words=("plan", "confirm", "start", "verified"),
+    )
 
 
 def _crowd(demo: Demo, auth: str) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 
 import pytest
 
-from tests.meta.house import ROOT, tracked
+from tests.meta.house import ROOT
+from tests.meta.vocabularies import declared_metrics
 
 #: Names that Teleport has for the same thing, so that dashboards made for it go on.
 _TELEPORTS = {
@@ -20,17 +20,6 @@ _TELEPORTS = {
     "teleport_connected_resources",
     "teleport_reverse_tunnels_connected",
 }
-_CLASSES = r"Counter|Gauge|Histogram|Summary|GaugeMetricFamily|CounterMetricFamily|TunnelPlaces|AuthPlaces"
-_DECLARATION = re.compile(rf"\b(?:{_CLASSES})\(\s*\"([a-z0-9_]+)\"")
-
-
-def _declared() -> Counter[str]:
-    return Counter(
-        name
-        for path in tracked()
-        if path.startswith(("fleet/", "dashboards/")) and path.endswith(".py")
-        for name in _DECLARATION.findall((ROOT / path).read_text(encoding="utf-8"))
-    )
 
 
 def _documented(name: str) -> bool:
@@ -40,10 +29,10 @@ def _documented(name: str) -> bool:
 
 def test_metrics_are_found() -> None:
     """The pattern still matches how they are declared, by the console and by nodes."""
-    assert {"refloat_sockets", "refloat_gateway_calls", "process_state"} <= set(_declared())
+    assert {"refloat_sockets", "refloat_gateway_calls", "process_state"} <= set(declared_metrics())
 
 
-@pytest.mark.parametrize("name", sorted(_declared()))
+@pytest.mark.parametrize("name", sorted(declared_metrics()))
 def test_metric_has_a_prefix_and_a_line_in_the_documents(name: str) -> None:
     """A name without our prefix is one of Teleport's, and each is explained."""
     assert name.startswith("refloat_") or name in _TELEPORTS
@@ -52,9 +41,9 @@ def test_metric_has_a_prefix_and_a_line_in_the_documents(name: str) -> None:
 
 def test_metric_means_one_thing() -> None:
     """No name is declared at two places: a sum over targets would add apples to pears."""
-    assert [name for name, times in _declared().items() if times > 1] == []
+    assert [name for name, times in declared_metrics().items() if times > 1] == []
 
 
 def test_names_of_teleport_are_in_use() -> None:
     """The list of exceptions has nothing that nobody declares."""
-    assert _TELEPORTS - set(_declared()) == set()
+    assert _TELEPORTS - set(declared_metrics()) == set()

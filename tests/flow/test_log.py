@@ -1,0 +1,228 @@
+"""The log of all that people do, through a web process as it runs: every action leaves its row."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import requests
+from django.core.management import call_command
+
+from fleet.control import networking
+from fleet.domain.verdicts import State
+from fleet.models.incidents import Incident
+from fleet.protocol.networking_config import ORIGIN_LABEL, NetworkingConfig, Resource, Strategy, with_defaults
+from tests.fakes.record import fill
+from tests.flow.alerting import sql
+from tests.flow.producers import Database, Pages, produced
+from tests.flow.web import USERNAME, Console, database, web_console
+
+pytestmark = pytest.mark.slow
+
+#: Seconds that the record is ahead of now, so that it is fresh for as long as the tests run.
+AHEAD = 10_000.0
+REASON = "to see it in the log"
+#: A second person, who may do everything too.
+SECOND = "grace"
+
+
+@dataclass
+class Person:
+    """Somebody who is signed in, and sends forms."""
+
+    console: Console
+    username: str = USERNAME
+    session: requests.Session = field(default_factory=requests.Session)
+
+    def __post_init__(self) -> None:
+        for cookie in self.console.sign_in(self.username):
+            self.session.cookies.set_cookie(cookie)
+
+    def post(self, path: str, status: int = 302, /, **fields: Any) -> None:
+        """Send a form, and see how it is answered: with a redirect when it is done."""
+        token = self.session.cookies.get("csrftoken") or ""
+        answer = self.session.post(
+            self.console.url + path,
+            data=fields,
+            headers={"X-CSRFToken": token},
+            allow_redirects=False,
+            timeout=60,
+        )
+        assert answer.status_code == status, f"{path} {fields}: {answer.status_code} {answer.text[:3000]}"
+
+    def metrics(self) -> Iterator[str]:
+        """The metrics of the console."""
+        yield self.session.get(f"{self.console.url}/metrics", timeout=60).text
+
+    def made(self, table: str) -> int:
+        """The newest row of a table."""
+        ((number,),) = sql(self.console.home, f"select max(id) from fleet_{table}")
+        return int(number)
+
+
+@pytest.fixture(scope="module")
+def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    """A web process with a record of some agents, and a networking config that was read."""
+    with web_console(tmp_path_factory.mktemp("web")) as running:
+        fill(running.writer(), [State.HEALTHY] * 4, as_of=time.time() + AHEAD)
+        stored = with_defaults(
+            NetworkingConfig(tunnel_strategy=str(Strategy.PROXY_PEERING), agent_connection_count=1)
+        )
+        with database(running.home):
+            networking.remember(
+                "default", Resource(stored, {ORIGIN_LABEL: "dynamic"}, "r1"), datetime.now(UTC)
+            )
+        yield running
+
+
+@pytest.fixture(scope="module")
+def person(console: Console) -> Person:
+    """An administrator."""
+    return Person(console)
+
+
+def test_acts_on_alerting(person: Person) -> None:
+    """Silences, windows, channels, routes, rules and labels are made, changed and deleted."""
+    person.post("/silences/", do="silence", hours="1", matchers="cause=x", reason=REASON, cluster="default")
+    silence = person.made("silence")
+    person.post("/silences/", do="extend", id=silence)
+    person.post("/silences/", do="end", id=silence)
+    person.post(
+        "/silences/",
+        do="window", name="mine", matchers="cause=x", rule="FREQ=DAILY", first_day="2026-01-01", starts="22:00",
+        zone="UTC", reason=REASON, hours="2", cluster="default",
+    )  # fmt: skip
+    window = person.made("maintenancewindow")
+    person.post("/silences/", do="switch", id=window)
+    person.post("/silences/", do="remove", id=window)
+
+    form = {"name": "mine", "kind": "email", "to": "me@example.com", "per_minute": "10", "cluster": "default"}
+    person.post("/alerts/channels/0/", **form)
+    channel = f"/alerts/channels/{person.made('channel')}/"
+    person.post(channel, **form)
+    person.post(channel, do="test")
+    person.post("/alerts/channels/", do="again", id=person.made("delivery"))
+    produced(Pages(person.metrics), metrics=("refloat_messages",))
+    person.post(channel, do="delete", confirm="yes")
+
+    ((root,),) = sql(person.console.home, "select min(id) from fleet_route")
+    route_form = {"name": "mine", "position": "0", "least": "1", "parent": root, "cluster": "default"}
+    person.post("/alerts/routes/0/", **route_form)
+    route = f"/alerts/routes/{person.made('route')}/"
+    person.post(route, **route_form)
+    person.post(route, do="delete", confirm="yes")
+
+    rule_form = {
+        "name": "mine", "kind": "stranded", "severity": "1", "min_count": "1", "pending_rounds": "2",
+        "pending_seconds": "0", "recover_seconds": "300", "group_wait": "30", "group_interval": "300",
+        "repeat_seconds": "3600", "share_percent": "0", "cluster": "default",
+    }  # fmt: skip
+    person.post("/alerts/rules/0/", **rule_form)
+    rule = f"/alerts/rules/{person.made('alertrule')}/"
+    person.post(rule, **rule_form)
+    person.post(rule, do="delete", confirm="yes")
+    ((builtin,),) = sql(person.console.home, "select min(id) from fleet_alertrule where builtin")
+    person.post(f"/alerts/rules/{builtin}/", do="override")
+    person.post("/alerts/rules/", do="label", pattern="agent-1", label="critical")
+    person.post("/alerts/rules/", do="unlabel", label_id=person.made("agentlabel"))
+    person.post(
+        "/alerts/rules/", do="import", document="rules: [{name: own, kind: stranded, severity: info}]"
+    )
+    produced(
+        Database(person.console.home),
+        actions=(
+            *("silence.create", "silence.extend", "silence.end"),
+            *("window.create", "window.switch", "window.remove"),
+            *("channel.create", "channel.change", "channel.test", "channel.delete", "delivery.again"),
+            *("route.create", "route.change", "route.delete"),
+            *("alert-rule.create", "alert-rule.change", "alert-rule.delete", "alert-rule.override"),
+            *("alert-rules.import", "agent-label.create", "agent-label.delete"),
+        ),
+    )
+
+
+def test_acts_on_an_incident(person: Person) -> None:
+    """Each is a line of its timeline."""
+    with database(person.console.home):
+        row = Incident.objects.create(
+            cluster_id="default",
+            key="proxy/p",
+            cause_kind="proxy",
+            cause_id="p",
+            cause_name="proxy-1",
+            generation=1,
+            state="firing",
+            severity=2,
+            opened_at=time.time(),
+        )
+    page = f"/incidents/{row.pk}/"
+    person.post(page, do="acknowledge")
+    person.post(page, do="let-go")
+    person.post(page, do="note", text=REASON)
+    person.post(page, do="silence", reason=REASON)
+    produced(
+        Database(person.console.home),
+        timeline=("acknowledged", "let go", "note", "silenced"),
+        actions=("page",),
+    )
+
+
+def test_acts_on_the_fleet(person: Person) -> None:
+    """What is wanted of an instance or of an agent; what cannot be is refused, and is a row too."""
+    person.post("/instances/proxy-1-id/drain/", wanted="drain", reason=REASON)
+    person.post("/instances/proxy-1-id/drain/", wanted="undrain", reason=REASON)
+    person.post("/agents/agent-1-id/retire/", wanted="retire", reason=REASON, sure="on")
+    person.post("/agents/agent-1-id/retire/", wanted="unretire", reason=REASON)
+    person.post("/networking/", try_closing="yes")
+    sent = {"Authorization": f"Bearer {person.console.token}"}
+    answer = requests.post(f"{person.console.url}/api/v1/reconnect/plan", json={}, headers=sent, timeout=60)
+    assert answer.status_code == 403
+    produced(
+        Database(person.console.home),
+        actions=(
+            *("instance.drain", "instance.undrain", "agent.retire", "agent.unretire"),
+            *("networking-config.try-closing", "api"),
+        ),
+    )
+
+
+def test_acts_on_accounts(person: Person) -> None:
+    """Tokens by their page; users and clusters by commands, beside the web process."""
+    person.post("/tokens/", 200, name="mine", scopes="view_fleet", days="1")
+    person.post("/tokens/", revoke=person.made("apitoken"))
+    with database(person.console.home):
+        call_command("user", "create", "eve", "--role", "viewer")
+        call_command("user", "role", "eve", "operator")
+        call_command("user", "off", "eve")
+        call_command("user", "on", "eve")
+        call_command("cluster", "set", "default", "--second-approver", "no")
+    produced(
+        Database(person.console.home),
+        actions=(
+            *("token.make", "token.revoke", "cluster.set"),
+            *("user.create", "user.role", "user.off", "user.on"),
+        ),
+    )
+
+
+def test_change_that_two_people_agree_to_and_call_off(person: Person) -> None:
+    """Planned, confirmed, approved; nothing carries it out here."""
+    console = person.console
+    sql(console.home, "update fleet_cluster set second_approver = 1")
+    console.add_user(SECOND, "admin")
+    second = Person(console, SECOND)
+    person.post("/reconnect/", q="agent")
+    change = f"/changes/{person.made('change')}/"
+    person.post(change, do="confirm", reason=REASON)
+    second.post(change, do="approve")
+    second.post(change, do="cancel")
+    sql(console.home, "update fleet_cluster set second_approver = 0")
+    produced(
+        Database(console.home),
+        change_kinds=("reconnect",),
+        change_words=("plan", "confirm", "approve", "cancelled"),
+    )

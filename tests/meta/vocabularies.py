@@ -1,0 +1,87 @@
+"""Every vocabulary of what happens, read from the program itself: docs/tests.md, "Producers".
+
+A flow test makes each member happen, and says so: `tests/flow/producers.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fleet.alerts.values import CauseKind, TimelineKind
+from fleet.domain.actions import LOGGED_STATES, AuditAction, ChangeStep, RouteKind
+from fleet.domain.changes import ChangeKind
+from fleet.domain.instances import InstanceKind, InstanceState
+from fleet.domain.verdicts import Reason, Recovery, State
+from tests.meta.house import ROOT, tracked
+
+_METRIC_CLASSES = (
+    "Counter|Gauge|Histogram|Summary|GaugeMetricFamily|CounterMetricFamily|TunnelPlaces|AuthPlaces"
+)
+_METRIC = re.compile(rf"\b(?:{_METRIC_CLASSES})\(\s*\"([a-z0-9_]+)\"")
+#: Where what browsers are told of is published, and where the frames of the live link are made.
+_LINK = ("fleet/publish.py", "dashboards/hub.py", "dashboards/consumers.py")
+_EVENT = re.compile(r'\{\s*"type": "(\w+)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """A set of words, of which the running system must produce each."""
+
+    #: The keyword of `produced` and of the sources of evidence.
+    name: str
+    members: frozenset[str]
+    #: Where a member is declared.
+    declared: str
+    #: The source of evidence that has it: an expression for the first argument of `produced`.
+    evidence: str
+
+
+@functools.cache
+def vocabularies() -> dict[str, Vocabulary]:
+    """Return every vocabulary by its name."""
+    history, now = "Database(home)", "Record(reader)"
+    found = (
+        _of("verdicts", [one.slug for one in State], "fleet/domain/verdicts.py: State", history),
+        _of("reasons", [one.slug for one in Reason], "fleet/domain/verdicts.py: Reason", history),
+        _of("recoveries", [one.slug for one in Recovery], "fleet/domain/verdicts.py: Recovery", history),
+        _of("causes", [*InstanceKind, "backend"], "fleet/domain/instances.py: InstanceKind", history),
+        _of(
+            "instance_states",
+            [s.slug for s in InstanceState],
+            "fleet/domain/instances.py: InstanceState",
+            now,
+        ),
+        _of("incident_causes", CauseKind, "fleet/alerts/values.py: CauseKind", history),
+        _of("timeline", TimelineKind, "fleet/alerts/values.py: TimelineKind", history),
+        _of(
+            "actions", [*AuditAction, *RouteKind], "fleet/domain/actions.py: AuditAction, RouteKind", history
+        ),
+        _of("change_kinds", ChangeKind, "fleet/domain/changes.py: ChangeKind", history),
+        _of("change_words", [*ChangeStep, *LOGGED_STATES], "fleet/domain/actions.py: ChangeStep", history),
+        _of("events", _events(), ", ".join(_LINK), "Frames(received)"),
+        _of("metrics", declared_metrics(), "a metric class of prometheus_client", "Pages(texts)"),
+    )
+    return {one.name: one for one in found}
+
+
+def declared_metrics() -> Counter[str]:
+    """Count the declarations of each metric in the program."""
+    return Counter(
+        name
+        for path in tracked()
+        if path.startswith(("fleet/", "dashboards/")) and path.endswith(".py")
+        for name in _METRIC.findall((ROOT / path).read_text(encoding="utf-8"))
+    )
+
+
+def _events() -> set[str]:
+    """Return the types of what is published and of what sockets send."""
+    return {name for path in _LINK for name in _EVENT.findall((ROOT / path).read_text(encoding="utf-8"))}
+
+
+def _of(name: str, members: Iterable[str], declared: str, evidence: str) -> Vocabulary:
+    return Vocabulary(name, frozenset(map(str, members)), declared, evidence)
