@@ -25,7 +25,10 @@ from fleet.domain.actions import RouteKind
 from fleet.domain.changes import ChangeKind
 from fleet.state import StateError
 from fleet.state.reader import Reader
-from tests.fakes.waiting import DEADLINE, eventually_sync
+from tests.fakes.waiting import eventually_sync
+
+#: Seconds for a system that runs on a machine that does other things too.
+PATIENCE = 180.0
 
 #: Of a vocabulary, by its name, the members that there is evidence of.
 Source = Callable[[str], Iterable[str]]
@@ -48,7 +51,7 @@ _QUERIES = {
 }
 
 
-def produced(source: Source, /, *, seconds: float = DEADLINE, **claims: Sequence[str]) -> None:
+def produced(source: Source, /, *, seconds: float = PATIENCE, **claims: Sequence[str]) -> None:
     """Wait until there is evidence of every member of the named vocabularies; fail with those that are missing.
 
     Write the members as tuples of literals, in the body of the test: the meta-test reads them.

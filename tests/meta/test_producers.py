@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.flow.producers import Pages, produced
 from tests.meta.house import ROOT
 from tests.meta.vocabularies import Vocabulary, vocabularies
 
@@ -251,6 +252,23 @@ def test_claim_that_proves_nothing_is_refused(text: str) -> None:
     """It may not run, or it cannot be read."""
     with pytest.raises(UnreadableClaimError):
         list(claims_of("t.py", text))
+
+
+def test_claim_without_evidence_fails() -> None:
+    """It says what is missing."""
+    evidence = {"verdicts": ["healthy"], "reasons": []}
+    produced(evidence.__getitem__, verdicts=("healthy",))
+    with pytest.raises(AssertionError, match=r"has not produced \{'reasons': \['stale'\]\}"):
+        produced(evidence.__getitem__, seconds=0.05, verdicts=("healthy",), reasons=("stale",))
+
+
+def test_metric_that_stays_zero_is_no_evidence() -> None:
+    """It counts nothing that happened, in whatever series; when a counter was made is no count."""
+    page = (
+        '# TYPE a_total counter\na_total{x="1"} 0.0\na_total{x="2"} 2.0\n'
+        "# TYPE b_total counter\nb_total 0.0\n# TYPE b_created gauge\nb_created 1.7e9\n"
+    )
+    assert set(Pages(lambda: [page])("metrics")) == {"a", "b_created"}
 
 
 def test_flow_tests_are_where_they_are_looked_for() -> None:
