@@ -59,12 +59,12 @@ def range_name(prefix: str, first: int, count: int) -> str:
 def proves(identity: Sequence[str], agent_id: str, name: str, id_of: Callable[[str], str]) -> bool:
     """Whether the names a certificate proves are those of the agent with that id and name.
 
-    They are if the id is among them; or the name is, alone or in a range, and the id is the one that is made from
-    that name: else who has a name could take any id.
+    They are if both are among them, a name alone or in a range; one will do if the id is the one made from that name.
+    Users ask for agents by id and by name: who could choose either would be asked in the place of somebody else.
     """
-    if agent_id in identity:
-        return True
-    return agent_id == id_of(name) and any(known == name or _covers(known, name) for known in identity)
+    known = agent_id in identity
+    named = any(one == name or _covers(one, name) for one in identity)
+    return (known or named) if agent_id == id_of(name) else (known and named)
 
 
 def _covers(known: str, name: str) -> bool:

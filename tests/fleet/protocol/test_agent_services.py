@@ -60,7 +60,15 @@ def test_nobody_claims_without_a_name() -> None:
 @pytest.mark.parametrize(
     ("identity", "agent_id", "name", "proven"),
     [
-        (("some-id",), "some-id", "agent-1", True),
+        (("some-id", "agent-1"), "some-id", "agent-1", True),
+        (("some-id",), "some-id", "some-id", True),
+        # The id alone does not give any name: users ask by name, too.
+        (("some-id",), "some-id", "agent-1", False),
+        (("agents-1", "refloat:agents:agent-1..3"), "agents-1", "agent-4", False),
+        (("agents-1", "refloat:agents:agent-1..3"), "agents-1", "agent-3", True),
+        (("some-id", "agent-1"), "other-id", "agent-1", False),
+        ((id_of("agent-1"),), id_of("agent-1"), "agent-1", True),
+        ((id_of("agent-1"),), id_of("agent-1"), "agent-2", False),
         (("agent-1",), id_of("agent-1"), "agent-1", True),
         # The name alone does not give any id.
         (("agent-1",), id_of("agent-2"), "agent-1", False),
@@ -78,7 +86,7 @@ def test_nobody_claims_without_a_name() -> None:
 def test_certificate_proves_an_agent(
     identity: tuple[str, ...], agent_id: str, name: str, proven: bool
 ) -> None:
-    """By its id; or by its name, alone or in a range, if the id is the one made from it."""
+    """By its name, alone or in a range, and its id; by one of the two if the id is the one made from the name."""
     assert agent_services.proves(identity, agent_id, name, id_of) is proven
 
 
