@@ -10,8 +10,11 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from fleet.protocol.durations import LONGEST_MS
+
 _Text = Annotated[str, Field(max_length=256)]
 _Count = Annotated[int, Field(ge=0, le=2**63)]
+_Milliseconds = Annotated[int, Field(ge=-LONGEST_MS, le=LONGEST_MS)]
 
 
 class ReportError(ValueError):
@@ -29,7 +32,7 @@ class TrackedProxy(_Part):
     proxy_id: _Text
     group: _Text = ""
     generation: _Count = 0
-    expires_in_ms: int = 0
+    expires_in_ms: _Milliseconds = 0
     desired: bool = False
     #: It takes no new tunnels.
     draining: bool = False
@@ -46,8 +49,8 @@ class ReportedTracker(_Part):
     going: tuple[_Text, ...] = ()
     #: Dials under way.
     inflight: _Count = 0
-    ttl_seen_ms: _Count = 0
-    topology_age_ms: int | None = None
+    ttl_seen_ms: _Milliseconds = 0
+    topology_age_ms: _Milliseconds | None = None
     proxies: tuple[TrackedProxy, ...] = ()
 
 
@@ -57,14 +60,14 @@ class ReportedPolicy(_Part):
     mode: _Text = ""
     health_check: bool = False
     auth_id: _Text = ""
-    read_age_ms: int = 0
+    read_age_ms: _Milliseconds = 0
 
 
 class ReportedTunnel(_Part):
     """A tunnel as the agent has it."""
 
     proxy_id: _Text = ""
-    open_for_ms: int = 0
+    open_for_ms: _Milliseconds = 0
     #: User connections on it.
     sessions: _Count = 0
     #: Its proxy asked it to reconnect.

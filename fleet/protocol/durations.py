@@ -9,6 +9,8 @@ import re
 from decimal import Decimal
 
 NANOSECONDS = 1_000_000_000
+#: A century: what is longer is a mistake of who says it, and leads to dates that do not exist.
+LONGEST_MS = 3_155_760_000_000
 
 _UNITS = {
     "ns": 1,
@@ -34,6 +36,11 @@ class DurationError(ValueError):
     def __init__(self, text: str) -> None:
         shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
         super().__init__(f"{shown!r} is not a duration: write it like 30s, 1m30s or 500ms")
+
+
+def from_milliseconds(milliseconds: int) -> float:
+    """Return seconds of what another program says; no more than a century, whatever it says."""
+    return min(milliseconds, LONGEST_MS) / 1000
 
 
 def parse(text: str) -> float:

@@ -111,16 +111,16 @@ def listed_agent(entry: fleet_pb2.AgentEntry, now: float) -> ListedAgent:
     return ListedAgent(
         name=cut(agent.name),
         auth_id=cut(entry.auth_id, LONGEST_ID),
-        expires_at=now + entry.expires_in_ms / 1000,
-        ttl=agent.ttl_ms / 1000,
+        expires_at=now + durations.from_milliseconds(entry.expires_in_ms),
+        ttl=durations.from_milliseconds(agent.ttl_ms),
         via_proxy_id=cut(agent.via_proxy_id, LONGEST_ID),
         mode=_MODES.get(policy.mode, Mode.UNKNOWN),
         health_check=policy.health_check,
-        policy_read_at=now - policy.read_age_ms / 1000 if policy.mode else 0.0,
+        policy_read_at=now - durations.from_milliseconds(policy.read_age_ms) if policy.mode else 0.0,
         desired=tracker.desired_count,
         claimed=len(tracker.claimed),
         tracked=tracker.tracked,
-        ttl_seen=tracker.ttl_seen_ms / 1000,
+        ttl_seen=durations.from_milliseconds(tracker.ttl_seen_ms),
     )
 
 

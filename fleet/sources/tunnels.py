@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import grpc.aio
 
+from fleet.protocol import durations
 from fleet.protocol.text_limits import LONGEST_ID, cut
 from fleet.sources.changes import Changes, follow
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
@@ -46,7 +47,7 @@ async def ask_tunnels(
         now = clock()
         changes.agents.update(dict.fromkeys(page.closed))
         changes.agents.update(
-            (tunnel.agent_id, (cut(tunnel.agent_name), now - tunnel.open_for_ms / 1000))
+            (tunnel.agent_id, (cut(tunnel.agent_name), now - durations.from_milliseconds(tunnel.open_for_ms)))
             for tunnel in page.tunnels
             if len(tunnel.agent_id) <= LONGEST_ID
         )

@@ -73,3 +73,9 @@ def test_long_nonsense_is_refused_at_once() -> None:
         with pytest.raises(durations.DurationError) as caught:
             durations.parse(text)
         assert len(str(caught.value)) < 200
+
+
+def test_milliseconds_of_another_program() -> None:
+    """No more than a century: dates that follow from it exist."""
+    assert durations.from_milliseconds(1500) == 1.5
+    assert durations.from_milliseconds(2**64 - 1) == durations.LONGEST_MS / 1000

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 
 import grpc
 import pytest
@@ -129,3 +130,18 @@ def test_instance_with_texts_of_megabytes() -> None:
     texts = (found.name, found.address, found.diag_address, found.version, found.group, found.region)
     assert [len(text) for text in texts] == [256] * 6
     assert found.generation == 0
+
+
+async def test_agent_with_ages_beyond_all_dates(auth: FakeAuth, connections: Connections) -> None:
+    """An agent says what it likes: what is longer than a century counts as one, and pages can show it."""
+    entry = agent_entry("a", "x")
+    entry.expires_in_ms = entry.agent.ttl_ms = 2**64 - 1
+    entry.agent.policy.read_age_ms = entry.agent.tracker.ttl_seen_ms = 2**64 - 1
+    auth.agents = lambda _: fleet_pb2.ListAgentsResponse(epoch="e", revision=7, full=True, agents=[entry])
+    now = time.time()
+    changes = await ask_agents(connections.channel(auth.address), "", 0, left=plenty, clock=lambda: now)
+    told = changes.agents["a"]
+    assert told is not None
+    assert datetime.fromtimestamp(told.policy_read_at, UTC).year < 1930
+    assert datetime.fromtimestamp(told.expires_at, UTC).year > 2100
+    assert told.ttl == told.ttl_seen == 3_155_760_000
