@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,13 +10,17 @@ from fnmatch import fnmatchcase
 
 from typing_extensions import override
 
-from fleet.alerts.values import Incident
+from fleet.alerts.values import CauseKind, Incident, Severity
 
 #: What can be matched of an incident, and of an agent.
 INCIDENT_FIELDS = ("cause", "kind", "rule", "severity")
 AGENT_FIELDS = ("agent", "label")
 #: What routes look at: `label` is that of agents an incident harms.
 ROUTE_FIELDS = (*INCIDENT_FIELDS, "label")
+#: The fields that have a few values only.
+_ALL = {"kind": tuple(CauseKind), "severity": tuple(severity.slug for severity in Severity)}
+#: `[a-z]` and `[!x]` in a value, as fnmatch reads them.
+_SET = re.compile(r"\[!?\]?[^\]]*\]")
 #: What somebody types who means to match everything.
 EVERYTHING = "everything"
 
@@ -64,8 +69,14 @@ def text_of(matchers: Sequence[Matcher]) -> str:
 
 
 def is_everything(matchers: Sequence[Matcher]) -> bool:
-    """Whether nothing is named: no condition, only `*`, or only what is left out."""
-    return all(matcher.negated or matcher.value.strip("*?") == "" for matcher in matchers)
+    """Whether nothing is named: no condition, only `*` and sets, all kinds or severities, or only what is left out."""
+    return all(matcher.negated or _names_nothing(matcher) for matcher in matchers)
+
+
+def _names_nothing(matcher: Matcher) -> bool:
+    values = _ALL.get(matcher.field, ())
+    every = bool(values) and all(fnmatchcase(value, matcher.value) for value in values)
+    return every or not _SET.sub("?", matcher.value).strip("*?")
 
 
 def is_of_agents(matchers: Sequence[Matcher]) -> bool:

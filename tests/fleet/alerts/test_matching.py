@@ -59,5 +59,18 @@ def test_everything_is_recognised() -> None:
     assert is_everything(parse(["cause=*", "agent!=x"][0]))
     assert is_everything(parse("severity=?*"))
     assert is_everything(parse("cause!=proxy-1"))
+    assert is_everything(parse("severity=*i*"))
+    assert is_everything(parse("kind=* severity=?*"))
+    assert not is_everything(parse("severity=w*"))
+    assert not is_everything(parse("kind=proxy*"))
     assert not is_everything(parse("agent=web-*"))
     assert is_of_agents(parse("label=critical"))
+
+
+@pytest.mark.parametrize(
+    "text", ["severity=[a-z]*", "kind=*[!x]*", "cause=[!x]*", "agent=[!]]*", "rule=?[a]*"]
+)
+def test_sets_of_characters_name_nothing(text: str) -> None:
+    """Nobody would be asked whether everything is meant."""
+    assert is_everything(parse(text))
+    assert not is_everything(parse("agent=agent-[12]"))
