@@ -9,8 +9,10 @@ that ends, and the message is sent again under the same key.
 from __future__ import annotations
 
 import logging
+import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
@@ -33,15 +35,35 @@ SENDERS: Mapping[str, Send] = {
     "pagerduty": pagerduty.send,
     "apprise": apprise.send,
 }
-#: A step is shorter than this, seconds: an attempt ends within 10 s, Apprise's within 20.
+#: A step is shorter than this, seconds: an attempt ends within 10 s, and so does looking up its host.
 LEASE_SECONDS = 60.0
 #: Tried for so long, then shown as failed.
 GIVE_UP_AFTER = 86400.0
 #: The first wait and the longest, seconds; each doubles, give or take a fifth.
 _FIRST_WAIT = 5.0
 _LONGEST_WAIT = 900.0
+#: Threads of one process that send. Each waits for one receiver at a time.
+SENDING = 4
 _LIMITED = "the channel's limit of messages in a minute"
 _AFTER_ANOTHER = "the channel fails; an older message is tried first"
+
+
+@dataclass(slots=True)
+class Places:
+    """How many threads of a process send, and for which clusters now.
+
+    One cluster takes all of them but one: receivers of its channels that hang hold up no other cluster.
+    """
+
+    total: int = SENDING
+    taken: Counter[str] = field(default_factory=Counter)
+    #: Held by whoever chooses a message.
+    choosing: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def full(self) -> list[str]:
+        """The clusters that have as many as they may."""
+        return [cluster for cluster, count in self.taken.items() if count >= self.total - 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +75,24 @@ class Outbox:
     #: Between 0 and 1, for waits that differ.
     chance: Callable[[], float]
     senders: Mapping[str, Send]
+    #: Shared by the threads of a process.
+    places: Places = field(default_factory=Places)
 
     def step(self) -> bool:
         """Send one message that is due; False when there is none. Raises DatabaseError."""
-        delivery = self._lease()
-        if delivery is None:
-            return False
+        with self.places.choosing:
+            delivery = self._lease()
+            if delivery is None:
+                return False
+            self.places.taken[delivery.cluster] += 1
+        try:
+            self._send(delivery)
+        finally:
+            with self.places.choosing:
+                self.places.taken[delivery.cluster] -= 1
+        return True
+
+    def _send(self, delivery: Delivery) -> None:
         try:
             self.senders[_channel_of(delivery).kind](self._errand(delivery))
         except SendError as error:
@@ -71,11 +105,10 @@ class Outbox:
             self._refused(delivery, f"{type(error).__name__}: {error}", permanent=False)
         else:
             self._taken(delivery)
-        return True
 
     def _lease(self) -> Delivery | None:
         now = self.clock()
-        for delivery in due(now).select_related("channel")[:20]:
+        for delivery in due(now).exclude(cluster__in=self.places.full).select_related("channel")[:20]:
             if now - delivery.created_at > GIVE_UP_AFTER and delivery.attempts:
                 self._give_up(delivery, now)
                 continue

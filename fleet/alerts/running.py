@@ -15,7 +15,7 @@ from django.db.models import Max
 from fleet.alerts.acting import warn_of_end
 from fleet.alerts.deadman import Deadman
 from fleet.alerts.evaluating import Evaluator, News, NotOurs, warn_of_ends
-from fleet.alerts.outbox import SENDERS, Outbox
+from fleet.alerts.outbox import SENDERS, SENDING, Outbox, Places
 from fleet.alerts.reposting import INTERVAL, Reposter
 from fleet.models import Cluster
 from fleet.models.clusters import ensure_default_cluster
@@ -23,8 +23,6 @@ from fleet.models.incidents import Incident, VersionChange
 
 logger = logging.getLogger(__name__)
 
-#: Threads that send. Each waits for one receiver at a time.
-_SENDING = 3
 #: Seconds between two looks into an outbox that was empty.
 _IDLE = 0.5
 
@@ -45,9 +43,12 @@ class Alerting:
 
     def run(self) -> None:
         """Look and send until `stopped` is set."""
+        places = Places()
         threads = [
-            threading.Thread(target=self._send, args=(f"{self.holder}/{n}",), name=f"send-{n}", daemon=True)
-            for n in range(_SENDING)
+            threading.Thread(
+                target=self._send, args=(f"{self.holder}/{n}", places), name=f"send-{n}", daemon=True
+            )
+            for n in range(SENDING)
         ]
         beats = threading.Thread(target=self._beat, name="deadman", daemon=True)
         reposts = threading.Thread(target=self._repost, name="repost", daemon=True)
@@ -102,8 +103,8 @@ class Alerting:
             self.tell(news)
         return True
 
-    def _send(self, holder: str) -> None:
-        outbox = Outbox(holder, time.time, random.random, SENDERS)
+    def _send(self, holder: str, places: Places) -> None:
+        outbox = Outbox(holder, time.time, random.random, SENDERS, places)
         while not self.stopped.is_set():
             try:
                 worked = outbox.step()

@@ -7,7 +7,7 @@ import pytest
 from pytest_django import Settings
 
 from fleet.alerts.messages import Links, payload, trial
-from fleet.alerts.outbox import GIVE_UP_AFTER, SENDERS, Outbox, prune, wait
+from fleet.alerts.outbox import GIVE_UP_AFTER, SENDERS, Outbox, Places, prune, wait
 from fleet.alerts.senders import Errand, SendError
 from fleet.models import Cluster
 from fleet.models.alerting import Channel, Delivery
@@ -276,3 +276,33 @@ def test_timeline_says_no_error_of_a_channel() -> None:
     assert "hooks.example.com" in Delivery.objects.get().last_error
     event = IncidentEvent.objects.get(kind="delivery")
     assert event.text == "firing could not be sent to ops: the delivery log says why."
+
+
+def test_cluster_whose_receivers_hang_holds_up_no_other() -> None:
+    """It takes all the threads but one, which is for everybody else, however many messages wait before theirs."""
+    post = Post()
+    for number in range(30):
+        Channel.objects.create(name=f"hangs-{number}", kind="webhook", cluster="other")
+    for row in Channel.objects.filter(cluster="other"):
+        Delivery.objects.create(
+            channel=row, key=f"o/{row.pk}", cluster="other", kind="firing",
+            payload={}, created_at=post.now, next_attempt_at=post.now - 60,
+        )  # fmt: skip
+    post.put("d/1", cluster="default")
+    places = Places()
+    sending: list[dict[str, int]] = []
+
+    def note(errand: Errand) -> None:
+        sending.append(dict(places.taken))
+        post.send(errand)
+
+    box = Outbox("one", lambda: post.now, lambda: 0.5, {"webhook": note}, places)
+    places.taken["other"] = places.total - 1
+    assert box.step()
+    assert post.tried == ["d/1"]
+    assert sending == [{"other": places.total - 1, "default": 1}]
+    assert not box.step()
+    places.taken["other"] = 0
+    assert box.step()
+    assert post.tried[1].startswith("o/")
+    assert +places.taken == {}
