@@ -239,7 +239,7 @@ class ChannelForm(OwnedForm):
         if "host" in self.instance.config:
             self.fields["url"].widget.attrs["placeholder"] = "kept; type all of it to replace"
         self.fields["allow_private"].disabled = not may_allow_private
-        if self.instance.secrets:
+        if self._SECRETS.get(self.instance.kind) in self._opened():
             self.fields["secret"].widget.attrs["placeholder"] = "kept; type to replace"
 
     @override

@@ -106,7 +106,9 @@ def _cancel(request: HttpRequest, row: Change) -> HttpResponseBase:
 
 
 def _do(request: HttpRequest, row: Change, what: str) -> HttpResponseBase:
-    """Pause, resume, stop or abort what runs: nothing of it needs to be asked twice."""
+    """Pause, resume, stop or abort what runs: to end it is never asked twice, to go on is."""
+    if what == "resume":
+        proof.require(request)
     try:
         doing.do(row, what, acting.by(request, signed_in(request)), timezone.now())
     except Refused as error:

@@ -5,6 +5,7 @@ from django.contrib.sessions.models import Session
 from django.test import Client
 
 from fleet.models.alerting import Channel, Silence
+from fleet.models.changes import Change
 from fleet.models.clusters import ensure_default_cluster
 from tests.dashboards.conftest import MakeUser, prove
 from tests.fakes.reader import FakeReader
@@ -87,3 +88,27 @@ def test_api_asks_a_session_and_no_token(unproven: Client) -> None:
     prove(unproven)
     answer = unproven.post("/api/v1/silences", bodies["/api/v1/silences"], content_type="application/json")
     assert answer.status_code == 201
+
+
+def test_change_goes_on_with_proof_and_stops_without(unproven: Client) -> None:
+    """What moves agents or restarts instances again is asked for; what ends it must be quick."""
+    change = Change.objects.create(
+        cluster=ensure_default_cluster(), kind="policy", title="x", who="a", actor_kind="person", state="paused"
+    )
+    answer = unproven.post(f"/changes/{change.pk}/", {"do": "resume"})
+    assert answer["Location"].startswith("/accounts/reauthenticate/")
+    change.refresh_from_db()
+    assert change.state == "paused"
+    unproven.post(f"/changes/{change.pk}/", {"do": "abort"})
+    change.refresh_from_db()
+    assert change.state == "cancelled"
+
+
+def test_page_of_a_channel_says_truly_whether_a_secret_is_kept(unproven: Client) -> None:
+    """The address of a webhook is sealed like its key, and is no key: a change of host removes that."""
+    prove(unproven)
+    unproven.post("/alerts/channels/0/", _HOOK)
+    page = f"/alerts/channels/{Channel.objects.get().pk}/"
+    assert "kept; type to replace" in unproven.get(page).content.decode()
+    unproven.post(page, _HOOK | {"url": "https://elsewhere.example.com/", "secret": ""})
+    assert "kept; type to replace" not in unproven.get(page).content.decode()

@@ -65,7 +65,10 @@ def test_parse_agent_of_another_version() -> None:
         ),
         (json.dumps({"agent_id": "a" * 300}).encode(), "agent_id: String should have at most 256 characters"),
         # No float holds the first one, no date the second one.
-        (b'{"agent_id": "a", "policy": {"read_age_ms": 1%b}}' % (b"0" * 400), "policy.read_age_ms: Input should be"),
+        (
+            b'{"agent_id": "a", "policy": {"read_age_ms": 1%b}}' % (b"0" * 400),
+            "policy.read_age_ms: Input should be",
+        ),
         (
             b'{"agent_id": "a", "tunnels": [{"open_for_ms": 1%b}]}' % (b"0" * 15),
             "tunnels.0.open_for_ms: Input should be less",
