@@ -14,6 +14,10 @@ from typing_extensions import override
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 
+class TooManyRequestsError(Exception):
+    """More requests came on a connection than may wait for the response before them."""
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """One connection. Limits are checked after each read, so memory is bounded by a limit and one read (256 KiB)."""
 
@@ -21,10 +25,14 @@ class BoundedProtocol(HttpToolsProtocol):
     largest_head = 64 * 1024
     #: Bytes of a whole request, trailers too; Django reads 2.5 MB of a body at most.
     largest_request = 4 * 1024 * 1024
+    #: Requests that may wait for the response before them. One read of uvicorn's has thousands, of 10 KB each.
+    most_waiting = 16
     #: Seconds from the connection, or from the first byte of a later request, to the end of its head.
     head_within = 15.0
     #: Seconds from there to the end of the request.
     request_within = 60.0
+    #: Seconds in which some of the response that waits must be read: 48 KiB, unless that is the end of it.
+    read_within = 60.0
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -32,6 +40,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._received = 0
         self._awaits_head = True
         self._deadline: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in the base
@@ -41,7 +50,19 @@ class BoundedProtocol(HttpToolsProtocol):
     @override
     def connection_lost(self, exc: Exception | None) -> None:
         self._expect(None)
+        self._forget_unread()
         super().connection_lost(exc)
+
+    @override
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        # Whoever reads nothing would keep the connection, and what the response holds, for ever.
+        self._unread = self.loop.call_later(self.read_within, self.transport.abort)
+
+    @override
+    def resume_writing(self) -> None:
+        self._forget_unread()
+        super().resume_writing()
 
     @override
     def data_received(self, data: bytes) -> None:
@@ -71,6 +92,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @override
     def on_headers_complete(self) -> None:
+        if len(self.pipeline) >= self.most_waiting:
+            # Whatever is raised here ends the reading of what came, and uvicorn answers 400.
+            raise TooManyRequestsError
         super().on_headers_complete()
         self._awaits_head = False
         self._expect(self.request_within)
@@ -95,6 +119,11 @@ class BoundedProtocol(HttpToolsProtocol):
             self._expect(self.head_within)  # a stray line while the response before it still comes
         else:
             self._refuse(HTTPStatus.REQUEST_TIMEOUT)
+
+    def _forget_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+        self._unread = None
 
     def _responding(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete

@@ -30,6 +30,9 @@ class Site:
         #: Requests that came, and those whose client went away before they were whole.
         self.requests = 0
         self.disconnects = 0
+        self.answer = b"ok"
+        #: Responses that were taken, or whose client went away.
+        self.answered = 0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve one request."""
@@ -42,9 +45,10 @@ class Site:
             if not message.get("more_body", False):
                 break
         await self.may_answer.wait()
-        headers = [(b"content-length", b"2")]
+        headers = [(b"content-length", str(len(self.answer)).encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": b"ok"})
+        await send({"type": "http.response.body", "body": self.answer})
+        self.answered += 1
 
 
 Link = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -178,3 +182,42 @@ async def test_requests_one_after_the_other(site: tuple[Site, str], monkeypatch:
         for _ in range(3):
             await link[0].readuntil(b"ok")
     assert app.requests == 8
+
+
+async def test_response_that_nobody_reads_ends(
+    site: tuple[Site, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stranger who requests a large file and reads nothing would keep the connection for ever."""
+    app, address = site
+    monkeypatch.setattr(BoundedProtocol, "read_within", 0.2)
+    app.answer = bytes(64 * 1024 * 1024)
+    async with _link(address) as link:
+        link[1].write(GET)
+        await eventually(lambda: app.answered == 1)
+        assert len(await _rest(link)) < len(app.answer)
+
+
+async def test_response_that_is_read_slowly_comes_whole(
+    site: tuple[Site, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time is for what waits, and begins again whenever some of it was read."""
+    app, address = site
+    monkeypatch.setattr(BoundedProtocol, "read_within", DEADLINE)
+    app.answer = bytes(16 * 1024 * 1024)
+    async with _link(address) as link:
+        link[1].write(GET.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"))
+        assert len(await _rest(link)) > len(app.answer)
+
+
+async def test_few_requests_wait_for_the_response_before_them(site: tuple[Site, str]) -> None:
+    """Thousands that came at once would take 10 KB each, and a stranger sends more after every response."""
+    app, address = site
+    app.may_answer.clear()
+    async with _link(address) as link:
+        link[1].write(GET * 5_000)
+        assert (await _rest(link)).partition(b"\r\n")[0] in (b"", b"HTTP/1.1 400 Bad Request")
+    assert app.requests == 1
+    app.may_answer.set()
+    async with _link(address) as link:
+        link[1].write(GET * 8 + GET.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"))
+        assert (await _rest(link)).count(b"HTTP/1.1 200 OK\r\n") == 9
