@@ -11,7 +11,8 @@ from http import HTTPStatus
 from typing import Any
 
 from typing_extensions import override
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 
 class TooManyRequestsError(Exception):
@@ -41,6 +42,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._awaits_head = True
         self._deadline: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
+        #: The request whose response is under way, or was last.
+        self._answering: RequestResponseCycle | None = None
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in the base
@@ -51,7 +54,16 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._expect(None)
         self._forget_unread()
+        # uvicorn tells the newest request alone, and the one that is answered would write to nobody.
+        if self._answering is not None:
+            self._answering.disconnected = True
+            self._answering.message_event.set()
         super().connection_lost(exc)
+
+    @override
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
 
     @override
     def pause_writing(self) -> None:

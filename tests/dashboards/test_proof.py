@@ -93,7 +93,12 @@ def test_api_asks_a_session_and_no_token(unproven: Client) -> None:
 def test_change_goes_on_with_proof_and_stops_without(unproven: Client) -> None:
     """What moves agents or restarts instances again is asked for; what ends it must be quick."""
     change = Change.objects.create(
-        cluster=ensure_default_cluster(), kind="policy", title="x", who="a", actor_kind="person", state="paused"
+        cluster=ensure_default_cluster(),
+        kind="policy",
+        title="x",
+        who="a",
+        actor_kind="person",
+        state="paused",
     )
     answer = unproven.post(f"/changes/{change.pk}/", {"do": "resume"})
     assert answer["Location"].startswith("/accounts/reauthenticate/")
