@@ -8,6 +8,7 @@ an alert of ours that nobody posts any more ends by itself after `alertmanager.L
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between two posts of the same alert.
 INTERVAL = 60.0
+#: So long in a round channels are tried whose last post failed: each that hangs takes 10 s of the others' time.
+FAILING_WITHIN = 30.0
 
 
 @dataclass(slots=True)
@@ -32,15 +35,25 @@ class Reposter:
     #: As in `AlertClock.holder`.
     holder: str
     clock: Callable[[], float]
-    #: Channels whose last post failed: each failure is logged once.
-    _failing: set[int] = field(default_factory=set)
+    #: Of a monotonic clock.
+    timer: Callable[[], float] = time.monotonic
+    #: Channels whose last post failed, the one that was tried longest ago first: each failure is logged once.
+    _failing: dict[int, None] = field(default_factory=dict)
 
     def post(self) -> int:
         """Post the open alerts of every Alertmanager channel; return how many were taken. Raises DatabaseError."""
         clocks = AlertClock.objects.filter(holder=self.holder, held_until__gt=self.clock())
         clusters = list(clocks.values_list("cluster", flat=True))
         channels = Channel.objects.filter(kind="alertmanager", enabled=True)
-        return sum(self._post_channel(channel, clusters) for channel in channels)
+        by_key = {channel.pk: channel for channel in channels}
+        failing = [by_key.pop(key) for key in list(self._failing) if key in by_key]
+        taken = sum(self._post_channel(channel, clusters) for channel in by_key.values())
+        began = self.timer()
+        for channel in failing:
+            if self.timer() - began >= FAILING_WITHIN:
+                break
+            taken += self._post_channel(channel, clusters)
+        return taken
 
     def _post_channel(self, channel: Channel, clusters: Sequence[str]) -> int:
         # A channel of a cluster is of no other one, whatever it was sent before.
@@ -58,14 +71,16 @@ class Reposter:
             payloads = {row.pk: payload for row, payload in newest}
             self._send(channel, list(self._ended(over, payloads)))
         except (SendError, SealError) as error:
-            if channel.pk not in self._failing:
-                self._failing.add(channel.pk)
+            is_new = channel.pk not in self._failing
+            self._failing.pop(channel.pk, None)
+            self._failing[channel.pk] = None
+            if is_new:
                 logger.warning(
                     "alertmanager.unreachable: open alerts of channel %s end there within %d s: %s",
                     channel, alertmanager.LIFETIME, error,
                 )  # fmt: skip
             return 0
-        self._failing.discard(channel.pk)
+        self._failing.pop(channel.pk, None)
         return len(alerts)
 
     def _send(self, channel: Channel, alerts: Sequence[Mapping[str, Any]]) -> None:

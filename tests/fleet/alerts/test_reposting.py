@@ -13,7 +13,7 @@ import pytest
 from fleet.alerts import messages, store
 from fleet.alerts.outbox import Outbox
 from fleet.alerts.reposting import Reposter
-from fleet.alerts.senders import alertmanager
+from fleet.alerts.senders import SendError, alertmanager
 from fleet.alerts.values import Notice, NoticeKind
 from fleet.models import Cluster
 from fleet.models.alerting import AlertClock, Channel, Delivery
@@ -191,3 +191,38 @@ def test_restarted_alertmanager_lists_the_incident_again(tmp_path: Path) -> None
         scene.message(row, NoticeKind.RESOLVED, sent=False)
         assert outbox.step()
         assert manager.active() == []
+
+
+def test_channels_that_hang_do_not_keep_the_others_waiting(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that failed are tried after the others, for half a minute, the one that waits longest first."""
+    incident = scene.incident("open")
+    scene.message(incident)
+    for number in range(5):
+        scene.channel = Channel.objects.create(
+            name=f"hangs-{number}", kind="alertmanager", config={"url": f"hangs-{number}"}
+        )
+        scene.message(incident)
+    passed = 0.0
+    tried: list[str] = []
+    post_alerts = alertmanager.post_alerts
+
+    def hang(config: Any, *given: Any, **options: Any) -> None:
+        nonlocal passed
+        tried.append(config["url"])
+        if config["url"].startswith("hangs"):
+            passed += 10.0
+            raise SendError("no answer within 10 s")
+        post_alerts(config, *given, **options)
+
+    monkeypatch.setattr(alertmanager, "post_alerts", hang)
+    reposter = Reposter("me", lambda: scene.now, lambda: passed)
+    assert reposter.post() == 1
+    assert len(set(tried)) == 6
+    hung = []
+    for _ in range(2):
+        tried.clear()
+        assert reposter.post() == 1
+        hung.append([url for url in tried if url.startswith("hangs")])
+    assert hung == [["hangs-0", "hangs-1", "hangs-2"], ["hangs-3", "hangs-4", "hangs-0"]]
