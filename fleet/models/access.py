@@ -12,6 +12,7 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, U
 from django.contrib.auth.models import Permission as PermissionRow
 from django.contrib.sessions.models import Session
 from django.db import models
+from django.utils import timezone
 from typing_extensions import override
 
 
@@ -110,7 +111,7 @@ def give_role(user: User, role: str) -> None:
 def end_sessions(user: User) -> int:
     """Delete the sessions of `user`, and return how many there were: turning an account on again revives none."""
     ended = 0
-    for session in Session.objects.iterator():
+    for session in Session.objects.filter(expire_date__gt=timezone.now()).iterator():
         if session.get_decoded().get(SESSION_KEY) == str(user.pk):
             ended += session.delete()[0]
     return ended

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import pytest
 from django.contrib.auth.models import AnonymousUser, Group, User
+from django.contrib.sessions.models import Session
+from django.utils import timezone
 
 from fleet.models.access import (
     ROLES,
     ClusterLimit,
     Permission,
     create_roles,
+    end_sessions,
     give_role,
     is_limited,
     may,
@@ -93,3 +96,10 @@ def test_rows_of_no_cluster_are_shown_without_a_limit() -> None:
     """With one, those of the cluster alone."""
     assert shown_clusters("eu", limited=True) == ("eu",)
     assert set(shown_clusters("eu", limited=False)) == {"", "eu"}
+
+
+def test_sessions_that_are_over_are_not_read(caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody is signed in by them, and the row that `readyz` writes is no session at all."""
+    Session.objects.create(session_key="readyz", session_data="", expire_date=timezone.now())
+    assert end_sessions(User.objects.create(username="ada")) == 0
+    assert not caplog.records
