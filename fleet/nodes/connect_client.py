@@ -14,6 +14,7 @@ from typing_extensions import override
 from fleet.nodes import addresses
 from fleet.nodes.stdio import open_stdio
 from fleet.protocol.connect import PEER_HEADER, Reason
+from fleet.transport import channels
 from fleet.transport.channels import TLSError, TLSFiles
 from fleet.transport.tunnel import codec
 from fleet.transport.tunnel.pump import Wire
@@ -234,6 +235,8 @@ def client_context(tls: TLSFiles) -> ssl.SSLContext | None:
     """How a proxy's CONNECT port is reached with these files; None without TLS. Raises TLSError."""
     if not tls.enabled:
         return None
+    # Which file it is OpenSSL does not say.
+    channels.must_be_usable(tls)
     try:
         context = ssl.create_default_context(cafile=tls.authority)
         if tls.certificate is not None:

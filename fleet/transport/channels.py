@@ -163,7 +163,7 @@ def server_credentials(tls: TLSFiles) -> grpc.ServerCredentials:
     """Credentials of a server; with an authority it demands a client's certificate. Raises TLSError."""
     if tls.certificate is None or tls.key is None:
         raise TLSError("a server with TLS needs a certificate and its key")
-    _must_be_usable(tls)
+    must_be_usable(tls)
     authority = _read(tls.authority)
     pair = (_must_read(tls.key), _must_read(tls.certificate))
     return grpc.ssl_server_credentials([pair], authority, require_client_auth=authority is not None)
@@ -173,11 +173,11 @@ def channel_credentials(tls: TLSFiles) -> grpc.ChannelCredentials:
     """Credentials of a client; with a certificate it shows itself. Raises TLSError."""
     if (tls.certificate is None) != (tls.key is None):
         raise TLSError("a certificate and its key go together")
-    _must_be_usable(tls)
+    must_be_usable(tls)
     return grpc.ssl_channel_credentials(_read(tls.authority), _read(tls.key), _read(tls.certificate))
 
 
-def _must_be_usable(tls: TLSFiles) -> None:
+def must_be_usable(tls: TLSFiles) -> None:
     """Raise TLSError for files that are no PEM or do not belong together: gRPC would take them, and reach nobody."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:

@@ -183,5 +183,8 @@ async def test_over_tls_to_a_real_agent(plane: Plane, tmp_path: Path) -> None:
 
 def test_keys_that_are_none(tmp_path: Path) -> None:
     """They are named before anything is dialled."""
-    with pytest.raises(TLSError, match="cannot be used"):
+    with pytest.raises(TLSError, match="none cannot be read"):
         connect_client.client_context(TLSFiles(authority=tmp_path / "none"))
+    (tmp_path / "some").write_text("nonsense")
+    with pytest.raises(TLSError, match="some cannot be used"):
+        connect_client.client_context(TLSFiles(authority=tmp_path / "some"))
