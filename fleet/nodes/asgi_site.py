@@ -17,14 +17,15 @@ from fleet.transport import listening
 from fleet.transport.bounded_http import BoundedProtocol
 from fleet.transport.channels import TLSFiles
 from fleet.transport.http_close import App
+from fleet.transport.peers import Caller
 
 #: How long a client may keep an idle connection, seconds; longer than load balancers usually do.
 _KEEP_ALIVE = 120
 #: How long responses under way may take at the end, seconds.
 _GRACE = 1
 
-#: Where an application finds the role in the client's certificate: empty when that has none, None when none was shown.
-ROLE_KEY = "refloat.role"
+#: Where an application finds who the client is by its certificate, a `Caller`; None when none was shown.
+CALLER_KEY = "refloat.caller"
 
 
 class _Server(uvicorn.Server):
@@ -41,15 +42,16 @@ class _Protocol(BoundedProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         certificate = self.transport.get_extra_info("peercert")
-        self.scope["state"][ROLE_KEY] = _role(certificate) if certificate else None
+        self.scope["state"][CALLER_KEY] = _caller(certificate) if certificate else None
 
 
-def _role(certificate: dict[str, Any]) -> str:
-    for pairs in certificate.get("subject", ()):
-        for name, value in pairs:
-            if name == "organizationalUnitName":
-                return str(value)
-    return ""
+def _caller(certificate: dict[str, Any]) -> Caller:
+    subject = [pair for pairs in certificate.get("subject", ()) for pair in pairs]
+    roles = [str(value) for key, value in subject if key == "organizationalUnitName"]
+    names = [str(value) for key, value in subject if key == "commonName"]
+    # Addresses are left out: every server of a machine has the same.
+    names += [str(value) for kind, value in certificate.get("subjectAltName", ()) if kind in ("DNS", "URI")]
+    return Caller(roles[0] if roles else "", tuple(dict.fromkeys(names)))
 
 
 @asynccontextmanager

@@ -18,13 +18,14 @@ from google.protobuf import json_format
 from google.protobuf.timestamp_pb2 import Timestamp
 from prometheus_client import Counter
 
-from fleet.nodes import addresses, operators
-from fleet.nodes.asgi_site import ROLE_KEY
+from fleet.nodes import addresses, instance_admission
+from fleet.nodes.asgi_site import CALLER_KEY
 from fleet.nodes.instance import LONGEST_ID, Instance
 from fleet.protocol import announce, durations
-from fleet.protocol.instance_labels import CONNECT_LABEL, DIAG_LABEL
+from fleet.protocol.instance_labels import CONNECT_LABEL, DIAG_LABEL, HEARTBEAT_AUTH_LABEL, HTTP_LABEL
 from fleet.transport.backend import BackendUnavailable, Kind
 from fleet.transport.http_close import Receive, Scope, Send
+from fleet.transport.peers import Caller
 from fleet.wire import types_pb2
 
 log = logging.getLogger(__name__)
@@ -36,8 +37,6 @@ _LARGEST = 262_144
 _LONGEST_TTL = 86_400.0
 _SHORTEST_TTL = 0.001  # the backend counts milliseconds
 _NAME = re.compile(r"[A-Za-z0-9._@-]+")
-#: Roles of certificates that write; all others of the fleet read.
-_WRITERS = frozenset({"auth", "proxy", *operators.OPERATORS})
 
 Document = dict[str, Any]
 
@@ -57,6 +56,8 @@ class _Route:
     name: str
     #: Takes the parts of the path and the body.
     handler: Callable[..., Awaitable[Any]]
+    #: And before them who calls.
+    takes_caller: bool = False
 
 
 class AuthHTTP:
@@ -74,11 +75,11 @@ class AuthHTTP:
             registry=instance.registry,
         )
         self._routes = [
-            _route("POST", "proxies", "UpsertProxy", self._upsert_proxy),
+            _route("POST", "proxies", "UpsertProxy", self._upsert_proxy, takes_caller=True),
             _route("GET", "proxies", "GetProxies", self._get_proxies),
             _route("DELETE", "proxies", "DeleteAllProxies", self._delete_all_proxies),
-            _route("DELETE", "proxies/([^/]+)", "DeleteProxy", self._delete_proxy),
-            _route("POST", "authservers", "UpsertAuthServer", self._upsert_auth_server),
+            _route("DELETE", "proxies/([^/]+)", "DeleteProxy", self._delete_proxy, takes_caller=True),
+            _route("POST", "authservers", "UpsertAuthServer", self._upsert_auth_server, takes_caller=True),
             _route("GET", "authservers", "GetAuthServers", self._get_auth_servers),
             _route("POST", "tunnelconnections", "UpsertTunnelConnection", self._upsert_connection),
             _route("GET", "tunnelconnections", "GetAllTunnelConnections", self._get_connections),
@@ -101,10 +102,12 @@ class AuthHTTP:
         try:
             route, parts = self._find(scope)
             call = route.name
-            if route.method != "GET" and (why_not := self._refused(scope)):
-                raise Answer(403, why_not)
+            caller: Caller | None = scope["state"].get(CALLER_KEY)
+            if route.method != "GET":
+                self._demand_role(call, caller)
             body = [await _document(receive)] if route.method == "POST" else []
-            document = await route.handler(*parts, *body)
+            callers = (caller,) if route.takes_caller else ()
+            document = await route.handler(*callers, *parts, *body)
         except Answer as answer:
             code, document = answer.code, {"error": {"message": str(answer)}}
         except BackendUnavailable as error:
@@ -118,11 +121,15 @@ class AuthHTTP:
         await send({"type": "http.response.start", "status": code, "headers": headers})
         await send({"type": "http.response.body", "body": text})
 
-    def _refused(self, scope: Scope) -> str:
-        """Return why the client may not write; empty when it may."""
-        return operators.refused(
-            scope["state"].get(ROLE_KEY), "write", self._host, _WRITERS, anybody=self._instance.flags.anybody
-        )
+    def _demand_role(self, call: str, caller: Caller | None) -> None:
+        why_not = instance_admission.refused(call, caller, self._host, anybody=self._instance.flags.anybody)
+        if why_not:
+            raise Answer(403, why_not)
+
+    def _demand_proof(self, caller: Caller | None, kind: Kind, name: str) -> None:
+        why_not = instance_admission.unproven(caller, kind, name, self._instance.flags.cluster)
+        if why_not:
+            raise Answer(403, why_not)
 
     def _find(self, scope: Scope) -> tuple[_Route, tuple[str, ...]]:
         path = scope["raw_path"].decode("latin-1")
@@ -138,14 +145,20 @@ class AuthHTTP:
             raise Answer(405, f"{scope['method']} is not served here")
         raise Answer(404, f"nothing is served at {path[:200]!r}")
 
-    async def _upsert_proxy(self, body: Document) -> Document:
-        return await self._upsert("proxy", body)
+    async def _upsert_proxy(self, caller: Caller | None, body: Document) -> Document:
+        return await self._upsert("proxy", caller, body)
 
-    async def _upsert_auth_server(self, body: Document) -> Document:
-        return await self._upsert("auth", body)
+    async def _upsert_auth_server(self, caller: Caller | None, body: Document) -> Document:
+        return await self._upsert("auth", caller, body)
 
-    async def _upsert(self, kind: Kind, body: Document) -> Document:
+    async def _upsert(self, kind: Kind, caller: Caller | None, body: Document) -> Document:
         server = _server(kind, body.get("server"))
+        self._demand_proof(caller, kind, server.metadata.name)
+        # Whatever the sender says: on which auth the resource depends is for that auth to say.
+        if HEARTBEAT_AUTH_LABEL in server.metadata.labels:
+            del server.metadata.labels[HEARTBEAT_AUTH_LABEL]
+        if kind == "proxy":
+            server.metadata.labels[HEARTBEAT_AUTH_LABEL] = self._instance.flags.id
         now, ttl = time.time(), _ttl(body)
         if ttl:
             server.metadata.expires.FromNanoseconds(durations.to_nanoseconds(now + ttl))
@@ -165,7 +178,8 @@ class AuthHTTP:
     async def _get_auth_servers(self) -> list[Document]:
         return [_shown(server) for server in await self._backend.instances("auth")]
 
-    async def _delete_proxy(self, name: str) -> Document:
+    async def _delete_proxy(self, caller: Caller | None, name: str) -> Document:
+        self._demand_proof(caller, "proxy", name)
         with self._instance.writing("http"):
             if not await self._backend.delete_instance("proxy", name):
                 raise Answer(404, f"there is no proxy {name!r}")
@@ -227,8 +241,10 @@ class AuthHTTP:
 _OK: Document = {"message": "ok"}
 
 
-def _route(method: str, path: str, name: str, handler: Callable[..., Awaitable[Any]]) -> _Route:
-    return _Route(method, re.compile(f"/v[0-9]+/{path}"), name, handler)
+def _route(
+    method: str, path: str, name: str, handler: Callable[..., Awaitable[Any]], *, takes_caller: bool = False
+) -> _Route:
+    return _Route(method, re.compile(f"/v[0-9]+/{path}"), name, handler, takes_caller)
 
 
 async def _document(receive: Receive) -> Document:
@@ -271,7 +287,7 @@ def _server(kind: Kind, found: object) -> types_pb2.ServerV2:
     server.metadata.namespace = server.metadata.namespace or "default"
     _name(server.metadata.name, "server.metadata.name")
     _address(server.spec.addr, "server.spec.addr")
-    for label in (DIAG_LABEL, CONNECT_LABEL):
+    for label in (DIAG_LABEL, CONNECT_LABEL, HTTP_LABEL):
         if server.metadata.labels.get(label):
             _address(server.metadata.labels[label], f"server.metadata.labels[{label}]")
     return server

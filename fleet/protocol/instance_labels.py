@@ -7,6 +7,11 @@ DIAG_LABEL = "refloat.dev/diag-addr"
 TTL_LABEL = "refloat.dev/announce-ttl"
 REGION_LABEL = "refloat.dev/region"
 CONNECT_LABEL = "refloat.dev/connect-addr"
+#: An auth serves the HTTP part of the auth API there.
+HTTP_LABEL = "refloat.dev/http-addr"
+#: Id of the auth that took the newest heartbeat of a proxy; that auth writes it. A proxy that writes to the backend
+#: itself has none.
+HEARTBEAT_AUTH_LABEL = "refloat.dev/heartbeat-auth"
 #: It takes nobody new; the reason, if one was given.
 DRAINING_LABEL = "refloat.dev/draining"
 

@@ -15,7 +15,7 @@ import pytest
 from fleet.nodes.auth import Auth
 from fleet.nodes.auth_site import HTTPFlags
 from fleet.nodes.forward_names import Mode
-from fleet.protocol.instance_labels import CONNECT_LABEL, DIAG_LABEL
+from fleet.protocol.instance_labels import CONNECT_LABEL, DIAG_LABEL, HEARTBEAT_AUTH_LABEL, HTTP_LABEL
 from tests.fakes.certificates import Certificates
 from tests.fakes.plane import Plane, get
 
@@ -96,7 +96,8 @@ async def test_upsert_and_get_proxies(plane: Plane, ask: Client) -> None:
     assert code == 200
     first, second, third = sorted(found, key=lambda one: str(one["metadata"]["name"]))
     assert first["spec"] == {"addr": "10.0.0.8:3080", "hostname": "p-1", "version": "18.0.0"}
-    assert (first["kind"], first["version"], first["metadata"]["labels"]) == ("proxy", "v2", {"a": "b"})
+    assert (first["kind"], first["version"]) == ("proxy", "v2")
+    assert first["metadata"]["labels"]["a"] == "b"
     assert first["metadata"]["namespace"] == "default"
     for one, ttl in ((first, 60), (second, 30), (third, 600)):
         assert lives_for(one, ttl, began)
@@ -110,6 +111,25 @@ async def test_running_instances_are_listed(plane: Plane, ask: Client) -> None:
     server = {"metadata": {"name": "a-9"}, "spec": {"addr": "10.0.0.9:3025"}}
     assert (await ask("POST", "/v2/authservers", {"server": server, "ttl": SECOND * 9}))[0] == 200
     assert "a-9" in await names(ask, "/v2/authservers")
+
+
+async def test_auth_writes_its_id_into_the_resource_of_a_proxy(plane: Plane, ask: Client) -> None:
+    """The one that took the newest heartbeat, whatever the sender says; not into that of an auth."""
+    forged = proxy("p-1", labels={HEARTBEAT_AUTH_LABEL: "somebody"})
+    own = ask.auth.instance.flags.id
+    for auth in (ask.auth, await plane.auth("auth-2")):
+        ask.auth = auth
+        assert (await ask("POST", "/v2/proxies", {"server": forged}))[0] == 200
+        (found,) = (await ask("GET", "/v2/proxies"))[1]
+        assert found["metadata"]["labels"][HEARTBEAT_AUTH_LABEL] == auth.instance.flags.id
+    assert own != ask.auth.instance.flags.id
+    server = {**forged, "kind": "auth_server"}
+    assert (await ask("POST", "/v2/authservers", {"server": server}))[0] == 200
+    labels = {
+        one["metadata"]["name"]: one["metadata"].get("labels", {})
+        for one in (await ask("GET", "/v2/authservers"))[1]
+    }
+    assert HEARTBEAT_AUTH_LABEL not in labels["p-1"]
 
 
 async def test_delete_proxies(ask: Client) -> None:
@@ -180,6 +200,7 @@ async def test_proxy_that_expired(ask: Client) -> None:
             "server.metadata.labels[refloat.dev/connect-addr]: 'nowhere' is not host:port",
         ),
         ("POST", "/v2/proxies", {"server": proxy("p", labels={DIAG_LABEL: ":1"})}, 400, "diag-addr]: ':1'"),
+        ("POST", "/v2/proxies", {"server": proxy("p", labels={HTTP_LABEL: "x"})}, 400, "http-addr]: 'x'"),
         ("POST", "/v2/proxies", {"server": {}}, 400, "server.metadata.name"),
         ("POST", "/v2/proxies", {"server": proxy("a/b")}, 400, "server.metadata.name"),
         ("POST", "/v2/proxies", {"server": proxy("a" * 129)}, 400, "server.metadata.name"),
@@ -242,12 +263,12 @@ async def test_backend_lost(plane: Plane) -> None:
 @pytest.mark.parametrize(
     ("role", "code"),
     [
-        *((role, 403) for role in ("agent", "gateway", "", "Proxy")),
-        *((role, 200) for role in ("proxy", "auth", "console")),
+        *((role, 403) for role in ("agent", "gateway", "", "Proxy", "auth", "console")),
+        ("proxy", 200),
     ],
 )
 async def test_who_may_write(plane: Plane, tmp_path: Path, role: str, code: int) -> None:
-    """With mutual TLS auths, proxies and consoles write; every other certificate reads."""
+    """With mutual TLS a proxy writes its own resource, and no other; every other certificate reads."""
     certificates = Certificates(tmp_path)
     auth = await plane.auth(tls=certificates.of("auth-1", "auth"))
     theirs = certificates.of("somebody", role)
@@ -258,8 +279,29 @@ async def test_who_may_write(plane: Plane, tmp_path: Path, role: str, code: int)
     async with aiohttp.ClientSession() as session:
         async with session.get(url, ssl=showing) as answer:
             assert answer.status == 200
-        async with session.post(url, ssl=showing, json={"server": proxy("p")}) as answer:
-            assert answer.status == code
+        for name, status in (("somebody", code), ("proxy-2", 403)):
+            async with session.post(url, ssl=showing, json={"server": proxy(name)}) as answer:
+                assert answer.status == status
+
+
+async def test_operators_delete_any_proxy(plane: Plane, tmp_path: Path) -> None:
+    """A proxy deletes its own resource alone, and empties no list."""
+    certificates = Certificates(tmp_path)
+    auth = await plane.auth(tls=certificates.of("auth-1", "auth"))
+    url = f"https://{auth.http_address}/v2/proxies"
+    async with aiohttp.ClientSession() as session:
+        for role, path, code in (
+            ("proxy", "/p-9", 403),
+            ("proxy", "", 403),
+            ("console", "/p-9", 404),
+            ("console", "", 200),
+        ):
+            theirs = certificates.of(f"a-{role}", role)
+            assert theirs.certificate is not None
+            showing = ssl.create_default_context(cafile=str(theirs.authority))
+            showing.load_cert_chain(theirs.certificate, theirs.key)
+            async with session.delete(f"{url}{path}", ssl=showing) as answer:
+                assert answer.status == code
 
 
 @pytest.mark.parametrize(("anybody", "code"), [(False, 403), (True, 200)])

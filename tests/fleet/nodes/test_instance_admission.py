@@ -1,0 +1,70 @@
+"""Who may write resources by the HTTP part of the auth API."""
+
+from __future__ import annotations
+
+import pytest
+
+from fleet.nodes import flags
+from fleet.nodes.auth_http import AuthHTTP
+from fleet.nodes.instance import Instance
+from fleet.nodes.instance_admission import WRITERS, refused, unproven
+from fleet.transport.backend import Kind
+from fleet.transport.channels import SERVER_NAME
+from fleet.transport.peers import Caller
+from tests.fakes.plane import Plane
+
+ROLES = ("agent", "auth", "console", "gateway", "proxy", "")
+
+
+@pytest.mark.parametrize(
+    ("call", "roles"),
+    [
+        ("UpsertProxy", {"proxy"}),
+        ("DeleteProxy", {"proxy", "console"}),
+        ("DeleteAllProxies", {"console"}),
+        ("UpsertAuthServer", {"auth"}),
+        ("UpsertTunnelConnection", {"auth", "proxy", "console"}),
+        ("a call of tomorrow", set()),
+    ],
+)
+def test_each_call_has_its_roles(call: str, roles: set[str]) -> None:
+    """A certificate of any other role is refused, on loopback too, and the flag for anybody changes nothing."""
+    for role in ROLES:
+        caller = Caller(role, ("x",))
+        assert (refused(call, caller, "127.0.0.1", anybody=False) == "") is (role in roles)
+        assert (refused(call, caller, "10.0.0.1", anybody=True) == "") is (role in roles)
+
+
+def test_callers_without_a_certificate_write_on_loopback() -> None:
+    """Off loopback only where a flag says so."""
+    assert refused("UpsertProxy", None, "127.0.0.1", anybody=False) == ""
+    assert refused("UpsertProxy", None, "10.0.0.1", anybody=True) == ""
+    assert refused("UpsertProxy", None, "10.0.0.1", anybody=False) == (
+        "off loopback only a certificate of role 'proxy' may call UpsertProxy"
+    )
+
+
+async def test_every_call_that_writes_has_its_roles(plane: Plane) -> None:
+    """A call that is added without them is refused to everybody with a certificate, and this test names it."""
+    instance = Instance("auth", plane.instance_flags("auth", "auth-1"))
+    plane.adopt(instance)
+    routes = AuthHTTP(instance, "127.0.0.1")._routes
+    assert {route.name for route in routes if route.method != "GET"} == set(WRITERS)
+
+
+@pytest.mark.parametrize("kind", ["auth", "proxy"])
+def test_certificate_is_bound_to_the_instance(kind: Kind) -> None:
+    """By its id, or by the name that the id is made from; a name that all servers have proves nobody."""
+    own = flags.host_id("main", kind, "one-1")
+    assert unproven(Caller(kind, ("one-1",)), kind, own, "main") == ""
+    assert unproven(Caller(kind, (own,)), kind, own, "main") == ""
+    assert (
+        unproven(Caller(kind, ("one-1",)), kind, own, "other")
+        == f"the certificate proves one-1; not {kind} {own}"
+    )
+    assert unproven(Caller(kind, ("one-2", SERVER_NAME)), kind, own, "main") != ""
+    assert unproven(Caller(kind, (SERVER_NAME,)), kind, SERVER_NAME, "main") == (
+        f"the certificate proves no name; not {kind} {SERVER_NAME}"
+    )
+    assert unproven(Caller("console", ("console",)), kind, own, "main") == ""
+    assert unproven(None, kind, own, "main") == ""
