@@ -153,6 +153,13 @@ def _sentences(record: FleetRecord, seconds: float) -> str:
     show_default=True,
     help="How agents reach auths: through the auths' balancer, or tunnelled through proxies.",
 )
+@click.option(
+    "--heartbeat-to",
+    type=click.Choice(["auth", "backend"]),
+    default="auth",
+    show_default=True,
+    help="Who writes the resources of proxies: auths, over HTTP, or the proxies themselves, to the backend.",
+)
 @click.option("--no-faults", is_flag=True, help="Leave the forwarder out: no cut-backend, no blackhole.")
 @click.option("--tls", is_flag=True, help="Mutual TLS on every gRPC port, with a CA of the fleet's own.")
 @click.option(

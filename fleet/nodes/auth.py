@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Never
 
@@ -24,6 +25,7 @@ from fleet.nodes.instance import Instance, InstanceFlags, unavailable
 from fleet.nodes.node_policies import NodePoliciesServicer, Policies
 from fleet.nodes.refusals import host_of
 from fleet.protocol import announce, service_config, switches
+from fleet.protocol.instance_labels import HTTP_LABEL
 from fleet.protocol.service_config import ServiceConfig, ServiceConfigError
 from fleet.protocol.switches import SwitchError
 from fleet.transport import http_close, peers
@@ -275,19 +277,27 @@ class Auth:
 
     async def start(self) -> None:
         """Start it. Raises StartError."""
-        await self.instance.start()
+        try:
+            await self.instance.start(self._serve_http)
+        except running.StartError:
+            await self._http.stop()
+            raise
         try:
             if self._networking is not None:
                 await self._networking.store(self.instance.backend)
             with contextlib.suppress(ForeignError):  # who asks for it is told, and this auth serves all else
                 await cluster_config.stored(self.instance.backend)  # agents are to be told something
-            await self._http.start()
         except BackendUnavailable as error:
-            await self.instance.stop()
+            await self.stop()
             raise running.StartError(str(error)) from error
         except running.StartError:
-            await self.instance.stop()
+            await self.stop()
             raise
+
+    async def _serve_http(self) -> None:
+        # Before the first heartbeat: proxies find the port in the resource of this auth.
+        await self._http.start()
+        self.instance.labels[HTTP_LABEL] = self._http.advertised
 
     @property
     def http_address(self) -> str:
@@ -305,7 +315,7 @@ async def serve(
     flags: InstanceFlags,
     own: Policies,
     networking: Beginning | None = None,
-    http_listen: tuple[str, int] = DEFAULT_HTTP.listen,
+    http: HTTPFlags = DEFAULT_HTTP,
 ) -> list[str] | None:
     """Run an auth until told to end; answers the command line of its next run, if there is to be one.
 
@@ -318,7 +328,7 @@ async def serve(
     except (ServiceConfigError, SwitchError) as error:
         raise running.StartError(str(error)) from None
     rerun = running.Rerun()
-    auth = Auth(flags, config, networking, HTTPFlags(http_listen, close_unhealthy=close), own, rerun.ask)
+    auth = Auth(flags, config, networking, replace(http, close_unhealthy=close), own, rerun.ask)
     await auth.start()
     rerun.flags = [*auth.instance.same_addresses(), "--http-listen", auth.http_address]
     running.on_end(rerun.told)
@@ -338,6 +348,11 @@ async def serve(
     default="127.0.0.1:0",
     show_default=True,
     help="HTTP port of the auth API; 0 is any.",
+)
+@click.option(
+    "--advertise-http",
+    type=Address(),
+    help="Where proxies reach the HTTP port; default: the port itself.",
 )
 @click.option(
     "--networking-config",
@@ -364,6 +379,7 @@ def command(
     networking_config: Path | None,
     bootstrap: Path | None,
     http_listen: tuple[str, int],
+    advertise_http: tuple[str, int] | None,
     data: Path | None,
     announce_ttl: float | None,
     **given: Any,
@@ -386,7 +402,7 @@ def command(
             **given,
         )
         networking = cluster_config.beginning(networking_config, bootstrap)
-        again = running.on_loop(serve(flags, own, networking, http_listen))
+        again = running.on_loop(serve(flags, own, networking, HTTPFlags(http_listen, advertise_http)))
         if again:
             running.replace_process(again)
 

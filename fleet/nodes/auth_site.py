@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from prometheus_client import Counter
 
-from fleet.nodes import asgi_site
+from fleet.nodes import addresses, asgi_site
 from fleet.nodes.auth_http import AuthHTTP
 from fleet.nodes.instance import Instance
 from fleet.protocol import announce
@@ -19,6 +19,8 @@ class HTTPFlags:
     """How an auth serves HTTP."""
 
     listen: tuple[str, int] = ("127.0.0.1", 0)
+    #: Where others reach it; None: the port itself.
+    advertise: tuple[str, int] | None = None
     #: TELEPORT_UNSTABLE_HTTP_CLOSE_UNHEALTHY.
     close_unhealthy: bool = False
 
@@ -49,6 +51,11 @@ class AuthSite:
         """Listen. Raises StartError."""
         site = asgi_site.serving(self._app, self._flags.listen, self._instance.flags.tls)
         self.address = await self._stack.enter_async_context(site)
+
+    @property
+    def advertised(self) -> str:
+        """Where others reach the port."""
+        return addresses.join(*self._flags.advertise) if self._flags.advertise else self.address
 
     async def stop(self) -> None:
         """End responses under way, and listen no more."""

@@ -18,7 +18,12 @@ _ANY_PORT = "127.0.0.1:0"
 #: Names of agents are this and a number, as the nodes have it by themselves.
 AGENT_PREFIX = "agent"
 #: The flag that tells an instance where others reach a port of its.
-_ADVERTISE = {"grpc": "--advertise", "diag": "--advertise-diag", "connect": "--connect-advertise"}
+_ADVERTISE = {
+    "grpc": "--advertise",
+    "diag": "--advertise-diag",
+    "http": "--advertise-http",
+    "connect": "--connect-advertise",
+}
 #: How few and how many of each a fleet may have.
 SIZES = {"auths": (1, 50), "proxies": (1, 200), "agents": (0, 20_000), "regions": (1, 20)}
 
@@ -52,6 +57,8 @@ class FleetPlan:
     keys: Path | None = None
     #: Where each instance has its data folder; None: instances accept no policies.
     data: Path | None = None
+    #: Who writes the resources of proxies: `auth`, over HTTP, or `backend`, the proxies themselves.
+    heartbeat_to: str = "auth"
     #: Auths and proxies run in so many regions, in turn; 1: in none.
     regions: int = 1
     #: Where the gateway of unary calls to auths listens.
@@ -104,7 +111,7 @@ def instance(
     if plan.data is not None:
         argv += ["--data", str(plan.data / name)]
     if role == "proxy":
-        argv += ["--connect-listen", _ANY_PORT]
+        argv += ["--connect-listen", _ANY_PORT, "--heartbeat-to", plan.heartbeat_to]
     for part in PORTS[role] if forwards else ():
         argv += [_ADVERTISE[part], forwards[f"{name}/{part}"]]
     if role == "auth" and plan.bootstrap is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 #: Ports of an instance, by its role: others reach each through a forward.
-PORTS = {"auth": ("grpc", "diag"), "proxy": ("grpc", "diag", "connect")}
+PORTS = {"auth": ("grpc", "diag", "http"), "proxy": ("grpc", "diag", "connect")}
 #: The forward through which an instance reaches the backend.
 BACKEND = "backend"
 

@@ -1,4 +1,4 @@
-"""What auths and proxies have in common: one gRPC port with health, one diag port, heartbeats to the backend.
+"""What auths and proxies have in common: one gRPC port with health, one diag port, heartbeats.
 
 RFD 226: an instance is unhealthy when it cannot heartbeat, and then says so on both ports.
 """
@@ -10,11 +10,11 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Never
+from typing import Never, Protocol
 
 import grpc
 import grpc.aio
@@ -44,6 +44,8 @@ LONGEST_ID = text_limits.LONGEST_ID
 _GRACE = 0.5
 #: So often a node that starts asks a backend again that did not answer.
 _MORE_TRIES = 4
+#: Between the first heartbeats of a node that waits for an auth, seconds.
+_FIRST_PAUSE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,26 @@ class InstanceFlags:
     tls: TLSFiles = field(default_factory=TLSFiles)
     #: Off loopback, without certificates of clients: everybody who reaches an auth may change the cluster.
     anybody: bool = False
+
+
+class AuthsUnavailable(BackendUnavailable):
+    """No auth took a heartbeat; the sentence says what the last one answered."""
+
+
+class Presence(Protocol):
+    """Where an instance has its resource, and how it writes it there."""
+
+    #: How long the first heartbeat may wait for an auth, seconds.
+    patience: float
+
+    async def put(self, server: types_pb2.ServerV2) -> None:
+        """Write the resource. Raises BackendUnavailable."""
+
+    async def delete(self) -> None:
+        """Delete the resource. Raises BackendUnavailable."""
+
+    async def close(self) -> None:
+        """Close the connections that are kept for it."""
 
 
 class Instance:
@@ -109,6 +131,8 @@ class Instance:
             ["component"],
             registry=self.registry,
         )
+        #: Proxies replace it before `start`.
+        self.presence: Presence = _BackendPresence(self)
         self.server = grpc.aio.server(options=channels.server_options())
         self.standing = Standing()
         HealthServicer(self.process, self.standing).add_to(self.server)
@@ -123,14 +147,19 @@ class Instance:
         self.grpc_address = ""
         self.diag_address = ""
 
-    async def start(self) -> None:
-        """Listen on both ports and heartbeat once. Raises StartError, and leaves nothing running then."""
+    async def start(self, prepare: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Listen on both ports and heartbeat once. Raises StartError, and leaves nothing running then.
+
+        `prepare` runs in between: it may add labels, and raise StartError.
+        """
         try:
             await self._listen()
+            if prepare is not None:
+                await prepare()
             await self._announce_first()
         except BackendUnavailable as error:
             await self.stop()
-            raise running.StartError(f"{error} (is --backend right, and does it run?)") from error
+            raise running.StartError(f"{error} ({_advice(error)})") from error
         except running.StartError:
             await self.stop()
             raise
@@ -165,7 +194,7 @@ class Instance:
         await asyncio.wait([self._heartbeats])
         self._heartbeats = None
         try:
-            await self.backend.delete_instance(self.kind, self.flags.id)
+            await self.presence.delete()
         except BackendUnavailable as error:
             log.warning("resource.left: it stays until it expires: %s", error)
 
@@ -174,6 +203,7 @@ class Instance:
         await self.leave()
         await self.server.stop(_GRACE)
         await self._stack.aclose()
+        await self.presence.close()
         await self.backend.close()
 
     def refuse_resource(self, name: str, why: str) -> None:
@@ -236,15 +266,23 @@ class Instance:
                 wait = self.schedule.retry
 
     async def _announce_first(self) -> None:
-        # A host on which a whole fleet starts holds its backend up for a moment: that is no wrong address.
-        for _ in range(_MORE_TRIES):
-            with contextlib.suppress(SilentError):
+        until, silent = time.monotonic() + self.presence.patience, 0
+        while True:
+            try:
                 return await self._announce_once()
-        return await self._announce_once()
+            except AuthsUnavailable:
+                # Programs of a fleet start in any order.
+                if time.monotonic() >= until:
+                    raise
+                await asyncio.sleep(_FIRST_PAUSE)
+            except SilentError:
+                # A host on which a whole fleet starts holds its backend up for a moment: that is no wrong address.
+                silent += 1
+                if silent > _MORE_TRIES:
+                    raise
 
     async def _announce_once(self) -> None:
-        with self.writing("heartbeat"):
-            await self.backend.put_instance(self.kind, self._resource(time.time()), self.flags.announce_ttl)
+        await self.presence.put(self._resource(time.time()))
         self.process.succeeded(self.kind, time.monotonic())
 
     def _resource(self, now: float) -> types_pb2.ServerV2:
@@ -274,6 +312,34 @@ class Instance:
                 version=__version__,
             ),
         )
+
+
+class _BackendPresence:
+    """The instance writes its resource to the backend itself."""
+
+    patience = 0.0
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+
+    async def put(self, server: types_pb2.ServerV2) -> None:
+        """Write the resource. Raises BackendUnavailable."""
+        instance = self._instance
+        with instance.writing("heartbeat"):
+            await instance.backend.put_instance(instance.kind, server, instance.flags.announce_ttl)
+
+    async def delete(self) -> None:
+        """Delete the resource. Raises BackendUnavailable."""
+        await self._instance.backend.delete_instance(self._instance.kind, self._instance.flags.id)
+
+    async def close(self) -> None:
+        """Do nothing: the connections are the backend's."""
+
+
+def _advice(error: BackendUnavailable) -> str:
+    if isinstance(error, AuthsUnavailable):
+        return "does an auth run, and is --auth-http right? --heartbeat-to backend does without auths"
+    return "is --backend right, and does it run?"
 
 
 def _password(path: Path | None) -> str | None:

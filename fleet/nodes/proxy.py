@@ -25,6 +25,7 @@ from fleet.nodes.connect_metrics import ConnectMetrics
 from fleet.nodes.connect_port import ConnectPort
 from fleet.nodes.instance import Instance, InstanceFlags
 from fleet.nodes.node_policies import NodePoliciesServicer, Policies
+from fleet.nodes.proxy_heartbeat import AuthPresence, HeartbeatFlags
 from fleet.nodes.proxy_metrics import ProxyMetrics
 from fleet.nodes.proxy_networking import ProxyNetworking
 from fleet.nodes.reverse_tunnels import ReverseTunnels
@@ -69,6 +70,7 @@ class ProxyFlags:
     connect: ConnectFlags | None = None
     #: Between pieces of advice to reconnect, for each agent, seconds; 0 is never.
     reconnect_interval: float = 0.0
+    heartbeat: HeartbeatFlags = field(default_factory=HeartbeatFlags)
 
 
 class Proxy:
@@ -83,6 +85,8 @@ class Proxy:
         """Make it. Raises StartError."""
         self.flags = flags
         self.instance = Instance("proxy", flags.instance)
+        if flags.heartbeat.through_auth:
+            self.instance.presence = AuthPresence(self.instance, flags.heartbeat.auths)
         self._publisher = Publisher(flags.instance.announce_ttl, compact=flags.compact_discovery)
         door = AuthDoor(self.instance)
         metrics = ProxyMetrics(self.instance.registry)
@@ -330,6 +334,19 @@ def _connect_flags(
     help="User connections at a time; the next one is refused in a sentence.",
 )
 @click.option(
+    "--heartbeat-to",
+    type=click.Choice(["auth", "backend"]),
+    default="auth",
+    show_default=True,
+    help="Who writes its resource: an auth, over HTTP, or the proxy itself, to the backend.",
+)
+@click.option(
+    "--auth-http",
+    type=node_flags.Addresses(),
+    default=(),
+    help="HTTP ports of the auths to heartbeat through. Default: those that the auths in the backend advertise.",
+)
+@click.option(
     "--drain",
     type=node_flags.Duration(),
     default="2s",
@@ -348,6 +365,8 @@ def command(
     connect_advertise: tuple[str, int] | None,
     connect_tokens: Path | None,
     connect_limit: int,
+    heartbeat_to: str,
+    auth_http: tuple[tuple[str, int], ...],
     drain: float,
     data: Path | None,
     announce_ttl: float | None,
@@ -359,6 +378,9 @@ def command(
     its TTL; TELEPORT_UNSTABLE_PROXY_COMPACT_DISCOVERY=false sends full lists on a ticker instead.
     TELEPORT_UNSTABLE_REVERSETUNNEL_RECONNECT_INTERVAL=1h advises each agent every 1h to 1h30m to reconnect elsewhere.
     """
+
+    if auth_http and heartbeat_to != "auth":
+        raise click.UsageError("--auth-http is nothing with --heartbeat-to backend")
 
     def work() -> None:
         own, ttl = node_policies.load_with_ttl("proxy", data, os.environ, announce_ttl)
@@ -375,6 +397,7 @@ def command(
             ),
             drain=drain,
             connect=_connect_flags(connect_listen, connect_advertise, connect_tokens, connect_limit),
+            heartbeat=HeartbeatFlags(heartbeat_to == "auth", auth_http),
         )
         again = running.on_loop(serve(from_environment(flags, own.merged()), own))
         if again:

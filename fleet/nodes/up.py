@@ -1,11 +1,13 @@
 """`fleet up`: run a whole local fleet of real processes until somebody ends it.
 
 1. The backend, a Valkey of the fleet's own; then the forwarder, whose ports are what everybody is told.
-2. Everything else at once. The forwards have no target yet, so whoever dials early waits and is not refused.
-3. When every instance is ready, all forwards are given their targets: the balancers saw all come ready together,
-   so the agents, which dialed meanwhile, are spread evenly.
+2. Auths, balancers and the gateway at once. When all are ready the forwards of auths are given their targets, for
+   proxies heartbeat through them: each chooses at random, and all are there to be chosen.
+3. Proxies. Their forwards have no target yet, so whoever dials early waits and is not refused.
+4. When every proxy is ready their forwards are given their targets: the balancer sees all come ready together.
+5. The agents.
 
-Without forwarder (`--no-faults`): instances, then balancers, then agents. Children are killed, not asked, when this
+Without forwarder (`--no-faults`): auths, proxies, balancers, then agents. Children are killed, not asked, when this
 process dies: a frozen one would never hear the question.
 """
 
@@ -33,8 +35,10 @@ from fleet.protocol.networking_config import NetworkingConfigError
 
 #: Everything must be ready within this, seconds, on a slow and busy machine.
 START_TIMEOUT = 60.0
-#: Who is ended first: agents say goodbye to auths through balancers and forwarder, and all of them to the backend.
-_AGENTS, _INSTANCES, _NETWORK, _BACKEND = 3, 2, 1, 0
+#: Who is ended first: agents and proxies deregister at auths through balancers and forwarder, auths at the backend.
+_AGENTS, _PROXIES, _AUTHS, _NETWORK, _BACKEND = 4, 3, 2, 1, 0
+#: Of the instances, by role.
+_STAGES = {"auth": _AUTHS, "proxy": _PROXIES}
 
 
 class Watcher(Protocol):
@@ -107,21 +111,26 @@ class _Up:
         forwarder = self._child("forwarder", "forwarder", argv, _NETWORK)
         self._await([forwarder])
         self.forwards = dict(forwarder.announced["forwards"])
-        instances = self._start_instances()
+        auths = self._start_instances("auth")
         balancers = self._start_balancers()
-        self._await([*instances, *balancers, self._start_gateway()])
-        for child in instances:
+        self._await([*auths, *balancers, self._start_gateway()])
+        for child in auths:
+            self._point(child)
+        proxies = self._start_instances("proxy")
+        self._await(proxies)
+        for child in proxies:
             self._point(child)
         # Not before: agents that dial where nobody answers yet keep the memory of it for as long as they live.
         self._await(self._start_agents(*balancers))
 
     def _start_plain(self) -> None:
-        self._await(self._start_instances())
+        self._await(self._start_instances("auth"))
+        self._await(self._start_instances("proxy"))
         balancers = self._start_balancers()
         self._await([*balancers, self._start_gateway()])
         self._await(self._start_agents(*balancers))
 
-    def _start_instances(self) -> list[Child]:
+    def _start_instances(self, role: str) -> list[Child]:
         return [
             self._child(
                 name,
@@ -129,9 +138,10 @@ class _Up:
                 fleet_plan.instance(
                     self.plan, role, name, self.backend, self.forwards, self.backend_password_file
                 ),
-                _INSTANCES,
+                _STAGES[role],
             )
-            for role, name in self.plan.instances
+            for kind, name in self.plan.instances
+            if kind == role
         ]
 
     def _start_balancers(self) -> list[Child]:
@@ -167,7 +177,7 @@ class _Up:
     def _child(self, name: str, role: str, argv: list[str], stage: int) -> Child:
         self.roles[name] = role
         env = {**os.environ, "REFLOAT_FORWARDER_TOKEN": self.token, "PYTHONPATH": _python_path()}
-        if stage == _INSTANCES:
+        if role in _STAGES:
             env |= fleet_plan.environment(self.plan)
         return self.supervisor.start(
             name, argv, env=env, stage=stage, ready=json_line, on_parent_death=signal.SIGKILL
@@ -261,8 +271,11 @@ class _Up:
             grpc = child.announced["listen" if role == "balancer" else "grpc"]
             if "--listen" not in child.argv:
                 child.argv += ("--listen", grpc, "--diag-listen", child.announced["diag"])
-                if role == "proxy":  # of a flag that is given twice, click takes the last
+                # Of a flag that is given twice, click takes the last.
+                if role == "proxy":
                     child.argv += ("--connect-listen", child.announced["connect"])
+                elif role == "auth":
+                    child.argv += ("--http-listen", child.announced["http"])
 
 
 def _how(code: int) -> str:

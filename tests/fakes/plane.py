@@ -19,12 +19,15 @@ from fleet.nodes.connect_access import ConnectFlags
 from fleet.nodes.forwards import Forward
 from fleet.nodes.instance import Instance, InstanceFlags
 from fleet.nodes.proxy import Proxy, ProxyFlags
+from fleet.nodes.proxy_heartbeat import HeartbeatFlags
 from fleet.protocol.keep_alive import KeepAlive
 from fleet.protocol.service_config import ServiceConfig
 from fleet.protocol.tunnel_settings import Overrides
 
 #: Nothing expires under a test that a busy machine holds up; who wants to see heartbeats says a shorter one.
 TTL = 600.0
+#: Tests that are about something else need no auth for a proxy.
+DIRECT = HeartbeatFlags(through_auth=False)
 
 
 class Plane:
@@ -81,6 +84,7 @@ class Plane:
         compact: bool = True,
         connect: ConnectFlags | None = None,
         reconnect_interval: float = 0.0,
+        heartbeat: HeartbeatFlags = DIRECT,
         **more: Any,
     ) -> Proxy:
         """A running proxy."""
@@ -92,6 +96,7 @@ class Plane:
                 drain=1.0,
                 connect=connect,
                 reconnect_interval=reconnect_interval,
+                heartbeat=heartbeat,
             )
         )
         await made.start()

@@ -22,6 +22,7 @@ from fleet.protocol.standing import NOTHING, Said, read
 def home(valkey_url: str, tmp_path: Path) -> Iterator[Path]:
     """The home of a fleet of one proxy; its balancer is only on paper."""
     argv = ["--name", "proxy-1", "--backend", valkey_url, "--backend-prefix", f"drain{os.getpid()}"]
+    argv += ["--heartbeat-to", "backend"]
     born = pids.birth(os.getpid())
     with Supervisor(tmp_path / "logs") as supervisor:
         child = supervisor.start(

@@ -21,6 +21,7 @@ from fleet.processes.supervisor import Supervisor, json_line
 def home(valkey_url: str, tmp_path: Path) -> Iterator[Path]:
     """The home of a fleet that has one proxy and one auth; the auth is only on paper."""
     argv = ["--name", "proxy-1", "--backend", valkey_url, "--backend-prefix", f"reconnect{os.getpid()}"]
+    argv += ["--heartbeat-to", "backend"]
     born = pids.birth(os.getpid())
     with Supervisor(tmp_path / "logs") as supervisor:
         child = supervisor.start(

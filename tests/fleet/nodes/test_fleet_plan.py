@@ -28,6 +28,7 @@ def test_forwarder_has_forwards_for_every_port() -> None:
     assert forwards == [
         "auth-1/grpc=127.0.0.1:0,-",
         "auth-1/diag=127.0.0.1:0,-",
+        "auth-1/http=127.0.0.1:0,-",
         "auth-1/backend=127.0.0.1:0,127.0.0.1:5",
         "proxy-1/grpc=127.0.0.1:0,-",
         "proxy-1/diag=127.0.0.1:0,-",
@@ -45,6 +46,18 @@ def test_instance_advertises_its_forwards() -> None:
     assert flag(argv, "--advertise-diag") == "127.0.0.1:2"
     assert flag(argv, "--connect-advertise") == "127.0.0.1:3"
     assert flag(argv, "--backend") == "redis://127.0.0.1:4/0"
+    forwards = {f"auth-1/{part}": f"127.0.0.1:{n}" for n, part in enumerate(PORTS["auth"], 1)}
+    auth = fleet_plan.instance(FleetPlan(), "auth", "auth-1", "127.0.0.1:9", forwards)
+    assert flag(auth, "--advertise-http") == "127.0.0.1:3"
+
+
+def test_proxies_heartbeat_through_auths() -> None:
+    """Unless the fleet is told otherwise."""
+    argv = fleet_plan.instance(FleetPlan(), "proxy", "proxy-1", "127.0.0.1:9", {})
+    assert flag(argv, "--heartbeat-to") == "auth"
+    argv = fleet_plan.instance(FleetPlan(heartbeat_to="backend"), "proxy", "proxy-1", "127.0.0.1:9", {})
+    assert flag(argv, "--heartbeat-to") == "backend"
+    assert "--heartbeat-to" not in fleet_plan.instance(FleetPlan(), "auth", "auth-1", "127.0.0.1:9", {})
 
 
 def test_instance_without_forwarder_is_itself() -> None:

@@ -36,6 +36,7 @@ async def test_healthy_instance(plane: Plane) -> None:
     assert dict(resource.metadata.labels) == {
         "refloat.dev/diag-addr": auth.diag_address,
         "refloat.dev/announce-ttl": "10m0s",
+        "refloat.dev/http-addr": auth.labels["refloat.dev/http-addr"],
     }
     assert (resource.spec.hostname, resource.spec.addr) == ("auth-1", auth.grpc_address)
 
