@@ -18,6 +18,9 @@ from fleet.models.transitions import Transition
 
 Counts = tuple[tuple[State, int], ...]
 
+#: Of the proxies that heartbeat through an auth its card names so many.
+_NAMED_PROXIES = 4
+
 
 def moment(at: float | None) -> datetime | None:
     """Turn seconds since the epoch into an aware UTC date; 0 means none in packed columns."""
@@ -56,6 +59,8 @@ class InstanceCard:
     grey: str
     #: Why it drains; None when it does not.
     draining: str | None
+    #: Of a proxy: the auth it heartbeats through. Of an auth: the proxies that do so, in words. Empty for none.
+    heartbeats: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +144,11 @@ def frame(summary: Summary, now: float, page: str) -> dict[str, Any]:
 def instance_cards(views: Sequence[InstanceView], now: float) -> dict[str, tuple[InstanceCard, ...]]:
     """The strip: `auths` and `proxies`, each by name as people count (proxy-2 before proxy-10)."""
     ordered = sorted(views, key=lambda view: natural(view.facts.name))
+    names = {view.facts.id: view.facts.name for view in views}
+    cards = [(view.facts.kind, instance_card(view, now, names)) for view in ordered]
     return {
-        "auths": tuple(instance_card(view, now) for view in ordered if view.facts.kind is InstanceKind.AUTH),
-        "proxies": tuple(
-            instance_card(view, now) for view in ordered if view.facts.kind is InstanceKind.PROXY
-        ),
+        "auths": tuple(card for kind, card in cards if kind is InstanceKind.AUTH),
+        "proxies": tuple(card for kind, card in cards if kind is InstanceKind.PROXY),
     }
 
 
@@ -266,8 +271,8 @@ def _heartbeat_words(heartbeat: Heartbeat, instances: Mapping[int, InstanceView]
     return words
 
 
-def instance_card(view: InstanceView, now: float) -> InstanceCard:
-    """Present one auth or proxy."""
+def instance_card(view: InstanceView, now: float, names: Mapping[str, str]) -> InstanceCard:
+    """Present one auth or proxy; `names` are those of all instances, by id."""
     facts = view.facts
     written_at = None if facts.expires_at is None or facts.ttl is None else facts.expires_at - facts.ttl
     return InstanceCard(
@@ -284,7 +289,19 @@ def instance_card(view: InstanceView, now: float) -> InstanceCard:
         bad=tuple((state, n) for state, n in in_order(view.counts) if n and state is not State.HEALTHY),
         grey=view.health_sentence if view.state not in SICK else "",
         draining=None if view.draining is None else view.draining.reason,
+        heartbeats=_heartbeat_path(view, names),
     )
+
+
+def _heartbeat_path(view: InstanceView, names: Mapping[str, str]) -> str:
+    """Return through which auth a proxy heartbeats, or which proxies heartbeat through an auth, in words."""
+    if view.facts.heartbeat_auth:
+        auth = view.facts.heartbeat_auth
+        return f"heartbeats through {names.get(auth, auth)}"
+    if not view.proxies:
+        return ""
+    named, more = ", ".join(view.proxies[:_NAMED_PROXIES]), len(view.proxies) - _NAMED_PROXIES
+    return f"takes heartbeats of {named}" + (f" and {more} more" if more > 0 else "")
 
 
 def _tunnels(explanation: Explanation, now: float) -> tuple[AgentTunnel, ...]:

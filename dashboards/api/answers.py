@@ -52,6 +52,9 @@ def instance(view: InstanceView) -> schemas.InstanceItem:
         else schemas.DrainingItem.model_validate(
             {"reason": view.draining.reason, "since": moment(view.draining.at)}
         ),
+        cause=view.cause,
+        heartbeat_auth=facts.heartbeat_auth,
+        proxies=list(view.proxies),
         address=facts.address,
         diag_address=facts.diag_address,
         version=facts.version,

@@ -102,6 +102,13 @@ class InstanceItem(Schema):
     health_since: datetime | None
     health_sentence: str
     draining: DrainingItem | None
+    #: What a sick proxy suffers from when that is not itself: the id of the auth that it heartbeats through, or
+    #: `backend/CLUSTER`; else empty.
+    cause: str
+    #: Of a proxy: id of the auth that took its newest heartbeat; empty when the proxy writes its resource itself.
+    heartbeat_auth: str
+    #: Of an auth: names of the proxies that heartbeat through it.
+    proxies: list[str]
     address: str
     diag_address: str
     version: str

@@ -53,7 +53,7 @@ def drain(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER
         _ask(request, cluster, view, drained=wants == "drain", reason=form.cleaned_data["reason"])
         return redirect(f"{prefix_of(cluster)}/")
     context = {
-        "card": presenters.instance_card(view, now),
+        "card": presenters.instance_card(view, now, {key: one.facts.name for key, one in known.items()}),
         "row": row,
         "drained": view.draining is not None or (row is not None and row.drained),
         "last": last,

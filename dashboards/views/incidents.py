@@ -161,7 +161,11 @@ def _live(row: Incident, cluster: str, now: float) -> dict[str, Any]:
     over = row.state == IncidentState.RESOLVED.value
     indices = agents_of(table, row.key)[:0] if over else agents_of(table, row.key)
     view = known.get(row.cause_id)
-    card = None if view is None else presenters.instance_card(view, now)
+    card = (
+        None
+        if view is None
+        else presenters.instance_card(view, now, {key: one.facts.name for key, one in known.items()})
+    )
     query, why_not = alert_presenters.reconnect_query(row, None if view is None else view.state, table)
     return presenters.frame(summary, now, "incidents") | {
         "agents": [

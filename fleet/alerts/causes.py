@@ -14,6 +14,7 @@ from fleet.alerts.facts import (
     cause_of_instance,
     fail_together,
     instances_together,
+    root_cause_of,
     whole_of,
 )
 from fleet.alerts.inhibition import JOINT, STRENGTH
@@ -40,13 +41,20 @@ def causes_now(table: FleetTable) -> tuple[SickCause, ...]:
     if frame.unreachable:
         return (SickCause(whole_of(table.cluster).key, "no instance of the cluster answers"),)
     sick = [view for view in table.instances.values() if view.state in FAULTS]
+    keys = {cause_of_instance(view).key for view in sick}
+    sick = [view for view in sick if root_cause_of(view) not in keys]
     found: list[SickCause] = []
     if frame.backend_down:
         began = beginnings(table, frame)
         backend = backend_of(table.cluster)
         found.append(SickCause(backend.key, _backend_words(table)))
         earliest = began[backend.key]
-        sick = [view for view in sick if began.get(cause_of_instance(view).key, frame.now) < earliest]
+        sick = [
+            view
+            for view in sick
+            if began.get(cause_of_instance(view).key, frame.now) < earliest
+            and root_cause_of(view) != backend.key
+        ]
     together = instances_together(table.instances.values())
     for cause in sorted(together, key=lambda cause: STRENGTH.index(cause.kind)):
         assert cause.kind in JOINT, "what fails together is a region or a proxy group"
@@ -68,15 +76,17 @@ def _backend_words(table: FleetTable) -> str:
 
 
 def _of_instances(sick: Sequence[InstanceView]) -> list[SickCause]:
-    """Each by itself; a proxy that merely expired while an auth is sick could not write its heartbeat."""
+    """Each by itself; one that merely expired while an auth is sick, and names none, could not write its heartbeat."""
     behind = any(view.facts.kind is InstanceKind.AUTH for view in sick)
     alone = [
-        view
-        for view in sick
-        if not (behind and view.facts.kind is InstanceKind.PROXY and view.state is InstanceState.EXPIRED)
+        view for view in sick if not (behind and _names_no_auth(view) and view.state is InstanceState.EXPIRED)
     ]
     alone.sort(key=lambda view: (view.facts.kind, natural(view.facts.name)))
     return [
         SickCause(cause_of_instance(view).key, f"{view.facts.name} {COMPLAINTS[view.state]}")
         for view in alone
     ]
+
+
+def _names_no_auth(view: InstanceView) -> bool:
+    return view.facts.kind is InstanceKind.PROXY and not view.facts.heartbeat_auth

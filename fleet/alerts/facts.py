@@ -62,8 +62,12 @@ class Sick:
     cause: Cause
     sentence: str
     agents: int
-    #: It answers, and only its resource ran out.
+    #: It answers, its resource ran out, and it does not say which auth writes that: any sick auth explains it.
     expired_only: bool = False
+    #: Key of the auth that a proxy heartbeats through; empty when it says none.
+    depends_on: str = ""
+    #: Key of the cause that it suffers from when that is not itself.
+    root_cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +177,13 @@ def cause_of_instance(view: InstanceView) -> Cause:
     return Cause(kind, view.facts.id, view.facts.name)
 
 
+def root_cause_of(view: InstanceView) -> str:
+    """The key of what an instance suffers from when that is not itself; empty when it is."""
+    if not view.cause or view.cause.startswith(f"{CauseKind.BACKEND.value}/"):
+        return view.cause  # it has the form of a key
+    return f"{CauseKind.AUTH.value}/{view.cause}"
+
+
 def backend_of(cluster: str) -> Cause:
     """What the auths of a cluster keep their resources in, as a cause."""
     return Cause(CauseKind.BACKEND, cluster, f"backend/{cluster}")
@@ -255,8 +266,15 @@ def _affected(
 
 
 def _sick(view: InstanceView) -> Sick:
-    expired_only = view.state is InstanceState.EXPIRED
-    return Sick(cause_of_instance(view), view.sentence, view.agents, expired_only)
+    auth = view.facts.heartbeat_auth
+    return Sick(
+        cause_of_instance(view),
+        view.sentence,
+        view.agents,
+        expired_only=view.state is InstanceState.EXPIRED and not auth,
+        depends_on=f"{CauseKind.AUTH.value}/{auth}" if auth else "",
+        root_cause=root_cause_of(view),
+    )
 
 
 def beginnings(table: FleetTable, frame: FleetFrame) -> dict[str, float]:

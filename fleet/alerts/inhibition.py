@@ -29,21 +29,21 @@ def inhibitor(
     `members`: by the key of each open incident of a group or region, the keys it stands for.
     """
     explaining = [other for other in others if _explains(other, incident, finding, members, now)]
-    explaining.sort(key=lambda other: STRENGTH.index(other.cause.kind))
+    explaining.sort(key=lambda other: (STRENGTH.index(other.cause.kind), -_quiet_at(other)))
     return explaining[0].key if explaining else ""
 
 
 def representatives(incidents: Iterable[Incident]) -> list[Incident]:
-    """Those that need to be asked: of each kind the one that has been quiet the least, and every group and region.
+    """Those that need to be asked: every auth, group and region, and of other kinds the one that was quiet the least.
 
-    A thousand proxies explain no more than one of them does.
+    A thousand proxies explain no more than one of them does; an auth explains the proxies that heartbeat through it.
     """
     best: dict[object, Incident] = {}
     for one in incidents:
         kind = one.cause.kind
         if kind in _FLEETWIDE or one.state is IncidentState.RESOLVED:
             continue
-        place = one.key if kind in JOINT else kind
+        place = one.key if kind in JOINT or kind is CauseKind.AUTH else kind
         kept = best.get(place)
         if kept is None or _quiet_at(one) > _quiet_at(kept):
             best[place] = one
@@ -70,18 +70,28 @@ def _explains(
     quiet_for = 0.0 if other.quiet_since is None else now - other.quiet_since
     if weak in _INSTANCES and other.state is IncidentState.RECOVERING and quiet_for > _GRACE:
         return False
+    if finding is not None and finding.root_cause == other.key:
+        return True
     if strong in (CauseKind.CLUSTER, CauseKind.BACKEND):
         return not _was_before(incident, other)
     if weak in _FLEETWIDE:
         # A labelled agent is watched for its own sake: only what explains everything explains it.
         return not _is_labelled(incident)
     if strong is CauseKind.AUTH:
-        # A proxy that answers and merely expired could not write its heartbeat. One that is dead is dead.
-        return finding is not None and finding.expired_only
+        # One that is dead is dead.
+        return finding is not None and _suffers_still(other, incident, finding)
     if strong in JOINT and other.inhibited_by:
         # What explains the group explains who is in it, or else that stands for itself.
         return False
     return incident.key in members.get(other.key, ())
+
+
+def _suffers_still(auth: Incident, proxy: Incident, finding: Finding) -> bool:
+    """Whether a proxy that answers could not heartbeat because of an auth that is not to blame now."""
+    # The auth is well again, and the proxy has yet to heartbeat.
+    if finding.depends_on == auth.key and proxy.inhibited_by == auth.key:
+        return True
+    return finding.expired_only
 
 
 def _was_before(incident: Incident, other: Incident) -> bool:

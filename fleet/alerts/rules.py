@@ -211,8 +211,10 @@ def _fold(
 ) -> None:
     """Make one cause of a group's proxies, or a region's instances, that are sick together: two, and half of them."""
     folded: dict[str, list[Signal]] = {}
+    # Proxies that suffer from one auth have that in common, and nothing else.
+    explained = {one.cause.key for one in facts.sick if one.root_cause in held}
     for cause, keys in facts.together.items():
-        sick = [key for key in keys if key in held]
+        sick = [key for key in keys if key in held and key not in explained]
         if not fail_together(len(sick), len(keys)):
             continue
         causes[cause.key] = cause
@@ -261,6 +263,8 @@ def _finding(
         heals_at=_latest(groups),
         stuck=any(group.stuck for group in groups),
         expired_only=sick is not None and sick.expired_only,
+        depends_on="" if sick is None else sick.depends_on,
+        root_cause="" if sick is None else sick.root_cause,
         labels=frozenset(label for group in groups for label in group.labels),
         harm=harm_words(groups, past=True),
         began_at=_beginning(members, facts),

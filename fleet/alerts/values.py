@@ -104,8 +104,11 @@ class Finding:
     heals_at: float | None = None
     #: Not by themselves, only when the cause recovers.
     stuck: bool = False
-    #: The instance only expired, and answers: an auth that is down explains it.
+    #: The proxy only expired, answers, and names no auth: any auth that is down explains it.
     expired_only: bool = False
+    #: Key of the auth that the proxy heartbeats through, and of what it suffers from when that is not itself.
+    depends_on: str = ""
+    root_cause: str = ""
     #: Labels of agents it harms.
     labels: frozenset[str] = frozenset()
     #: What it does to them, in the past tense: how the incident is called when nobody is harmed any more.

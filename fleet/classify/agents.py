@@ -42,7 +42,8 @@ def classify_in(agent: AgentEvidence, frame: FleetFrame) -> Verdict:
     return Verdict(
         state=finding.state,
         reason=finding.reason,
-        cause=_cause_id(finding.cause, frame),
+        # What a proxy suffers from is what must be mended; the sentence has both.
+        cause=_cause_id(frame.cause_of(finding.cause), frame),
         recovery=finding.outlook.recovery,
         recovers_at=finding.outlook.at,
         strands_at=finding.strands_at,

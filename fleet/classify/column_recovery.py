@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from fleet.classify.column_rows import Array, Index, Subset, Times
-from fleet.classify.recovery import HEARTBEAT_SHARE, REDIAL, SWITCH
+from fleet.classify.dependencies import HEARTBEAT_SHARE
+from fleet.classify.recovery import REDIAL, SWITCH
 from fleet.classify.tables import HOLDS
 from fleet.domain.evidence import Mode
 from fleet.domain.instances import InstanceState
@@ -60,7 +61,10 @@ def from_proxy(s: Subset, proxy: Index, *, silent_since: Times | None) -> Outloo
     nowhere = (
         s.frame.ok_proxies <= s.sound if silent_since is None else np.full(s.size, s.frame.ok_proxies == 0)
     )
-    return np.where(nowhere, Recovery.ONLY_IF_CAUSE_RECOVERS, recovery), np.where(nowhere, 0.0, at)
+    recovery, at = np.where(nowhere, Recovery.ONLY_IF_CAUSE_RECOVERS, recovery), np.where(nowhere, 0.0, at)
+    moves_at = tables.moves_at[proxy]
+    moves = moves_at >= s.frame.now
+    return np.where(moves, Recovery.BY_ITSELF, recovery), np.where(moves, moves_at, at)
 
 
 def _by_itself(at: Times, now: float) -> tuple[Array, Array]:

@@ -46,7 +46,7 @@ def classify_columns(
     # Apart, for the rules ask either kind much that they do not ask the other.
     for part in (which[reachable], which[~reachable]):
         if len(part):
-            _write(verdicts, part, decide(rows, counts, part, frame))
+            _write(verdicts, part, decide(rows, counts, part, frame), frame)
     verdicts["since"] = now
     if previous is not None and len(previous):
         both = min(len(previous), len(verdicts))
@@ -94,10 +94,12 @@ def _plainly_healthy(rows: Rows, counts: Counts, frame: FleetFrame) -> npt.NDArr
     return healthy
 
 
-def _write(verdicts: npt.NDArray[np.void], which: npt.NDArray[np.intp], decided: Decided) -> None:
+def _write(
+    verdicts: npt.NDArray[np.void], which: npt.NDArray[np.intp], decided: Decided, frame: FleetFrame
+) -> None:
     verdicts["state"][which] = decided.state
     verdicts["packed"][which] = decided.reason | (decided.recovery << RECOVERY_SHIFT)
-    verdicts["cause"][which] = decided.cause
+    verdicts["cause"][which] = frame.tables.causes.take(decided.cause)
     verdicts["recovers_at"][which] = decided.recovers_at
     verdicts["strands_at"][which] = decided.strands_at
 

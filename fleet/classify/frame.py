@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from fleet.classify.dependencies import Dependency, dependencies
 from fleet.classify.instances import is_fresh
 from fleet.classify.standings import Standing, last_attempt, standings_of
 from fleet.classify.tables import Tables
 from fleet.domain.evidence import FleetEvidence, Timing
-from fleet.domain.instances import CUT_OFF, InstanceKind, InstanceState
+from fleet.domain.instances import COMPLAINTS, CUT_OFF, InstanceKind, InstanceState
+from fleet.domain.verdicts import BACKEND_CAUSE
 
 #: Announce TTL of an instance that never said one (ServerAnnounceTTL), seconds.
 DEFAULT_TTL = 600.0
@@ -24,6 +26,8 @@ class FleetFrame:
     now: float
     timing: Timing
     standings: Mapping[int, Standing]
+    #: The sick proxies that suffer from the auth they heartbeat through, by index.
+    dependencies: Mapping[int, Dependency]
     #: We missed rounds or failed our self-probe.
     blind: bool
     #: Every target fails: the network between us and them, not they.
@@ -62,10 +66,24 @@ class FleetFrame:
         standing = self.standings.get(index)
         return f"instance {index}" if standing is None else standing.facts.name
 
+    def cause_of(self, index: int) -> int:
+        """Return what an instance suffers from: itself, or of a proxy its auth, or the backend."""
+        dependency = self.dependencies.get(index)
+        return index if dependency is None else dependency.cause
+
+    def cause_clause(self, index: int) -> str:
+        """Return why a proxy is sick that is not its own cause, as a clause; empty for every other instance."""
+        cause = self.cause_of(index)
+        if cause == index:
+            return ""
+        if cause == BACKEND_CAUSE:
+            return "all auth servers fell sick together"
+        return f"{self.name(cause)}, through which it heartbeats, {COMPLAINTS[self.state(cause)]}"
+
     @cached_property
     def tables(self) -> Tables:
         """The same facts by instance index, for the vectorised twin."""
-        return Tables.of(self.standings)
+        return Tables.of(self.standings, self.dependencies)
 
 
 def prepare(fleet: FleetEvidence, now: float) -> FleetFrame:
@@ -75,6 +93,7 @@ def prepare(fleet: FleetEvidence, now: float) -> FleetFrame:
     auths = [s for s in standings.values() if s.facts.kind is InstanceKind.AUTH]
     proxies = [s for s in standings.values() if s.facts.kind is InstanceKind.PROXY]
     frozen = bool(auths) and all(auth.sick for auth in auths)
+    backend_since = _backend_since(auths)
     answered_at = fleet.presence.answered_at
     expired_until, unexpired_from = -1.0, now
     if frozen:
@@ -87,11 +106,12 @@ def prepare(fleet: FleetEvidence, now: float) -> FleetFrame:
         now=now,
         timing=timing,
         standings=standings,
+        dependencies=dependencies(standings, timing, backend_down=backend_since is not None),
         blind=fleet.blind,
         unreachable=_is_unreachable(standings.values(), now, timing),
         presence_stale=not is_fresh(last_attempt(fleet.presence), now, timing),
         frozen=frozen,
-        backend_since=_backend_since(auths),
+        backend_since=backend_since,
         expired_until=expired_until,
         unexpired_from=unexpired_from,
         covered=bool(proxies) and not any(_may_hide_tunnels(proxy, now) for proxy in proxies),

@@ -75,8 +75,11 @@ def sick_since(facts: InstanceFacts, state: InstanceState, now: float) -> float:
     return now
 
 
-def instance_sentence(facts: InstanceFacts, state: InstanceState, now: float) -> str:
-    """Say in one sentence why an instance is not ok; empty when it is."""
+def instance_sentence(facts: InstanceFacts, state: InstanceState, now: float, cause_clause: str = "") -> str:
+    """Say in one sentence why an instance is not ok; empty when it is.
+
+    `cause_clause`: what it suffers from when that is not itself, as a clause.
+    """
     name = facts.name
     if state is InstanceState.OK:
         return ""
@@ -86,9 +89,9 @@ def instance_sentence(facts: InstanceFacts, state: InstanceState, now: float) ->
         error = next((attempt.error for attempt in facts.attempts if attempt.error), "")
         return f"{name} does not answer: the last two attempts failed" + (f" ({error})." if error else ".")
     if state is InstanceState.EXPIRED:
-        return f"{name} expired: no heartbeat of its own reached the backend in time."
+        return f"{name} expired: {cause_clause or 'no heartbeat of its own reached the backend in time'}."
     if state is InstanceState.UNHEALTHY:
-        return f"{name} answers, but {_complaint(facts)}."
+        return f"{name} answers, but {_complaint(facts)}" + (f": {cause_clause}." if cause_clause else ".")
     if not facts.attempts:
         return f"{name} was not polled yet."
     if not facts.attempts[0].ok and now - facts.attempts[0].at < Timing().stale_after:

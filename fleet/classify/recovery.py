@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fleet.classify.dependencies import HEARTBEAT_SHARE
 from fleet.classify.frame import FleetFrame
 from fleet.classify.standings import Standing
 from fleet.domain.evidence import Heartbeat, Mode
@@ -17,8 +18,6 @@ from fleet.domain.verdicts import Recovery
 SWITCH = 3.0
 #: An agent pool asks for a lease every second and waits 8 s at most between two dials.
 REDIAL = 9.0
-#: An agent heartbeats every TTL/2 + U[0, TTL/10), so within this share of its TTL.
-HEARTBEAT_SHARE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +76,10 @@ def from_proxy(
     `silent_since`: since when none of its proxies tells it anything; None while one still does. `taken`: how many
     healthy proxies it has a tunnel to already.
     """
+    dependency = frame.dependencies.get(proxy.facts.index)
+    if dependency is not None and (dependency.moves_at or 0.0) >= frame.now:
+        # The proxy is well before the agent has left it.
+        return Outlook(Recovery.BY_ITSELF, dependency.moves_at)
     if frame.ok_proxies <= taken:
         return ONLY_IF_CAUSE_RECOVERS
     if proxy.state is InstanceState.GONE:

@@ -96,19 +96,21 @@ def _outlook(s: Situation, state: State, cause: int, recovery: Recovery) -> str:
         return ""
     if recovery is Recovery.BY_ITSELF:
         return "It will recover by itself."
-    if cause == BACKEND_CAUSE:
-        return "It will be back only when the backend is."
     heartbeat = s.agent.heartbeat
     held = cause == s.auth and s.frame.ok_auths > 0
     if held and heartbeat is not None and heartbeat.mode is Mode.PICK_FIRST:
         return f"With pick_first it keeps that connection: only if {s.frame.name(cause)} recovers."
     if held:
         return f"Without health checks it keeps that connection: only if {s.frame.name(cause)} recovers."
-    return f"There is no healthy one to go to: only if {s.frame.name(cause)} recovers."
+    root = s.frame.cause_of(cause)
+    if root == BACKEND_CAUSE:
+        return "It will be back only when the backend is."
+    return f"There is no healthy one to go to: only if {s.frame.name(root)} recovers."
 
 
 def _ails(index: int, frame: FleetFrame) -> str:
-    return f"{frame.name(index)} {_complaint(index, frame)}"
+    clause = frame.cause_clause(index)
+    return f"{frame.name(index)} {_complaint(index, frame)}" + (f" because {clause}" if clause else "")
 
 
 def _complaint(index: int, frame: FleetFrame) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fleet.classify.dependencies import Dependency
 from fleet.classify.standings import Standing
 from fleet.domain import instances
 
@@ -34,17 +35,25 @@ class Tables:
     #: When the sickness began, and when the resource expires; 0: not sick, never seen.
     since: npt.NDArray[np.float64]
     expires_at: npt.NDArray[np.float64]
+    #: What the instance suffers from: itself, or its dependency. Of what is no instance: that.
+    causes: npt.NDArray[np.uint16]
+    #: When a proxy heartbeats through another auth; 0: it suffers from itself, or has no other.
+    moves_at: npt.NDArray[np.float64]
 
     @classmethod
-    def of(cls, standings: Mapping[int, Standing]) -> Tables:
-        """Spread standings over tables."""
+    def of(cls, standings: Mapping[int, Standing], dependencies: Mapping[int, Dependency]) -> Tables:
+        """Spread standings and dependencies over tables."""
         flags = np.full(SIZE, UNREAD, np.uint8)
-        tables = cls(flags, np.zeros(SIZE, np.uint8), np.zeros(SIZE), np.zeros(SIZE))
+        causes = np.arange(SIZE, dtype=np.uint16)
+        tables = cls(flags, np.zeros(SIZE, np.uint8), np.zeros(SIZE), np.zeros(SIZE), causes, np.zeros(SIZE))
         for index, standing in standings.items():
             flags[index] = _flags(standing)
             tables.states[index] = standing.state
             tables.since[index] = standing.since
             tables.expires_at[index] = standing.facts.expires_at or 0.0
+        for index, dependency in dependencies.items():
+            causes[index] = dependency.cause
+            tables.moves_at[index] = dependency.moves_at or 0.0
         return tables
 
 

@@ -116,6 +116,8 @@ class InstanceFacts:
     generation: int = 0
     #: Where it runs, as it says; what fails there together has one cause.
     region: str = ""
+    #: Of a proxy: id of the auth that took its newest heartbeat; empty for one that writes its resource itself.
+    heartbeat_auth: str = ""
     #: When the list of instances was last answered, with or without it: an expiry later than that has not been
     #: seen, and does not count. None takes `expires_at` at its word.
     listed_at: float | None = None

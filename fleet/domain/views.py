@@ -102,6 +102,10 @@ class InstanceView:
     draining: Draining | None = None
     #: The list of instances, which has its heartbeat, was answered lately.
     listed: bool = True
+    #: What a sick proxy suffers from when that is not itself: id of its auth, or `backend/CLUSTER`.
+    cause: str = ""
+    #: Names of the proxies that heartbeat through this auth.
+    proxies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,7 @@ def _resource(instance: ListedInstance) -> Resource:
         group=instance.group,
         generation=instance.generation,
         region=fit(instance.region),
+        heartbeat_auth=fit(instance.heartbeat_auth),
     )
 
 
@@ -101,6 +102,7 @@ def resource_of(facts: InstanceFacts) -> Resource:
         group=facts.group,
         generation=facts.generation,
         region=facts.region,
+        heartbeat_auth=facts.heartbeat_auth,
     )
 
 

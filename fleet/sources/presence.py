@@ -15,6 +15,7 @@ from fleet.protocol.instance_labels import (
     DIAG_LABEL,
     GENERATION_LABEL,
     GROUP_ID_LABEL,
+    HEARTBEAT_AUTH_LABEL,
     REGION_LABEL,
     TTL_LABEL,
 )
@@ -67,6 +68,8 @@ class ListedInstance:
     group: str
     generation: int
     region: str
+    #: Id of the auth that took its newest heartbeat; empty when none did.
+    heartbeat_auth: str = ""
 
 
 async def ask_agents(
@@ -173,6 +176,7 @@ def listed(kind: InstanceKind, server: types_pb2.ServerV2) -> ListedInstance:
         group=cut(labels.get(GROUP_ID_LABEL, "")),
         generation=int(generation) if generation.isdecimal() and len(generation) <= 18 else 0,
         region=cut(labels.get(REGION_LABEL, "")),
+        heartbeat_auth=cut(labels.get(HEARTBEAT_AUTH_LABEL, ""), LONGEST_ID),
     )
 
 

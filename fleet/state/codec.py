@@ -143,6 +143,7 @@ class Resource:
     group: str = ""
     generation: int = 0
     region: str = ""
+    heartbeat_auth: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +315,7 @@ def facts_of(
             group=resource.group,
             generation=resource.generation,
             region=resource.region,
+            heartbeat_auth=resource.heartbeat_auth,
             listed_at=listed_at,
             watch=poll.watch,
         )

@@ -14,7 +14,7 @@ from fleet.classify import (
     health_of,
     health_sentence,
     instance_sentence,
-    instance_state,
+    prepare,
 )
 from fleet.domain.columns import (
     NO_INSTANCE,
@@ -22,7 +22,8 @@ from fleet.domain.columns import (
     RECOVERY_SHIFT,
 )
 from fleet.domain.evidence import AgentEvidence, FleetEvidence, Timing
-from fleet.domain.instances import InstanceKind
+from fleet.domain.instances import InstanceKind, InstanceState
+from fleet.domain.naming import natural
 from fleet.domain.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State, Verdict
 from fleet.domain.views import AgentView, Explanation, FleetTable, InstanceView
 from fleet.protocol.destination import Health
@@ -77,16 +78,21 @@ def views_of(
     tunnels = np.bincount(record.tunnel_proxies, minlength=size)
     alive = record.heartbeats["auth"][record.heartbeats["expires_at"] > now]
     writers = np.bincount(alive, minlength=NO_INSTANCE + 1)
+    frame = prepare(fleet, now)
+    proxies = _proxies_by_auth(frame)
     views = {}
     for index, facts in record.instances.items():
         proxy = facts.kind is InstanceKind.PROXY
-        state = instance_state(facts, now, fleet.timing)
+        state = frame.state(index)
+        cause = frame.cause_of(index)
         health = health_of(facts, now, fleet.timing)
         counts = (homes if proxy else auths)[index]
         views[index] = InstanceView(
             facts=facts,
             state=state,
-            sentence=instance_sentence(facts, state, now),
+            sentence=instance_sentence(facts, state, now, frame.cause_clause(index)),
+            cause="" if cause == index else _cause_id(record, cause),
+            proxies=proxies.get(facts.id, ()),
             agents=int(tunnels[index] if proxy else writers[index]),
             counts=dict(zip(State, counts.tolist(), strict=True)),
             health=health,
@@ -96,6 +102,20 @@ def views_of(
             listed=facts.listed_at is None or now - facts.listed_at < fleet.timing.stale_after,
         )
     return views
+
+
+def _cause_id(record: Record, cause: int) -> str:
+    """Name a cause for others: the id of an instance, or `backend/<cluster>`."""
+    return f"backend/{record.cluster}" if cause == BACKEND_CAUSE else record.instances[cause].id
+
+
+def _proxies_by_auth(frame: FleetFrame) -> dict[str, tuple[str, ...]]:
+    """Names of the proxies that heartbeat through each auth, by its id; without those that are gone."""
+    names: dict[str, list[str]] = {}
+    for standing in frame.standings.values():
+        if standing.facts.heartbeat_auth and standing.state is not InstanceState.GONE:
+            names.setdefault(standing.facts.heartbeat_auth, []).append(standing.facts.name)
+    return {auth: tuple(sorted(of_auth, key=natural)) for auth, of_auth in names.items()}
 
 
 def _by_state(

@@ -64,8 +64,31 @@ def test_instance_cards_as_people_count() -> None:
     silent = cards["proxies"][0]
     assert (silent.slug, silent.heartbeat_ms, silent.ttl_ms) == ("silent", 3000, 10_000)
     assert silent.bad == ((State.STRANDED, 1),)
-    unread = presenters.instance_card(replace(views[2], listed=False), NOW)
+    unread = presenters.instance_card(replace(views[2], listed=False), NOW, {})
     assert (silent.unlisted, unread.unlisted) == (False, True)
+
+
+def test_instance_cards_say_who_heartbeats_through_whom() -> None:
+    """A proxy names its auth, an auth the first of its proxies; by id where the auth is unknown."""
+    fake = FakeReader(as_of=NOW)
+    auth, _, proxy, other = fake.instances("default", NOW)
+    proxies = tuple(f"proxy-{number}" for number in range(1, 7))
+    views = [
+        replace(auth, proxies=proxies),
+        replace(proxy, facts=replace(proxy.facts, heartbeat_auth=auth.facts.id)),
+        replace(other, facts=replace(other.facts, heartbeat_auth="unknown-id")),
+    ]
+    cards = presenters.instance_cards(views, NOW)
+    assert [card.heartbeats for card in cards["auths"]] == [
+        "takes heartbeats of proxy-1, proxy-2, proxy-3, proxy-4 and 2 more"
+    ]
+    assert [card.heartbeats for card in cards["proxies"]] == [
+        "heartbeats through auth-1",
+        "heartbeats through unknown-id",
+    ]
+    few = presenters.instance_card(replace(auth, proxies=proxies[:2]), NOW, {})
+    assert few.heartbeats == "takes heartbeats of proxy-1, proxy-2"
+    assert presenters.instance_card(auth, NOW, {}).heartbeats == ""
 
 
 def test_frame_counts_agents_without_those_that_are_retired() -> None:

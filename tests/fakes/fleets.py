@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,14 @@ def random_fleet(seed: int, agents: int, auths: int, proxies: int, calm: float) 
     mood = str(rng.choice(["ok", "ok", "ok", "unhealthy", "silent"]))
     instances = {
         index: _instance(rng, index, kind, calm, mood) for index, kind in zip(indices, kinds, strict=True)
+    }
+    names = [*(f"uuid-{index}" for index in indices[:auths]), "", "uuid-of-nobody"]
+    paths = np.random.default_rng(seed + 1)
+    instances = {
+        index: replace(facts, heartbeat_auth=str(paths.choice(names)))
+        if facts.kind is InstanceKind.PROXY
+        else facts
+        for index, facts in instances.items()
     }
     known = [*indices, max(indices, default=0) + 5]
     evidence = FleetEvidence(

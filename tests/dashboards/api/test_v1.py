@@ -158,6 +158,8 @@ def test_instances(client: Client, bearer: dict[str, str], fake_reader: FakeRead
     found = _get(client, "instances", bearer)
     assert {item["name"] for item in found["instances"]} == {"auth-1", "auth-2", "proxy-1", "proxy-2"}
     assert found["instances"][0]["serving"] == "SERVING"
+    path = [(item["cause"], item["heartbeat_auth"], item["proxies"]) for item in found["instances"]]
+    assert path == [("", "", [])] * 4
 
 
 def test_clusters_and_their_routes(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:

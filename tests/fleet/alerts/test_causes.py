@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from fleet.alerts.causes import causes_now
-from fleet.classify import instance_state
+from fleet.classify import instance_state, prepare
 from fleet.domain.instances import InstanceKind
-from fleet.domain.verdicts import State
+from fleet.domain.verdicts import BACKEND_CAUSE, State
 from fleet.domain.views import FleetTable, InstanceView
 from tests.fakes.reader import FakeReader
 from tests.fakes.small_fleet import EXPIRED, GONE, NOW, SILENT, UNHEALTHY, fleet, instance
@@ -20,8 +20,14 @@ def table_of(*more: tuple[str, Mapping[str, Any]], **facts: Mapping[str, Any]) -
     for name, changes in more:
         known[len(known)] = instance(len(known), InstanceKind.PROXY, name, **changes)
     seen = replace(seen, instances=known)
+    frame = prepare(seen, NOW)
+    causes = {index: frame.cause_of(index) for index in known}
+    names = {BACKEND_CAUSE: "backend/default", **{index: one.id for index, one in known.items()}}
     views = {
-        index: InstanceView(one, instance_state(one, NOW, seen.timing), "", 0, {})
+        index: InstanceView(
+            *(one, instance_state(one, NOW, seen.timing), "", 0, {}),
+            cause="" if causes[index] == index else names[causes[index]],
+        )
         for index, one in known.items()
     }
     return replace(FakeReader([State.HEALTHY], as_of=NOW).table("default", NOW), instances=views, fleet=seen)
@@ -55,6 +61,23 @@ def test_proxy_that_merely_expired_behind_a_sick_auth_is_no_cause() -> None:
     """It answers, and could not write its heartbeat; without a sick auth it stands for itself."""
     assert words(table_of(auth_1=UNHEALTHY, proxy_1=EXPIRED)) == ["auth-1 is unhealthy"]
     assert words(table_of(proxy_1=EXPIRED)) == ["proxy-1 has expired"]
+
+
+def test_auth_is_the_one_cause_of_the_proxies_that_heartbeat_through_it() -> None:
+    """Unhealthy or expired, in one group or not; one that heartbeats through another auth stands for itself."""
+    through = {"heartbeat_auth": "uuid-auth-1", "group": "eu"}
+    table = table_of(auth_1=UNHEALTHY, proxy_1={**UNHEALTHY, **through}, proxy_2={**EXPIRED, **through})
+    assert words(table) == ["auth-1 is unhealthy"]
+    other = {**EXPIRED, "heartbeat_auth": "uuid-auth-2"}
+    assert words(table_of(auth_1=UNHEALTHY, proxy_1=other)) == ["auth-1 is unhealthy", "proxy-1 has expired"]
+
+
+def test_backend_is_the_one_cause_of_proxies_that_felt_it_first() -> None:
+    """Their heartbeats were due before those of the auths."""
+    down = {**UNHEALTHY, "ttl": 600.0}
+    early = {**UNHEALTHY, "sick_since": NOW - 100, "heartbeat_auth": "uuid-auth-1"}
+    (backend,) = causes_now(table_of(auth_1=down, auth_2=down, proxy_1=early))
+    assert backend.key == "backend/default"
 
 
 def test_group_that_fails_together_is_one_cause() -> None:

@@ -104,3 +104,21 @@ def test_gather_says_since_when_each_cause_has_been_sick() -> None:
         "proxy/proxy-id-1": now - 300,
         "backend/default": now - 18,
     }
+
+
+def test_sick_proxies_name_the_auth_they_heartbeat_through() -> None:
+    """And what they suffer from, as the console found it; who names no auth merely expired."""
+    table = _table([State.HEALTHY], [NO_CAUSE])
+    (proxy,) = (view for view in table.instances.values() if view.facts.name == "proxy-1")
+
+    def sick(auth: str, cause: str) -> tuple[bool, str, str]:
+        changed = replace(
+            proxy, state=InstanceState.EXPIRED, cause=cause, facts=replace(proxy.facts, heartbeat_auth=auth)
+        )
+        (one,) = gather(replace(table, instances={proxy.facts.index: changed}), _NOW).sick
+        return one.expired_only, one.depends_on, one.root_cause
+
+    assert sick("auth-id-1", "auth-id-1") == (False, "auth/auth-id-1", "auth/auth-id-1")
+    assert sick("auth-id-1", "backend/default") == (False, "auth/auth-id-1", "backend/default")
+    assert sick("auth-id-1", "") == (False, "auth/auth-id-1", "")
+    assert sick("", "") == (True, "", "")

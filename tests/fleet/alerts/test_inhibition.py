@@ -83,6 +83,50 @@ def test_quiet_cause_explains_instances_for_a_minute_only() -> None:
     assert inhibitor(_incident(_K.AGENTS), None, [backend], {}, 200.0)
 
 
+@pytest.mark.parametrize(
+    ("auth", "root_cause", "depends_on", "before", "explained"),
+    [
+        ("a1", "auth/a1", "auth/a1", "", True),
+        ("a2", "auth/a1", "auth/a1", "", False),
+        # The auth is well again: the proxy has yet to heartbeat, unless it stood for itself before.
+        ("a1", "", "auth/a1", "auth/a1", True),
+        ("a1", "", "auth/a1", "", False),
+    ],
+)
+def test_auth_explains_the_proxies_that_heartbeat_through_it(
+    auth: str, root_cause: str, depends_on: str, before: str, explained: bool
+) -> None:
+    """That one, and no other; unhealthy ones too."""
+    proxy, sick = _incident(_K.PROXY, inhibited_by=before), _incident(_K.AUTH, auth)
+    finding = Finding(proxy.cause, (), root_cause=root_cause, depends_on=depends_on)
+    assert bool(inhibitor(proxy, finding, [sick], {}, 1.0)) is explained
+
+
+def test_auth_that_is_well_again_explains_proxies_for_a_minute() -> None:
+    """A proxy that is sick long after has troubles of its own."""
+    auth = Incident(
+        **{**_fields(_incident(_K.AUTH, "a1", quiet_since=0.0)), "state": IncidentState.RECOVERING}
+    )
+    proxy = _incident(_K.PROXY, inhibited_by="auth/a1")
+    finding = Finding(proxy.cause, (), depends_on="auth/a1")
+    assert inhibitor(proxy, finding, [auth], {}, 59.0)
+    assert not inhibitor(proxy, finding, [auth], {}, 61.0)
+
+
+def test_backend_explains_a_proxy_that_felt_it_first() -> None:
+    """Its heartbeat was due before those of the auths, so it seems to have fallen sick before them."""
+    backend, proxy = _incident(_K.BACKEND, "s", began_at=100.0), _incident(_K.PROXY, began_at=60.0)
+    assert inhibitor(proxy, Finding(proxy.cause, (), root_cause=backend.key), [backend], {}, 200.0)
+    assert not inhibitor(proxy, Finding(proxy.cause, ()), [backend], {}, 200.0)
+
+
+def test_every_auth_is_asked() -> None:
+    """Each explains proxies of its own; of what explains agents, the one that is not quiet comes first."""
+    quiet, loud = _incident(_K.AUTH, "a1", quiet_since=5.0), _incident(_K.AUTH, "a2")
+    assert representatives([quiet, loud]) == [quiet, loud]
+    assert inhibitor(_incident(_K.AGENTS), None, [quiet, loud], {}, 10.0) == loud.key
+
+
 def test_representatives_are_few() -> None:
     """A thousand proxies are asked as one, and the one that is not quiet."""
     quiet = [_incident(_K.PROXY, f"p{n}", quiet_since=5.0) for n in range(1000)]

@@ -275,3 +275,27 @@ def test_cause_that_comes_again_is_another_incident() -> None:
     assert watch.kinds == ["firing", "resolved"] * 2
     assert len({notice.incident.id for _, notice in watch.notices}) == 2
     assert len({notice.key for _, notice in watch.notices}) == 4
+
+
+def test_auth_with_proxies_that_heartbeat_through_it_is_one_incident() -> None:
+    """Proxies of one group turn unhealthy and expire, their agents strand; one page and one resolve, of the auth."""
+    proxies = [Cause(CauseKind.PROXY, f"p{n}", f"proxy-{n}") for n in (1, 2)]
+    behind = tuple(
+        Sick(cause, f"{cause.name} expired.", 100, depends_on=AUTH.key, root_cause=AUTH.key)
+        for cause in proxies
+    )
+    group = {Cause(CauseKind.GROUP, "blue", "proxy group blue"): tuple(cause.key for cause in proxies)}
+    sick = Sick(AUTH, "auth-1 answers, but its /readyz is 503.", 50)
+    down = replace(
+        sound(),
+        sick=(sick, *behind),
+        groups=(Affected(AUTH, stranded=200),),
+        together=group,
+    )
+    # The auth is well a moment before the proxies have heartbeated.
+    mending = replace(sound(), sick=tuple(replace(one, root_cause="") for one in behind), together=group)
+    watch = Watch()
+    for seconds, facts in ((20, sound()), (300, down), (40, mending), (900, sound())):
+        watch.run(seconds, facts)
+    assert watch.kinds == ["firing", "resolved"]
+    assert {notice.incident.key for _, notice in watch.notices} == {AUTH.key}

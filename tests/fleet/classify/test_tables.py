@@ -27,3 +27,14 @@ def test_tables_of_no_instance_and_of_unheard_indices() -> None:
     for index in (77, NO_INSTANCE):
         assert tables.flags[index] == UNREAD
         assert tables.states[index] == InstanceState.UNKNOWN
+
+
+def test_tables_have_the_causes_of_proxies_behind_a_sick_auth() -> None:
+    """By index; of every other instance, and of what is none, the index itself."""
+    sick = {**UNHEALTHY, "heartbeat_auth": "uuid-auth-1"}
+    tables = prepare(fleet(auth_1=UNHEALTHY, proxy_1=sick), NOW).tables
+    assert tables.causes[[AUTH_1, PROXY_1, PROXY_2, NO_INSTANCE]].tolist() == [
+        *(AUTH_1, AUTH_1, PROXY_2, NO_INSTANCE)
+    ]
+    assert tables.moves_at[PROXY_1] == NOW + 10
+    assert tables.moves_at[PROXY_2] == 0

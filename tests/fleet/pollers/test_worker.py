@@ -340,6 +340,27 @@ def test_deregistered_and_expired_instances(fleet: Fleet) -> None:
     assert fleet.facts("proxy-2").gone_at is None
 
 
+def test_proxy_that_heartbeats_through_a_sick_auth(fleet: Fleet, reader: Reader) -> None:
+    """The auth is named in its resource; when both are sick the console says that the auth is the cause."""
+    path = {"refloat.dev/heartbeat-auth": "auth-1-id"}
+    for auth in fleet.auths:
+        auth.proxies = [
+            fleet.proxies[0].resource(time.time() + 60, "60s", **path),
+            fleet.proxies[1].resource(time.time() + 60, "60s"),
+        ]
+    fleet.poll()
+    fleet.poll()
+    assert (fleet.facts("proxy-1").heartbeat_auth, fleet.facts("proxy-2").heartbeat_auth) == ("auth-1-id", "")
+    for sick in (fleet.auths[0], fleet.proxies[0]):
+        sick.serving, sick.readyz = health_pb2.HealthCheckResponse.NOT_SERVING, 503
+    fleet.poll()
+    conclude(fleet.writer, CLUSTER, fleet.round, now=time.time(), timing=TIMING, clock=time.monotonic)
+    views = {view.facts.name: view for view in reader.instances(CLUSTER, time.time())}
+    assert (views["proxy-1"].cause, views["proxy-2"].cause) == ("auth-1-id", "")
+    assert views["proxy-1"].sentence.endswith(": auth-1, through which it heartbeats, is unhealthy.")
+    assert (views["auth-1"].proxies, views["auth-2"].proxies) == (("proxy-1",), ())
+
+
 def test_record_lost_while_polling(fleet: Fleet) -> None:
     """The worker says so; whoever starts the next round makes a new record."""
     fleet.poll()

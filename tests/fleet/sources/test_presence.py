@@ -81,6 +81,7 @@ async def test_instances_in_pages(auth: FakeAuth, connections: Connections) -> N
     auth.auths = [auth.resource(50.0, "10s"), types_pb2.ServerV2()]
     labels = {"teleport.internal/proxygroup-id": "g", "teleport.internal/proxygroup-gen": "3"}
     labels["refloat.dev/region"] = "eu-west"
+    labels["refloat.dev/heartbeat-auth"] = "auth-id"
     auth.proxies = [auth.resource(60.0, "1m30s", **labels), auth.resource(70.0, "nonsense")]
     found = await ask_instances(connections.channel(auth.address), timeout=30)
     assert [(i.kind, i.expires_at, i.ttl, i.group, i.generation, i.region) for i in found] == [
@@ -88,6 +89,7 @@ async def test_instances_in_pages(auth: FakeAuth, connections: Connections) -> N
         (InstanceKind.PROXY, 60.0, 90.0, "g", 3, "eu-west"),
         (InstanceKind.PROXY, 70.0, None, "", 0, ""),
     ]
+    assert [i.heartbeat_auth for i in found] == ["", "auth-id", ""]
     assert (found[0].name, found[0].address, found[0].diag_address) == (
         "auth-1",
         auth.address,
@@ -126,9 +128,11 @@ def test_instance_with_texts_of_megabytes() -> None:
     for label in ("refloat.dev/diag-addr", "refloat.dev/region", "teleport.internal/proxygroup-id"):
         server.metadata.labels[label] = "x" * 1_000_000
     server.metadata.labels["teleport.internal/proxygroup-gen"] = "9" * 5_000
+    server.metadata.labels["refloat.dev/heartbeat-auth"] = "a" * 1_000_000
     found = listed(InstanceKind.PROXY, server)
     texts = (found.name, found.address, found.diag_address, found.version, found.group, found.region)
     assert [len(text) for text in texts] == [256] * 6
+    assert len(found.heartbeat_auth) == 128
     assert found.generation == 0
 
 

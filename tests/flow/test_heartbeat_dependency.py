@@ -1,0 +1,172 @@
+"""Proxies whose only auth is frozen, as real processes: what the console says of them, and the one incident."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from fleet.alerts.facts import Facts, gather
+from fleet.domain.evidence import Timing
+from fleet.domain.instances import InstanceState
+from fleet.domain.verdicts import State
+from fleet.domain.views import FleetTable, InstanceView
+from fleet.pollers.conclude import conclude
+from fleet.pollers.plan import plan
+from fleet.pollers.worker import Polling, Worker
+from fleet.processes.supervisor import Child, Supervisor, json_line
+from fleet.state.connect import connect
+from fleet.state.reader import Reader
+from fleet.state.writer import Remembered, Writer
+from tests.fakes.alerting import Watch
+from tests.fakes.waiting import eventually_sync
+from tests.meta.house import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+CLUSTER = "default"
+AGENTS = 6
+#: A frozen auth costs every round its whole deadline.
+INTERVAL, DEADLINE = 2.0, 1.5
+#: For the fleet to settle on a machine that does other things, seconds.
+PATIENCE = 180.0
+
+
+@dataclass
+class Scene:
+    """Two auths, two proxies that know one of them, agents that heartbeat to the other; and a console."""
+
+    supervisor: Supervisor
+    backend: tuple[str, ...]
+    writer: Writer
+    reader: Reader
+    worker: Worker = field(init=False)
+    round: int = 0
+    auths: list[Child] = field(default_factory=list)
+
+    def start(self) -> None:
+        """Start all of it."""
+        self.auths = [self._node("auth", f"auth-{n}") for n in (1, 2)]
+        self.supervisor.await_ready(self.auths, timeout=PATIENCE)
+        only = ("--auth-http", str(self.auths[0].announced["http"]))
+        proxies = [self._node("proxy", f"proxy-{n}", *only) for n in (1, 2)]
+        self.supervisor.await_ready(proxies, timeout=PATIENCE)
+        addresses = ",".join(str(proxy.announced["grpc"]) for proxy in proxies)
+        agents = self._child(
+            "agents",
+            *("agent", "--count", str(AGENTS), "--connections", "1", "--announce-ttl", "20s"),
+            *("--auth", str(self.auths[1].announced["grpc"]), "--proxy", addresses),
+        )
+        self.supervisor.await_ready([agents], timeout=PATIENCE)
+        self.writer.create(CLUSTER, Remembered())
+        self.worker = Worker(self.writer, Polling(Timing(round_interval=INTERVAL), deadline=DEADLINE))
+
+    def _node(self, role: str, name: str, *flags: str) -> Child:
+        return self._child(name, role, "--name", name, "--announce-ttl", "4s", *self.backend, *flags)
+
+    def _child(self, name: str, *argv: str) -> Child:
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return self.supervisor.start(
+            name, [sys.executable, "-m", "fleet.nodes", *argv], env=env, ready=json_line
+        )
+
+    def freeze(self, *, frozen: bool) -> None:
+        """Stop the first auth, or let it go on."""
+        os.kill(self.auths[0].pid, signal.SIGSTOP if frozen else signal.SIGCONT)
+
+    def look(self) -> FleetTable:
+        """Poll everything and conclude a round."""
+        self.round += 1
+        (shard,) = plan(self.writer.load_instances(CLUSTER), 100, time.time())
+        bootstrap = [str(self.auths[1].announced["grpc"])]
+        self.worker.poll_shard(CLUSTER, self.round, shard.instances, lists=True, bootstrap=bootstrap)
+        timing = Timing(round_interval=INTERVAL)
+        conclude(self.writer, CLUSTER, self.round, now=time.time(), timing=timing, clock=time.monotonic)
+        return self.reader.table(CLUSTER, time.time())
+
+    def until(self, met: Callable[[FleetTable], bool]) -> FleetTable:
+        """Look until something is met."""
+        seen: list[FleetTable] = []
+
+        def looked() -> bool:
+            seen[:] = [self.look()]
+            return met(seen[0])
+
+        eventually_sync(looked, seconds=PATIENCE)
+        return seen[0]
+
+
+@pytest.fixture
+def scene(valkey_url: str, prefix: str, tmp_path: Path) -> Iterator[Scene]:
+    """All well."""
+    backend = ("--backend", valkey_url, "--backend-prefix", f"{prefix}nodes")
+    redis = connect(valkey_url)
+    with Supervisor(tmp_path / "logs") as supervisor:
+        made = Scene(supervisor, backend, Writer(redis, prefix), Reader(redis, prefix))
+        made.start()
+        yield made
+        made.freeze(frozen=False)
+        made.worker.close()
+
+
+def view(table: FleetTable, name: str) -> InstanceView:
+    return next(view for view in table.instances.values() if view.facts.name == name)
+
+
+def facts(table: FleetTable) -> Facts:
+    """Facts as they were when the round concluded."""
+    assert table.as_of is not None
+    return gather(table, table.as_of)
+
+
+def all_well(table: FleetTable) -> bool:
+    """Whether every instance and agent is known, none is sick, and nobody is harmed."""
+    if len(table.instances) < 4 or len(table.ids) < AGENTS:
+        return False
+    found = facts(table)
+    states = [view.state for view in table.instances.values()]
+    return (
+        states == [InstanceState.OK] * 4 and not found.groups and State.UNKNOWN not in table.verdicts["state"]
+    )
+
+
+def test_frozen_auth_is_the_one_cause_of_its_proxies_and_their_agents(scene: Scene) -> None:
+    """Both proxies are sick because of auth-1, every agent is at risk because of it, and one incident says so."""
+    before = scene.until(all_well)
+    auth = view(before, "auth-1").facts
+    assert view(before, "auth-1").proxies == ("proxy-1", "proxy-2")
+    assert [view(before, name).facts.heartbeat_auth for name in ("proxy-1", "proxy-2")] == [auth.id] * 2
+
+    scene.freeze(frozen=True)
+
+    def harmed(table: FleetTable) -> bool:
+        causes = [view(table, name).cause for name in ("proxy-1", "proxy-2")]
+        rows = table.verdicts
+        return (
+            view(table, "auth-1").state is InstanceState.SILENT
+            and causes == [auth.id] * 2
+            and rows["state"].tolist() == [State.AT_RISK] * AGENTS
+            and rows["cause"].tolist() == [auth.index] * AGENTS
+        )
+
+    down = scene.until(harmed)
+    for name in ("proxy-1", "proxy-2"):
+        assert view(down, name).sentence.endswith(": auth-1, through which it heartbeats, does not answer.")
+    sentence = scene.reader.agent(down, 0).verdict.sentence
+    assert "because auth-1, through which it heartbeats, does not answer" in sentence
+
+    scene.freeze(frozen=False)
+    after = scene.until(all_well)
+
+    watch = Watch(now=time.time(), interval=INTERVAL)
+    for seconds, table in ((20, before), (300, down), (900, after)):
+        watch.run(seconds, facts(table))
+    assert watch.kinds == ["firing", "resolved"]
+    assert {notice.incident.cause.name for _, notice in watch.notices} == {"auth-1"}
+    assert watch.notices[0][1].incident.affected == AGENTS
