@@ -278,7 +278,7 @@ class Instance:
             except SilentError:
                 # A host on which a whole fleet starts holds its backend up for a moment: that is no wrong address.
                 silent += 1
-                if silent > _MORE_TRIES:
+                if silent > _MORE_TRIES and time.monotonic() >= until:
                     raise
 
     async def _announce_once(self) -> None:
