@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import grpc
 import grpc.aio
 
+from fleet.protocol.address_order import Address, AddressOrder
 from fleet.protocol.pick_healthy import DEFAULTS, Settings
 from fleet.transport import channels
 from fleet.transport.channels import DeadPeer, Options, TLSFiles
@@ -15,7 +16,7 @@ from fleet.transport.pick_healthy.blocking import BlockingPickHealthyChannel
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.pick_healthy.events import Left
 
-Addresses = Sequence[tuple[str, int]]
+Addresses = Sequence[Address]
 
 #: One name may stand for several addresses: gRPC itself shuffles those (gRFC A62).
 _SHUFFLE = '{"loadBalancingConfig": [{"pick_first": {"shuffleAddressList": true}}]}'
@@ -24,9 +25,15 @@ _SHUFFLE = '{"loadBalancingConfig": [{"pick_first": {"shuffleAddressList": true}
 class _Opener:
     """What the connections of one channel have in common. Files are read once, so that a later attempt cannot fail."""
 
-    def __init__(self, addresses: Addresses, tls: TLSFiles | None, dead_peer: DeadPeer | None) -> None:
+    def __init__(
+        self,
+        addresses: Addresses,
+        tls: TLSFiles | None,
+        dead_peer: DeadPeer | None,
+        order: AddressOrder | None = None,
+    ) -> None:
         channels.target_of(addresses)
-        self._addresses = list(addresses)
+        self._order = AddressOrder(addresses) if order is None else order
         self._options = [*channels.channel_options(dead_peer), *channels.still_options()]
         self.credentials: grpc.ChannelCredentials | None = None
         if tls is not None and tls.enabled:
@@ -36,12 +43,12 @@ class _Opener:
 
     def target(self, shuffled: bool) -> tuple[str, Options]:
         """The target and the options of the next connection."""
-        if not shuffled:
-            return channels.target_of(self._addresses), self._options
-        if len(self._addresses) == 1:
-            return channels.target_of(self._addresses), [*self._options, ("grpc.service_config", _SHUFFLE)]
-        mixed = random.sample(self._addresses, len(self._addresses))
-        return channels.target_of(mixed), self._options
+        if not shuffled and not self._order.is_begun:
+            return channels.target_of(self._order.first()), self._options
+        target = channels.target_of(addresses := self._order.following(random.shuffle))
+        if len(addresses) == 1:
+            return target, [*self._options, ("grpc.service_config", _SHUFFLE)]
+        return target, self._options
 
 
 def open_channel(
@@ -55,12 +62,15 @@ def open_channel(
     left: Left = lambda why: None,
     refused: Callable[[], None] = lambda: None,
     interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
+    order: AddressOrder | None = None,
 ) -> PickHealthyChannel:
     """A channel for grpc.aio to host:port pairs, each connection with the `interceptors`.
 
+    Channels that share an `order` go on where the others are: the first connection of the next one goes elsewhere.
+
     Raises ValueError for addresses that do not go together, TLSError.
     """
-    opener = _Opener(addresses, tls, dead_peer)
+    opener = _Opener(addresses, tls, dead_peer, order)
 
     def open_connection(shuffled: bool) -> grpc.aio.Channel:
         target, options = opener.target(shuffled)

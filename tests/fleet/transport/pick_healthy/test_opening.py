@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fleet.protocol.address_order import AddressOrder
 from fleet.transport.channels import DeadPeer, TLSError, TLSFiles
 from fleet.transport.pick_healthy.opening import _Opener, open_channel
 
@@ -14,20 +15,37 @@ MANY = [(f"127.0.0.{number}", 1) for number in range(1, 9)]
 
 def test_first_connection_keeps_the_order() -> None:
     """As pick_first does."""
-    opener = _Opener(MANY, None, None)
-    assert {opener.target(False)[0] for _ in range(10)} == {
+    assert {_Opener(MANY, None, None).target(False)[0] for _ in range(10)} == {
         "ipv4:" + ",".join(f"{host}:{port}" for host, port in MANY)
     }
 
 
 def test_later_attempts_shuffle() -> None:
     """Else every client that leaves the same server would go to the same next one."""
-    opener = _Opener(MANY, None, None)
-    targets = {opener.target(True)[0] for _ in range(50)}
+    targets = set()
+    for _ in range(50):
+        opener = _Opener(MANY, None, None)
+        opener.target(False)
+        targets.add(opener.target(True)[0])
     assert len(targets) > 10
     assert all(
         sorted(target.removeprefix("ipv4:").split(",")) == [f"{h}:{p}" for h, p in MANY] for target in targets
     )
+
+
+def test_later_attempts_do_not_lead_back() -> None:
+    """Of two addresses a client that leaves one always tries the other one first."""
+    opener = _Opener(MANY[:2], None, None)
+    first, second = "ipv4:127.0.0.1:1,127.0.0.2:1", "ipv4:127.0.0.2:1,127.0.0.1:1"
+    targets = [opener.target(attempt > 0)[0] for attempt in range(5)]
+    assert targets == [first, second, first, second, first]
+
+
+def test_channels_with_one_order_go_on_where_the_others_are() -> None:
+    """The first connection of another channel goes elsewhere as well."""
+    order = AddressOrder(MANY[:2])
+    assert _Opener(MANY[:2], None, None, order).target(False)[0].startswith("ipv4:127.0.0.1:1,")
+    assert _Opener(MANY[:2], None, None, order).target(False)[0].startswith("ipv4:127.0.0.2:1,")
 
 
 def test_one_name_is_shuffled_by_grpc() -> None:
