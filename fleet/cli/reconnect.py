@@ -1,4 +1,4 @@
-"""`refloat fleet reconnect`: have proxies of the local fleet advise their agents to reconnect elsewhere."""
+"""`refloat fleet reconnect`: have proxies of the local fleet advise their agents to leave a proxy, or an auth."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fleet.transport.channels import TLSError
 @cluster_option
 @home_option
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array, one object for each proxy.")
-@click.argument("names", metavar="PROXY...", nargs=-1, required=True)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
 def reconnect(
     cluster: str,
     home: Path,
@@ -37,15 +37,21 @@ def reconnect(
     advisory_id: str | None,
     as_json: bool,
 ) -> None:
-    """Have agents of PROXY... reconnect elsewhere: each is there before it leaves, and no user is cut."""
+    """Have agents leave proxies or auths, by NAME: each is elsewhere before it leaves, and no user is cut.
+
+    Off a proxy they move their tunnels. Off an auth they move their auth connections: every proxy of the fleet asks its
+    agents, so this works also when the auth does not answer.
+    """
     advisory_id = advisory_id or secrets.token_hex(8)
     try:
         record = fleet_record.load(home, cluster)
         for name in names:
-            if record.member(name).role != "proxy":
-                raise Failure(f"{name} is no proxy")
+            if not record.member(name).is_instance:
+                raise Failure(f"{name} is no proxy and no auth")
         found = [
-            (name, asyncio.run(_ask(record, name, advisory_id, reason, agents, limit or 0))) for name in names
+            (proxy, asyncio.run(_ask(record, proxy, auth, advisory_id, reason, agents, limit or 0)))
+            for name in names
+            for proxy, auth in _asked_through(record, name)
         ]
     except (FleetError, AdminError, TLSError) as error:
         raise Failure(str(error)) from error
@@ -57,11 +63,28 @@ def reconnect(
     click.echo(f"to go on or to look again: --id {advisory_id}")
 
 
+def _asked_through(record: FleetRecord, name: str) -> list[tuple[str, str | None]]:
+    """Return the proxies that ask agents to leave an instance, each with the id of the auth to leave, if it is one."""
+    member = record.member(name)
+    if member.role == "proxy":
+        return [(name, None)]
+    return [(proxy.name, member.id) for proxy in record.members if proxy.role == "proxy"]
+
+
 async def _ask(
-    record: FleetRecord, name: str, advisory_id: str, reason: str, agents: tuple[str, ...], limit: int
+    record: FleetRecord,
+    name: str,
+    auth: str | None,
+    advisory_id: str,
+    reason: str,
+    agents: tuple[str, ...],
+    limit: int,
 ) -> Advised:
     async with channel_to(record, name) as channel:
-        return await TunnelAdmin(channel).advise_reconnect(advisory_id, reason, agents=agents, limit=limit)
+        admin = TunnelAdmin(channel)
+        if auth is not None:
+            return await admin.advise_auth_reconnect(advisory_id, reason, auth, agents=agents, limit=limit)
+        return await admin.advise_reconnect(advisory_id, reason, agents=agents, limit=limit)
 
 
 def _told(advised: Advised) -> str:
@@ -71,6 +94,8 @@ def _told(advised: Advised) -> str:
         (advised.left, "left for later"),
         (advised.absent, "not there"),
         (advised.staying, "with nowhere to go"),
+        (advised.moved, "connected to another auth"),
+        (advised.elsewhere, "not on that auth"),
     ):
         if count:
             parts.append(f"{count} {what}")

@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 from fleet.nodes import agent_services, agent_site, agent_status, running
 from fleet.nodes import flags as node_flags
 from fleet.nodes.addresses import Address
+from fleet.nodes.agent_auth_moves import AuthMoves
 from fleet.nodes.agent_connection import Heartbeats, Identity
 from fleet.nodes.agent_metrics import AgentMetrics, AuthPlaces, Place, TunnelPlaces
 from fleet.nodes.agent_networking import AgentNetworking
@@ -26,6 +27,7 @@ from fleet.nodes.agent_tunnels import AgentTunnels
 from fleet.nodes.cluster_names import ClusterName
 from fleet.nodes.proxy_choice import ProxyChoice
 from fleet.protocol import announce, pick_healthy, tunnel_settings
+from fleet.protocol.address_order import AddressOrder
 from fleet.protocol.agent_pool import AgentPool, LinearBackoff
 from fleet.protocol.tracker import Snapshot, Tracker
 from fleet.protocol.tunnel_settings import Overrides, TunnelSettings
@@ -91,10 +93,9 @@ class Agent:
         self.networking = AgentNetworking(name, flags.overrides, metrics, self._follow, self._ask)
         settings = self.networking.settings
         self._tracker = Tracker(flags.cluster, settings.connections)
-        #: The auth that wrote the last heartbeat; empty before the first.
-        self.auth_id = ""
+        self._auth_order = AddressOrder(flags.auth)
         try:
-            self._channel = self._open_auth_channel(metrics)
+            channel = self._open_auth_channel(metrics)
         except (ValueError, TLSError) as error:
             raise running.StartError(str(error)) from None
         try:
@@ -102,7 +103,10 @@ class Agent:
         except ValueError as error:
             raise running.StartError(f"--service of {name}: {error}") from None
         self.heartbeats = Heartbeats(
-            self.identity, self._channel, flags.announce_ttl, self.snapshot, self._answered
+            self.identity, channel, flags.announce_ttl, self.snapshot, self._answered
+        )
+        self.auth_moves = AuthMoves(
+            self.heartbeats, lambda: self._open_auth_channel(metrics), len(self._reached_at), metrics
         )
         self._choice = ProxyChoice(flags.proxy, time.monotonic())
         self.tunnels = AgentTunnels(
@@ -116,8 +120,14 @@ class Agent:
             self.networking.news,
             flags.drain,
             lambda answered: self._choice.dialled(time.monotonic(), answered=answered),
+            self.auth_moves.advise,
         )
         self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def auth_id(self) -> str:
+        """The auth that wrote the last heartbeat; empty before the first."""
+        return self.heartbeats.written_by
 
     def snapshot(self) -> Snapshot:
         """What its tracker knows now."""
@@ -149,8 +159,9 @@ class Agent:
     async def stop(self) -> None:
         """Deregister and close everything."""
         await self._halt()
+        await self.auth_moves.close()
         await self.heartbeats.deregister()
-        await self._channel.close()
+        await self.heartbeats.channel.close()
 
     def failed(self) -> BaseException | None:
         """What ended a task of its that should run for ever; None when all is well."""
@@ -166,28 +177,40 @@ class Agent:
             await asyncio.wait(self._tasks)
         await self.tunnels.close()
 
-    def _open_auth_channel(self, metrics: AgentMetrics) -> PickHealthyChannel:
-        flags, name = self._flags, f"auth connection of {self.identity.name}"
-        open_channel, where = (
-            (TunnelledChannel, flags.proxy) if flags.auth_via_proxy else (opening.open_channel, flags.auth)
-        )
-        return open_channel(
-            where,
-            flags.tls if flags.auth_via_proxy else flags.tls.towards_auths(),
-            flags.dead_peer,
-            flags.balancer,
-            name=name,
-            changed=self._auth_connection_changed,
-            left=lambda why: metrics.auth_failovers.labels(why).inc(),
-            refused=metrics.refused.labels("service-config").inc,
-            interceptors=[Retrying(reads(methods=REPORTS))],
-        )
+    @property
+    def _reached_at(self) -> Addresses:
+        """Where connections to auths are dialled."""
+        return self._flags.proxy if self._flags.auth_via_proxy else self._flags.auth
 
-    def _auth_connection_changed(self) -> None:
-        self.heartbeats.connection_changed()
+    def _open_auth_channel(self, metrics: AgentMetrics) -> PickHealthyChannel:
+        """Return a channel to auths; each begins with another address than those before it."""
+        flags = self._flags
+        common: dict[str, Any] = {
+            "name": f"auth connection of {self.identity.name}",
+            "changed": lambda: self._auth_connection_changed(channel),
+            "left": lambda why: metrics.auth_failovers.labels(why).inc(),
+            "refused": metrics.refused.labels("service-config").inc,
+            "interceptors": [Retrying(reads(methods=REPORTS))],
+        }
+        if flags.auth_via_proxy:
+            channel: PickHealthyChannel = TunnelledChannel(
+                self._reached_at, flags.tls, flags.dead_peer, flags.balancer, **common
+            )
+        else:
+            tls = flags.tls.towards_auths()
+            channel = opening.open_channel(
+                self._reached_at, tls, flags.dead_peer, flags.balancer, order=self._auth_order, **common
+            )
+        return channel
+
+    def _auth_connection_changed(self, channel: PickHealthyChannel) -> None:
+        # Another one is only tried: nothing is to be said of it before the agent goes over.
+        if channel is self.heartbeats.channel:
+            self.heartbeats.connection_changed()
 
     def _answered(self, answer: fleet_pb2.HeartbeatResponse) -> None:
-        self.auth_id = answer.auth_id
+        if answer.HasField("auth_reconnect_advisory"):
+            self.auth_moves.advise(answer.auth_reconnect_advisory)
         if answer.HasField("networking_config"):
             self.networking.take(answer.networking_config, answer.auth_id)
             if self.heartbeats.networking_revision != self.networking.revision:

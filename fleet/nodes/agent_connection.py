@@ -52,7 +52,7 @@ class Heartbeats:
         tracker: Callable[[], Snapshot],
         answered: Callable[[fleet_pb2.HeartbeatResponse], None],
     ) -> None:
-        self._identity = identity
+        self.identity = identity
         self._channel = channel
         self._ttl = ttl
         self._schedule = announce.schedule(ttl, random.random())
@@ -65,8 +65,13 @@ class Heartbeats:
         self._moved = asyncio.Event()
         self._connection = channel.connection
         self._failing = False
+        # Set while no heartbeat is on its way.
+        self._quiet = asyncio.Event()
+        self._quiet.set()
         # An answer that did not come yet does not mean that nothing was written.
         self._attempted = False
+        #: The auth that wrote the last heartbeat; empty before the first.
+        self.written_by = ""
         #: Revision of the networking config that it runs with.
         self.networking_revision = ""
 
@@ -74,6 +79,44 @@ class Heartbeats:
     def policy(self) -> Policy | None:
         """What its connection runs with; None while nobody told it."""
         return self._channel.policy
+
+    @property
+    def channel(self) -> PickHealthyChannel:
+        """The channel that carries them."""
+        return self._channel
+
+    @property
+    def auth_id(self) -> str:
+        """The auth of its connection, as that auth said; else the one that wrote the last heartbeat."""
+        policy = self.policy
+        return self.written_by if policy is None or not policy.auth_id else policy.auth_id
+
+    @property
+    def interval(self) -> float:
+        """Between heartbeats when nothing happens, seconds."""
+        return self._schedule.interval
+
+    async def beat_over(self, channel: PickHealthyChannel) -> fleet_pb2.HeartbeatResponse:
+        """Heartbeat once over another channel, beside those over its own. Raises AioRpcError."""
+        self._attempted = True
+        request = fleet_pb2.HeartbeatRequest(agent=self._resource(channel, time.monotonic()))
+        stub = fleet_pb2_grpc.HeartbeatServiceStub(channel)
+        answer: fleet_pb2.HeartbeatResponse = await stub.Heartbeat(request, timeout=self._rpc_timeout)
+        return answer
+
+    def go_over(self, channel: PickHealthyChannel, auth_id: str) -> PickHealthyChannel:
+        """Heartbeat over another channel from now on, to an auth that took one; answers the channel it leaves."""
+        left, self._channel = self._channel, channel
+        self._stub = fleet_pb2_grpc.HeartbeatServiceStub(channel)
+        self._connection = channel.connection
+        self.written_by = auth_id
+        self._moved.set()
+        self.news()
+        return left
+
+    async def quiet(self) -> None:
+        """Wait until the heartbeat that is on its way now, if there is one, has ended."""
+        await self._quiet.wait()
 
     def news(self) -> None:
         """Something it reports has changed: heartbeat soon."""
@@ -102,7 +145,7 @@ class Heartbeats:
         """Delete the resource, if there may be one and that takes no time: the agent ends in any case."""
         if not self._attempted:
             return
-        request = fleet_pb2.DeregisterRequest(agent_id=self._identity.id)
+        request = fleet_pb2.DeregisterRequest(agent_id=self.identity.id)
         with contextlib.suppress(grpc.aio.AioRpcError):
             await self._stub.Deregister(request, timeout=_DEREGISTER_WITHIN)
 
@@ -117,32 +160,45 @@ class Heartbeats:
 
     async def _heartbeat(self) -> float:
         """Heartbeat once and return how long to wait for the next, seconds."""
-        request = fleet_pb2.HeartbeatRequest(agent=self._resource(time.monotonic()))
+        channel, stub = self._channel, self._stub
+        request = fleet_pb2.HeartbeatRequest(agent=self._resource(channel, time.monotonic()))
         self._attempted = True
+        self._quiet.clear()
         try:
-            answer = await self._stub.Heartbeat(request, timeout=min(_RPC_TIMEOUT, self._schedule.interval))
+            answer = await stub.Heartbeat(request, timeout=self._rpc_timeout)
         except grpc.aio.AioRpcError as error:
+            if channel is not self._channel:
+                return 0.0  # another auth took one meanwhile: the failure of the old one is no news
             if not self._failing:
                 log.warning(
-                    "heartbeat.failed: %s: %s: %s", self._identity.name, error.code().name, error.details()
+                    "heartbeat.failed: %s: %s: %s", self.identity.name, error.code().name, error.details()
                 )
             self._failing = True
             return max(self._backoff.next(time.monotonic(), random.random()), 0.25)
+        finally:
+            self._quiet.set()
+        if channel is not self._channel:
+            return 0.0
         if self._failing:
-            log.info("heartbeat.recovered: %s", self._identity.name)
+            log.info("heartbeat.recovered: %s", self.identity.name)
         self._failing = False
         self._backoff.reset()
+        self.written_by = answer.auth_id
         self._answered(answer)
         return self._schedule.interval
 
-    def _resource(self, now: float) -> fleet_pb2.AgentResource:
-        snapshot, policy = self._tracker(), self.policy
+    @property
+    def _rpc_timeout(self) -> float:
+        return min(_RPC_TIMEOUT, self._schedule.interval)
+
+    def _resource(self, channel: PickHealthyChannel, now: float) -> fleet_pb2.AgentResource:
+        snapshot, policy = self._tracker(), channel.policy
         resource = fleet_pb2.AgentResource(
-            agent_id=self._identity.id,
-            name=self._identity.name,
+            agent_id=self.identity.id,
+            name=self.identity.name,
             version=__version__,
             ttl_ms=int(self._ttl * 1000),
-            via_proxy_id=self._channel.via,
+            via_proxy_id=channel.via,
             networking_revision=self.networking_revision,
             tracker=fleet_pb2.TrackerSummary(
                 desired_count=snapshot.connection_count,

@@ -33,6 +33,12 @@ class AgentMetrics:
             ["outcome"],
             registry=registry,
         )
+        self.auth_moves = Counter(
+            "refloat_agent_auth_moves",
+            "Pieces of advice to connect to another auth, by outcome",
+            ["outcome"],
+            registry=registry,
+        )
         self.sessions_cut = Counter(
             "refloat_agent_sessions_cut",
             "Users' connections that lasted longer than a tunnel may drain",

@@ -177,6 +177,10 @@ class Tunnel:
         reply = fleet_pb2.AdvisoryReply(advisory_id=advisory_id, accepted=accepted)
         await self._write(fleet_pb2.AgentFrame(advisory_reply=reply))
 
+    async def reply_of_auth(self, reply: fleet_pb2.AuthAdvisoryReply) -> None:
+        """Answer the advice to connect to another auth. Raises AioRpcError, InvalidStateError when it is gone."""
+        await self._write(fleet_pb2.AgentFrame(auth_advisory_reply=reply))
+
     def is_dead(self, now: float) -> bool:
         """Whether the proxy answered nothing for too long."""
         return now - max(self.heard_at, self._patient_from) > self._keep_alive.timeout

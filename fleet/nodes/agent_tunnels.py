@@ -18,6 +18,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from fleet.nodes.agent_auth_moves import Reply
 from fleet.nodes.agent_connection import Identity
 from fleet.nodes.agent_metrics import AgentMetrics
 from fleet.nodes.agent_services import AgentServices
@@ -53,12 +54,13 @@ class AgentTunnels:
         news: Callable[[str, float], None],
         drain: float | None = None,
         dialled: Callable[[bool], None] = lambda _: None,
+        auth_advised: Callable[[fleet_pb2.AuthReconnectAdvisory, Reply], None] = lambda advisory, reply: None,
     ) -> None:
         """Begin with none.
 
         `changed` hears that there are others, `news` what proxies say of the networking config. Sessions on a tunnel
         that was let go may last `drain` seconds; without it, to their own end. `dialled` hears of each dial whether
-        somebody answered it.
+        somebody answered it, `auth_advised` the advice of proxies to connect to another auth, and how to answer it.
         """
         self._identity = identity
         self._pool = pool
@@ -71,6 +73,7 @@ class AgentTunnels:
         self._news = news
         self._drain = drain
         self._dialled = dialled
+        self._auth_advised = auth_advised
         self._event = asyncio.Event()
         self._tunnels: dict[Tunnel, asyncio.Task[None]] = {}
         self._leases: dict[Tunnel, Lease] = {}
@@ -246,6 +249,8 @@ class AgentTunnels:
         elif frame.HasField("reconnect_advisory"):
             accepted = self._take_advice(frame.reconnect_advisory, tunnel, time.monotonic())
             await tunnel.reply(frame.reconnect_advisory.advisory_id, accepted=accepted)
+        elif frame.HasField("auth_reconnect_advisory"):
+            self._auth_advised(frame.auth_reconnect_advisory, tunnel.reply_of_auth)
         elif frame.HasField("pong"):
             self._leave_advised(time.monotonic())
         elif frame.HasField("networking_news"):

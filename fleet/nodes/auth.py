@@ -100,6 +100,7 @@ class HeartbeatServicer:
             auth_id=self._instance.flags.id,
             revision=written.revision,
             networking_config=await self._news_for(agent, written.networking),
+            auth_reconnect_advisory=self._advice(),
         )
 
     async def Deregister(  # noqa: N802
@@ -116,6 +117,18 @@ class HeartbeatServicer:
         self._until.pop(request.agent_id, None)
         self._places.pop(request.agent_id, None)
         return fleet_pb2.DeregisterResponse()
+
+    def _advice(self) -> fleet_pb2.AuthReconnectAdvisory | None:
+        """Return the advice to connect to another auth while this one drains.
+
+        Agents come by one after the other within a heartbeat interval, so they do not leave as a herd.
+        """
+        draining, auth_id = self._instance.standing.draining, self._instance.flags.id
+        if draining is None:
+            return None
+        return fleet_pb2.AuthReconnectAdvisory(
+            advisory_id=f"drain-{int(draining.at)}", reason=draining.reason, leave_auth_id=auth_id
+        )
 
     async def _news_for(self, agent: fleet_pb2.AgentResource, revision: str) -> Message | None:
         """The networking config, when it is not what the agent runs with."""

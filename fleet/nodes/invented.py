@@ -245,6 +245,13 @@ class Fleet:
         self._open_later(agent, to, now + _MOVES_WITHIN)
         self._leaving.append((now + 2 * _MOVES_WITHIN, leaves, agent, to))
 
+    def move_to_auth(self, agent: int, leaves: int, to: int, now: float) -> None:
+        """Have an agent follow advice to connect to another auth, which takes a heartbeat at once."""
+        if self.auth[agent] != leaves or agent in self._taken:
+            return
+        self.auth[agent], self.read_at[agent] = to, now
+        self._renew(np.array([agent]), now)
+
     def is_deaf(self, agent: int) -> bool:
         """Whether it takes no advice."""
         return agent in self._deaf

@@ -107,7 +107,7 @@ class Proxy:
         agent_status_pb2_grpc.add_AgentStatusServicer_to_server(
             AgentStatusServicer(self.tunnels), self.instance.server
         )
-        TunnelAdminServicer(flags.instance.id, self.tunnels.reconnects, flags.instance.listen[0]).add_to(
+        TunnelAdminServicer(flags.instance.id, self.tunnels, flags.instance.listen[0]).add_to(
             self.instance.server
         )
         own = own or node_policies.load("proxy", None, {})

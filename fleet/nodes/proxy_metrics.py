@@ -27,3 +27,14 @@ class ProxyMetrics:
         self.advisory_replies = Counter(
             "refloat_advisory_replies", "What agents answered to advisories", ["answer"], registry=registry
         )
+        self.auth_advisories = Counter(
+            "refloat_auth_advisories",
+            "Advisories to connect to another auth sent to agents",
+            registry=registry,
+        )
+        self.auth_advisory_replies = Counter(
+            "refloat_auth_advisory_replies",
+            "What came of advisories to connect to another auth, as agents answered",
+            ["outcome"],
+            registry=registry,
+        )

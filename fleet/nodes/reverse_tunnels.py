@@ -18,6 +18,7 @@ import grpc.aio
 
 from fleet import __version__
 from fleet.nodes import agent_admission
+from fleet.nodes.auth_reconnects import AuthReconnects
 from fleet.nodes.proxy_metrics import ProxyMetrics
 from fleet.nodes.reconnects import Reconnects
 from fleet.nodes.refusals import Refusals, host_of
@@ -62,6 +63,7 @@ class ReverseTunnels:
         """Begin with none. `reconnect_interval` is that of periodic advice to reconnect, seconds; 0 is never."""
         self.table = TunnelTable(publisher, keep_alive, metrics, self._closed)
         self.reconnects = Reconnects(self.table, reconnect_interval, metrics)
+        self.auth_reconnects = AuthReconnects(self.table, metrics)
         self.refusals = refusals
         #: Nobody new is taken in: the proxy ends, or an operator drains it.
         self.draining = False
@@ -201,6 +203,8 @@ class TunnelControlServicer:
             tunnel.send(fleet_pb2.ProxyFrame(pong=fleet_pb2.Pong(sequence=frame.ping.sequence)))
         elif frame.HasField("advisory_reply"):
             self._tunnels.reconnects.answered(tunnel, frame.advisory_reply)
+        elif frame.HasField("auth_advisory_reply"):
+            self._tunnels.auth_reconnects.answered(tunnel, frame.auth_advisory_reply)
         elif frame.HasField("retiring"):
             self._table.retire(tunnel)
             self._tunnels.reconnects.closed(tunnel)

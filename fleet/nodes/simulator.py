@@ -93,8 +93,9 @@ class Simulator:
                 await (await session.post("/moves", json=moves)).read()
 
     def _move(self, moves: Sequence[Move], at: float) -> None:
-        for agent, leaves, to in moves:
-            self._fleet.move(agent, leaves, to, at)
+        for kind, agent, leaves, to in moves:
+            move = self._fleet.move_to_auth if kind == "auth" else self._fleet.move
+            move(agent, leaves, to, at)
 
     async def _moves(self, request: web.Request) -> web.Response:
         told = await request.json()

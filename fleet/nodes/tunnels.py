@@ -77,6 +77,9 @@ class Tunnel:
         self.advisory_id = ""
         #: What the agent answered to it; None before it did.
         self.advice_taken: bool | None = None
+        #: The last advice to connect to another auth, and what came of it; empty and None before there was any.
+        self.auth_advisory_id = ""
+        self.auth_reply: fleet_pb2.AuthAdvisoryReply | None = None
         #: How often the agent says it pings, seconds.
         self.interval = hello.keep_alive_interval_ms / 1000
         self._subscriber = subscriber

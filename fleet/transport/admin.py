@@ -7,7 +7,7 @@ The first works with our auths and with Teleport's: what it reads it sends back 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
@@ -124,10 +124,15 @@ class Advised:
     #: Their ids, and those of the agents named that have no tunnel there.
     staying_ids: tuple[str, ...] = ()
     absent_ids: tuple[str, ...] = ()
+    #: Of advice to connect to another auth: how many did, how many were not connected to the auth to leave, and why
+    #: agents stay, by id.
+    moved: int = 0
+    elsewhere: int = 0
+    staying_reasons: Mapping[str, str] = field(default_factory=dict)
 
 
 class TunnelAdmin:
-    """Moves agents away from one proxy. Every call raises AdminError."""
+    """Moves agents away from one proxy, or from an auth through their tunnels to it. Every call raises AdminError."""
 
     def __init__(self, channel: grpc.aio.Channel, *, within: float = _WITHIN) -> None:
         self._stub = fleet_pb2_grpc.TunnelAdminStub(channel)
@@ -149,8 +154,35 @@ class TunnelAdmin:
         request = fleet_pb2.AdviseReconnectRequest(
             advisory_id=advisory_id, reason=reason, agent_ids=list(agents), limit=limit, look_only=look_only
         )
+        return await self._call(self._stub.AdviseReconnect(request, timeout=self._within))
+
+    async def advise_auth_reconnect(
+        self,
+        advisory_id: str,
+        reason: str,
+        leave_auth: str = "",
+        *,
+        agents: Collection[str] = (),
+        limit: int = 0,
+        look_only: bool = False,
+    ) -> Advised:
+        """Have agents, all if none are named, connect to another auth than `leave_auth`, make before break.
+
+        Empty, that is the auth to which each is connected. As with `advise_reconnect`, an id stands for one intent.
+        """
+        request = fleet_pb2.AdviseAuthReconnectRequest(
+            advisory_id=advisory_id,
+            reason=reason,
+            leave_auth_id=leave_auth,
+            agent_ids=list(agents),
+            limit=limit,
+            look_only=look_only,
+        )
+        return await self._call(self._stub.AdviseAuthReconnect(request, timeout=self._within))
+
+    async def _call(self, call: Awaitable[fleet_pb2.AdviseReconnectResponse]) -> Advised:
         try:
-            answer = await self._stub.AdviseReconnect(request, timeout=self._within)
+            answer = await call
         except grpc.aio.AioRpcError as error:
             raise _translated(error) from None
         return Advised(
@@ -162,6 +194,9 @@ class TunnelAdmin:
             answer.staying,
             tuple(answer.staying_ids),
             tuple(answer.absent_ids),
+            answer.moved,
+            answer.elsewhere,
+            dict(answer.staying_reasons),
         )
 
 

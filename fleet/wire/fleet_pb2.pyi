@@ -25,14 +25,16 @@ class HeartbeatRequest(_message.Message):
     def __init__(self, agent: _Optional[_Union[AgentResource, _Mapping]] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
-    __slots__ = ("auth_id", "revision", "networking_config")
+    __slots__ = ("auth_id", "revision", "networking_config", "auth_reconnect_advisory")
     AUTH_ID_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     NETWORKING_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    AUTH_RECONNECT_ADVISORY_FIELD_NUMBER: _ClassVar[int]
     auth_id: str
     revision: int
     networking_config: _types_pb2.ClusterNetworkingConfigV2
-    def __init__(self, auth_id: _Optional[str] = ..., revision: _Optional[int] = ..., networking_config: _Optional[_Union[_types_pb2.ClusterNetworkingConfigV2, _Mapping]] = ...) -> None: ...
+    auth_reconnect_advisory: AuthReconnectAdvisory
+    def __init__(self, auth_id: _Optional[str] = ..., revision: _Optional[int] = ..., networking_config: _Optional[_Union[_types_pb2.ClusterNetworkingConfigV2, _Mapping]] = ..., auth_reconnect_advisory: _Optional[_Union[AuthReconnectAdvisory, _Mapping]] = ...) -> None: ...
 
 class AgentResource(_message.Message):
     __slots__ = ("agent_id", "name", "version", "ttl_ms", "via_proxy_id", "policy", "tracker", "labels", "networking_revision")
@@ -166,16 +168,18 @@ class TunnelEntry(_message.Message):
     def __init__(self, agent_id: _Optional[str] = ..., agent_name: _Optional[str] = ..., open_for_ms: _Optional[int] = ..., sessions: _Optional[int] = ...) -> None: ...
 
 class AgentFrame(_message.Message):
-    __slots__ = ("hello", "ping", "advisory_reply", "retiring")
+    __slots__ = ("hello", "ping", "advisory_reply", "retiring", "auth_advisory_reply")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     PING_FIELD_NUMBER: _ClassVar[int]
     ADVISORY_REPLY_FIELD_NUMBER: _ClassVar[int]
     RETIRING_FIELD_NUMBER: _ClassVar[int]
+    AUTH_ADVISORY_REPLY_FIELD_NUMBER: _ClassVar[int]
     hello: AgentHello
     ping: Ping
     advisory_reply: AdvisoryReply
     retiring: Retiring
-    def __init__(self, hello: _Optional[_Union[AgentHello, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., advisory_reply: _Optional[_Union[AdvisoryReply, _Mapping]] = ..., retiring: _Optional[_Union[Retiring, _Mapping]] = ...) -> None: ...
+    auth_advisory_reply: AuthAdvisoryReply
+    def __init__(self, hello: _Optional[_Union[AgentHello, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., advisory_reply: _Optional[_Union[AdvisoryReply, _Mapping]] = ..., retiring: _Optional[_Union[Retiring, _Mapping]] = ..., auth_advisory_reply: _Optional[_Union[AuthAdvisoryReply, _Mapping]] = ...) -> None: ...
 
 class Retiring(_message.Message):
     __slots__ = ("reason",)
@@ -212,18 +216,20 @@ class AdvisoryReply(_message.Message):
     def __init__(self, advisory_id: _Optional[str] = ..., accepted: _Optional[bool] = ...) -> None: ...
 
 class ProxyFrame(_message.Message):
-    __slots__ = ("hello", "pong", "discovery", "reconnect_advisory", "networking_news")
+    __slots__ = ("hello", "pong", "discovery", "reconnect_advisory", "networking_news", "auth_reconnect_advisory")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     PONG_FIELD_NUMBER: _ClassVar[int]
     DISCOVERY_FIELD_NUMBER: _ClassVar[int]
     RECONNECT_ADVISORY_FIELD_NUMBER: _ClassVar[int]
     NETWORKING_NEWS_FIELD_NUMBER: _ClassVar[int]
+    AUTH_RECONNECT_ADVISORY_FIELD_NUMBER: _ClassVar[int]
     hello: ProxyHello
     pong: Pong
     discovery: Discovery
     reconnect_advisory: ReconnectAdvisory
     networking_news: NetworkingNews
-    def __init__(self, hello: _Optional[_Union[ProxyHello, _Mapping]] = ..., pong: _Optional[_Union[Pong, _Mapping]] = ..., discovery: _Optional[_Union[Discovery, _Mapping]] = ..., reconnect_advisory: _Optional[_Union[ReconnectAdvisory, _Mapping]] = ..., networking_news: _Optional[_Union[NetworkingNews, _Mapping]] = ...) -> None: ...
+    auth_reconnect_advisory: AuthReconnectAdvisory
+    def __init__(self, hello: _Optional[_Union[ProxyHello, _Mapping]] = ..., pong: _Optional[_Union[Pong, _Mapping]] = ..., discovery: _Optional[_Union[Discovery, _Mapping]] = ..., reconnect_advisory: _Optional[_Union[ReconnectAdvisory, _Mapping]] = ..., networking_news: _Optional[_Union[NetworkingNews, _Mapping]] = ..., auth_reconnect_advisory: _Optional[_Union[AuthReconnectAdvisory, _Mapping]] = ...) -> None: ...
 
 class ProxyHello(_message.Message):
     __slots__ = ("proxy_id", "version")
@@ -255,6 +261,38 @@ class ReconnectAdvisory(_message.Message):
     leaving: bool
     def __init__(self, advisory_id: _Optional[str] = ..., reason: _Optional[str] = ..., leaving: _Optional[bool] = ...) -> None: ...
 
+class AuthReconnectAdvisory(_message.Message):
+    __slots__ = ("advisory_id", "reason", "leave_auth_id")
+    ADVISORY_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    LEAVE_AUTH_ID_FIELD_NUMBER: _ClassVar[int]
+    advisory_id: str
+    reason: str
+    leave_auth_id: str
+    def __init__(self, advisory_id: _Optional[str] = ..., reason: _Optional[str] = ..., leave_auth_id: _Optional[str] = ...) -> None: ...
+
+class AuthAdvisoryReply(_message.Message):
+    __slots__ = ("advisory_id", "outcome", "auth_id", "reason")
+    class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        OUTCOME_UNSPECIFIED: _ClassVar[AuthAdvisoryReply.Outcome]
+        OUTCOME_MOVED: _ClassVar[AuthAdvisoryReply.Outcome]
+        OUTCOME_STAYS: _ClassVar[AuthAdvisoryReply.Outcome]
+        OUTCOME_ELSEWHERE: _ClassVar[AuthAdvisoryReply.Outcome]
+    OUTCOME_UNSPECIFIED: AuthAdvisoryReply.Outcome
+    OUTCOME_MOVED: AuthAdvisoryReply.Outcome
+    OUTCOME_STAYS: AuthAdvisoryReply.Outcome
+    OUTCOME_ELSEWHERE: AuthAdvisoryReply.Outcome
+    ADVISORY_ID_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    AUTH_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    advisory_id: str
+    outcome: AuthAdvisoryReply.Outcome
+    auth_id: str
+    reason: str
+    def __init__(self, advisory_id: _Optional[str] = ..., outcome: _Optional[_Union[AuthAdvisoryReply.Outcome, str]] = ..., auth_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
 class NetworkingNews(_message.Message):
     __slots__ = ("revision", "spread_ms")
     REVISION_FIELD_NUMBER: _ClassVar[int]
@@ -277,8 +315,31 @@ class AdviseReconnectRequest(_message.Message):
     look_only: bool
     def __init__(self, advisory_id: _Optional[str] = ..., reason: _Optional[str] = ..., agent_ids: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., look_only: _Optional[bool] = ...) -> None: ...
 
+class AdviseAuthReconnectRequest(_message.Message):
+    __slots__ = ("advisory_id", "reason", "agent_ids", "limit", "look_only", "leave_auth_id")
+    ADVISORY_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    AGENT_IDS_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    LOOK_ONLY_FIELD_NUMBER: _ClassVar[int]
+    LEAVE_AUTH_ID_FIELD_NUMBER: _ClassVar[int]
+    advisory_id: str
+    reason: str
+    agent_ids: _containers.RepeatedScalarFieldContainer[str]
+    limit: int
+    look_only: bool
+    leave_auth_id: str
+    def __init__(self, advisory_id: _Optional[str] = ..., reason: _Optional[str] = ..., agent_ids: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., look_only: _Optional[bool] = ..., leave_auth_id: _Optional[str] = ...) -> None: ...
+
 class AdviseReconnectResponse(_message.Message):
-    __slots__ = ("proxy_id", "advised", "already", "left", "absent", "staying", "staying_ids", "absent_ids")
+    __slots__ = ("proxy_id", "advised", "already", "left", "absent", "staying", "staying_ids", "absent_ids", "moved", "elsewhere", "staying_reasons")
+    class StayingReasonsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     PROXY_ID_FIELD_NUMBER: _ClassVar[int]
     ADVISED_FIELD_NUMBER: _ClassVar[int]
     ALREADY_FIELD_NUMBER: _ClassVar[int]
@@ -287,6 +348,9 @@ class AdviseReconnectResponse(_message.Message):
     STAYING_FIELD_NUMBER: _ClassVar[int]
     STAYING_IDS_FIELD_NUMBER: _ClassVar[int]
     ABSENT_IDS_FIELD_NUMBER: _ClassVar[int]
+    MOVED_FIELD_NUMBER: _ClassVar[int]
+    ELSEWHERE_FIELD_NUMBER: _ClassVar[int]
+    STAYING_REASONS_FIELD_NUMBER: _ClassVar[int]
     proxy_id: str
     advised: int
     already: int
@@ -295,7 +359,10 @@ class AdviseReconnectResponse(_message.Message):
     staying: int
     staying_ids: _containers.RepeatedScalarFieldContainer[str]
     absent_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, proxy_id: _Optional[str] = ..., advised: _Optional[int] = ..., already: _Optional[int] = ..., left: _Optional[int] = ..., absent: _Optional[int] = ..., staying: _Optional[int] = ..., staying_ids: _Optional[_Iterable[str]] = ..., absent_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    moved: int
+    elsewhere: int
+    staying_reasons: _containers.ScalarMap[str, str]
+    def __init__(self, proxy_id: _Optional[str] = ..., advised: _Optional[int] = ..., already: _Optional[int] = ..., left: _Optional[int] = ..., absent: _Optional[int] = ..., staying: _Optional[int] = ..., staying_ids: _Optional[_Iterable[str]] = ..., absent_ids: _Optional[_Iterable[str]] = ..., moved: _Optional[int] = ..., elsewhere: _Optional[int] = ..., staying_reasons: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class SetStandingRequest(_message.Message):
     __slots__ = ("word", "reason", "lasts_ms")

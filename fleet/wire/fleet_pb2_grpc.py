@@ -389,6 +389,11 @@ class TunnelAdminStub:
                 request_serializer=fleet_dot_wire_dot_fleet__pb2.AdviseReconnectRequest.SerializeToString,
                 response_deserializer=fleet_dot_wire_dot_fleet__pb2.AdviseReconnectResponse.FromString,
                 _registered_method=True)
+        self.AdviseAuthReconnect = channel.unary_unary(
+                '/fleet.v1.TunnelAdmin/AdviseAuthReconnect',
+                request_serializer=fleet_dot_wire_dot_fleet__pb2.AdviseAuthReconnectRequest.SerializeToString,
+                response_deserializer=fleet_dot_wire_dot_fleet__pb2.AdviseReconnectResponse.FromString,
+                _registered_method=True)
 
 
 class TunnelAdminServicer:
@@ -402,12 +407,25 @@ class TunnelAdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AdviseAuthReconnect(self, request, context):
+        """Advises agents, through their tunnels here, to connect to another auth. Their tunnels stay. Repeating an id advises
+        nobody twice.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TunnelAdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'AdviseReconnect': grpc.unary_unary_rpc_method_handler(
                     servicer.AdviseReconnect,
                     request_deserializer=fleet_dot_wire_dot_fleet__pb2.AdviseReconnectRequest.FromString,
+                    response_serializer=fleet_dot_wire_dot_fleet__pb2.AdviseReconnectResponse.SerializeToString,
+            ),
+            'AdviseAuthReconnect': grpc.unary_unary_rpc_method_handler(
+                    servicer.AdviseAuthReconnect,
+                    request_deserializer=fleet_dot_wire_dot_fleet__pb2.AdviseAuthReconnectRequest.FromString,
                     response_serializer=fleet_dot_wire_dot_fleet__pb2.AdviseReconnectResponse.SerializeToString,
             ),
     }
@@ -438,6 +456,33 @@ class TunnelAdmin:
             target,
             '/fleet.v1.TunnelAdmin/AdviseReconnect',
             fleet_dot_wire_dot_fleet__pb2.AdviseReconnectRequest.SerializeToString,
+            fleet_dot_wire_dot_fleet__pb2.AdviseReconnectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AdviseAuthReconnect(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fleet.v1.TunnelAdmin/AdviseAuthReconnect',
+            fleet_dot_wire_dot_fleet__pb2.AdviseAuthReconnectRequest.SerializeToString,
             fleet_dot_wire_dot_fleet__pb2.AdviseReconnectResponse.FromString,
             options,
             channel_credentials,

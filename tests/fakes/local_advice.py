@@ -14,7 +14,7 @@ def local_advice(fleet: Fleet, clock: Callable[[], float] = time.time) -> Advice
     """Its agents move in this process."""
 
     async def spread(moves: Sequence[Move]) -> None:
-        for agent, leaves, to in moves:
-            fleet.move(agent, leaves, to, clock())
+        for kind, agent, leaves, to in moves:
+            (fleet.move_to_auth if kind == "auth" else fleet.move)(agent, leaves, to, clock())
 
     return Advice(fleet, spread, Random(1))

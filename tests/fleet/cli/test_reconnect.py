@@ -19,7 +19,7 @@ from fleet.processes.supervisor import Supervisor, json_line
 
 @pytest.fixture
 def home(valkey_url: str, tmp_path: Path) -> Iterator[Path]:
-    """The home of a fleet that has one proxy and one auth; the auth is only on paper."""
+    """The home of a fleet that has one proxy, an auth and a balancer; only the proxy runs."""
     argv = ["--name", "proxy-1", "--backend", valkey_url, "--backend-prefix", f"reconnect{os.getpid()}"]
     argv += ["--heartbeat-to", "backend"]
     born = pids.birth(os.getpid())
@@ -29,8 +29,10 @@ def home(valkey_url: str, tmp_path: Path) -> Iterator[Path]:
         )
         supervisor.await_ready([child], timeout=60)
         members = tuple(
-            Member(f"{role}-1", role, os.getpid(), born, "", grpc=str(child.announced["grpc"]))
-            for role in ("proxy", "auth")
+            Member(
+                f"{role}-1", role, os.getpid(), born, "", grpc=str(child.announced["grpc"]), id=f"{role}-id"
+            )
+            for role in ("proxy", "auth", "balancer")
         )
         record = FleetRecord(
             "default", os.getpid(), born, 0.0, 0, valkey_url, "", "", "", "", members=members
@@ -53,10 +55,17 @@ def test_says_how_many(home: Path) -> None:
     assert [(row["name"], row["id"], row["advised"]) for row in shown] == [("proxy-1", "mine", 0)]
 
 
+def test_off_an_auth_every_proxy_asks(home: Path) -> None:
+    """The auth is not dialled: this works also when it does not answer."""
+    done = refloat(home, "auth-1", "--agent", "nobody")
+    assert done.exit_code == 0, done.output
+    assert "proxy-1: 0 agents advised, 1 not there" in done.output
+
+
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (("auth-1",), "auth-1 is no proxy"),
+        (("balancer-1",), "balancer-1 is no proxy and no auth"),
         (("proxy-9",), "no 'proxy-9'"),
         (("proxy-1", "--reason", "x" * 300), "reason"),
     ],

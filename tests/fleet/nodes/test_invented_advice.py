@@ -96,3 +96,21 @@ async def test_over_the_wire(admin: TunnelAdmin) -> None:
     assert (await admin.advise_reconnect("x", "to try", limit=2)).left == 8
     with pytest.raises(Refused, match="advisory_id"):
         await admin.advise_reconnect("", "to try")
+
+
+async def test_agents_connect_to_another_auth_and_keep_their_tunnels() -> None:
+    """Those of the auth to leave; where there is no other one that is well they stay, and say so."""
+    bench = _Bench(auths=2)
+    leave = bench.fleet.auths[0]
+    mine = [one for one in bench.agents() if bench.fleet.auth[bench.fleet.ids.index(one)] == 0]
+    assert 0 < len(mine) < len(bench.agents())
+    seen = await bench.advice.ask(bench.proxy, "x", (), 0, look_only=False, leave_auth=leave.id)
+    assert seen.advised == len(bench.agents()) == 10
+    assert {int(bench.fleet.auth[bench.fleet.ids.index(one)]) for one in bench.agents()} == {1}
+    bench.pass_time(2)
+    assert len(bench.agents()) == 10
+    bench.fleet.apply(parse_fault("unhealthy auth-1"), bench.now)
+    await bench.advice.ask(bench.proxy, "y", (), 0, look_only=False, leave_auth="")
+    seen = await bench.advice.ask(bench.proxy, "y", (), 0, look_only=True, leave_auth="")
+    assert (seen.already, seen.staying) == (10, 10)
+    assert (await bench.advice.ask(bench.proxy, "y", (), 0, look_only=True)).already == 0
