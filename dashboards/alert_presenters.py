@@ -27,6 +27,7 @@ from fleet.alerts.rules import Rule
 from fleet.alerts.senders import origin
 from fleet.alerts.silences import Silence, active, silencing
 from fleet.alerts.values import CauseKind, IncidentState, Notice, NoticeKind, Severity
+from fleet.domain.campaign import Connection
 from fleet.domain.changes import OCCUPYING
 from fleet.domain.columns import NO_INSTANCE, REASON_BITS
 from fleet.domain.instances import CUT_OFF, InstanceKind, InstanceState
@@ -336,7 +337,7 @@ def reconnect_query(row: Incident, cause: InstanceState | None, table: FleetTabl
     text = quote(f"auth:{row.cause_name}")
     if not _can_be_asked(table, agent_query.select(table, agent_query.parse(text))):
         return "", f"No agent of {row.cause_name} has a tunnel through which it can be asked to reconnect."
-    return urlencode({"q": text}), ""
+    return urlencode({"connection": Connection.AUTH.value, "auth": row.cause_name}), ""
 
 
 def _can_be_asked(table: FleetTable, indices: Indices) -> bool:

@@ -172,7 +172,9 @@ def agent_result(row: CampaignAgent, names: Mapping[str, str]) -> dict[str, Any]
         "state": row.state,
         "reason": row.reason,
         "leaves": names.get(row.leaves, row.leaves),
+        "via": names.get(row.via, row.via),
         "new_proxy": names.get(row.new_proxy, row.new_proxy),
+        "new_auth": names.get(row.new_auth, row.new_auth),
         "seconds": round(row.ended_at - row.asked_at, 1) if row.asked_at and row.ended_at else None,
     }
 
@@ -197,6 +199,7 @@ def _campaign(change: Change, state: str, now: float) -> dict[str, Any]:
     pace = campaigns.pace_of(change)
     return {
         **found,
+        "connection": change.parameters.get("connection", campaign.Connection.TUNNEL.value),
         "in_flight": found["asked"] + found["due"],
         "parts": parts,
         "eta_said": durations.format_seconds(round(eta)) if eta else "",

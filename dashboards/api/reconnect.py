@@ -39,9 +39,12 @@ _STEP = wants_if_match("/changes/{id}", 200)
 class Campaign(Body):
     """Whom (all that is given must hold), and how fast."""
 
-    #: The filter of the Agents page; a proxy's name or id; names or ids of agents.
+    #: Which connection moves: the tunnel to a proxy, or the connection to an auth; default: "auth" if `auth` is given.
+    connection: Literal["", "tunnel", "auth"] = ""
+    #: The filter of the Agents page; the name or id of a proxy, or of an auth, to leave; names or ids of agents.
     q: Annotated[str, Field(max_length=2000)] = ""
     proxy: Annotated[str, Field(max_length=200)] = ""
+    auth: Annotated[str, Field(max_length=200)] = ""
     agents: Annotated[list[str], Field(default_factory=list)]
     #: rate, per_proxy, canaries, hold, jitter, patience, max_failed, max_stranded, window_from, window_to.
     pace: Annotated[dict[str, int | str], Field(default_factory=dict)]
@@ -75,8 +78,12 @@ class ResultItem(Schema):
     name: str
     state: str
     reason: str
+    #: The proxy or auth it was asked to leave.
     leaves: str
+    #: The proxy through which it was asked to leave an auth.
+    via: str
     new_proxy: str
+    new_auth: str
     seconds: float | None
 
 
@@ -109,7 +116,13 @@ class Doing(Body):
 )
 def plan(request: HttpRequest, response: HttpResponse, cluster: str, campaign: Campaign) -> Any:
     """Plan a campaign, its list of agents frozen; nobody is asked before it is confirmed."""
-    given = {"q": campaign.q, "proxy": campaign.proxy, "agents": "\n".join(campaign.agents)}
+    given = {
+        "connection": campaign.connection,
+        "q": campaign.q,
+        "proxy": campaign.proxy,
+        "auth": campaign.auth,
+        "agents": "\n".join(campaign.agents),
+    }
     made = campaign_plans.plan(known(cluster), given, campaign.pace, by(request), timezone.now())
     return Status(201, answer(response, made))
 

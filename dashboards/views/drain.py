@@ -21,7 +21,7 @@ from dashboards.views.pages import needs_record, prefix_of
 from fleet.control import drains
 from fleet.control.drains import Wanted
 from fleet.domain.changes import Actor, ActorKind
-from fleet.domain.instances import InstanceState
+from fleet.domain.instances import CUT_OFF, InstanceKind, InstanceState
 from fleet.domain.views import InstanceView
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -36,7 +36,8 @@ def drain(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER
     """Ask for a reason (GET), and want it drained or not any more (POST with `wanted`: `drain` or `undrain`).
 
     Template `dashboards/drain.html`: the frame's, `card` (InstanceCard), `row` (Drain or None), `drained` (what is
-    there, or wanted), `last` (no other of its kind takes connections), `form`, `turns` (TurnLine).
+    there, or wanted), `last` (no other of its kind takes connections), `cut_off` (its agents cannot be asked to move),
+    `form`, `turns` (TurnLine).
     """
     now = reading.current_time()
     reader = reading.reader()
@@ -56,6 +57,8 @@ def drain(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER
         "card": presenters.instance_card(view, now, {key: one.facts.name for key, one in known.items()}),
         "row": row,
         "drained": view.draining is not None or (row is not None and row.drained),
+        # An auth need not answer: its agents are asked through their tunnels.
+        "cut_off": view.facts.kind is InstanceKind.PROXY and view.state in CUT_OFF,
         "last": last,
         "form": form,
         "turns": alert_history.turns_of(cluster, instance_id, now),

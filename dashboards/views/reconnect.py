@@ -1,4 +1,5 @@
-"""Plan a reconnect campaign: whom, and how fast. What follows is on the page of the change. docs/campaigns.md"""
+"""Plan a reconnect campaign: what moves, of which agents, and how fast. What follows is on the page of the change.
+docs/campaigns.md"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from dashboards.permissions import requires
 from dashboards.views.pages import needs_record, prefix_of, signed_in
 from fleet.control import Refused, changes
 from fleet.domain import campaign
-from fleet.domain.campaign import Pace
+from fleet.domain.campaign import Connection, Pace
 from fleet.domain.instances import InstanceKind
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -29,7 +30,7 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     """Show the form, or (POST) plan.
 
     Template `dashboards/reconnect.html`: `page`, `given`, `fields` (name, label, unit, value, low, high, problem),
-    `window`, `proxies`, `problems`, `sentence`, `busy`.
+    `window`, `proxies`, `auths`, `connection` (what is chosen to move), `problems`, `sentence`, `busy`.
     """
     given = request.POST if request.method == "POST" else request.GET
     problems: dict[str, str] = {}
@@ -62,6 +63,9 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
             for name in _WINDOW
         ],
         "proxies": [view.facts for view in table.instances.values() if view.facts.kind is InstanceKind.PROXY],
+        "auths": [view.facts for view in table.instances.values() if view.facts.kind is InstanceKind.AUTH],
+        "connection": given.get("connection")
+        or (Connection.AUTH if given.get("auth") else Connection.TUNNEL).value,
         "problems": problems,
         "sentence": sentence,
         "busy": changes.busy_sentence(cluster),

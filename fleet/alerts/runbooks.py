@@ -53,7 +53,11 @@ RUNBOOKS: Mapping[RuleKind, Runbook] = {
             "Expired, but it answers: it cannot write its heartbeat; look at the auth and its backend.",
             "Its agents, and how many have no other tunnel.",
         ),
-        ("Restart it, or drain it first if it still answers.", "Silence the incident for as long as known work takes."),
+        (
+            "Move its agents elsewhere by a campaign: off an auth it works also when the auth does not answer.",
+            "Restart it, or drain it first if it still answers.",
+            "Silence the incident for as long as known work takes.",
+        ),
     ),
     RuleKind.BACKEND: Runbook(
         "All auths fell sick within one announce TTL: what they share, their backend, is the likely cause.",

@@ -18,14 +18,12 @@ from django.db.models import Count
 
 from fleet.control import Blind, Refused, WrongState, changes, lease
 from fleet.control.audit import Attempt, attempted
+from fleet.control.campaign_moves import Move, Sight, move_of
 from fleet.control.changes import By, Draft
-from fleet.control.sight import newest_generations
 from fleet.domain import campaign
 from fleet.domain.actions import AuditAction
-from fleet.domain.campaign import AgentSeen, AgentState, Counts, Pace, ProxySeen
+from fleet.domain.campaign import AgentState, Connection, Counts, Pace
 from fleet.domain.changes import OCCUPYING, PLAN_KEEPS, ChangeKind, ChangeState
-from fleet.domain.instances import InstanceKind, InstanceState
-from fleet.domain.verdicts import State
 from fleet.domain.views import FleetTable
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import Change
@@ -41,52 +39,10 @@ class Chosen:
     indices: npt.NDArray[np.intp]
     #: In words: "state:degraded", "agents of proxy-1".
     words: str
-    #: Proxies to be left, by instance id; empty: whichever.
+    #: Proxies, or auths, to be left, by instance id; empty: whichever.
     leave: tuple[str, ...] = ()
-
-
-class Sight:
-    """The agents and proxies of one moment, as decisions need them."""
-
-    def __init__(self, table: FleetTable, agents: Collection[str] | None = None) -> None:
-        """`agents` by id; None: all."""
-        self.table = table
-        self._place = {one: index for index, one in enumerate(table.ids) if agents is None or one in agents}
-        ids = {index: view.facts.id for index, view in table.instances.items()}
-        wanted = np.fromiter(self._place.values(), np.intp, len(self._place))
-        mine = np.isin(table.tunnel_agents, wanted)
-        held: dict[int, set[str]] = {}
-        for agent, proxy in zip(
-            table.tunnel_agents[mine].tolist(), table.tunnel_proxies[mine].tolist(), strict=True
-        ):
-            if proxy in ids:
-                held.setdefault(agent, set()).add(ids[proxy])
-        self._held = held
-        views = [view for view in table.instances.values() if view.facts.kind is InstanceKind.PROXY]
-        newest = newest_generations(views)
-        self.proxies: dict[str, ProxySeen] = {
-            view.facts.id: ProxySeen(
-                view.facts.name,
-                view.state is InstanceState.OK and view.facts.generation == newest.get(view.facts.group),
-            )
-            for view in views
-        }
-
-    def agent(self, agent_id: str) -> AgentSeen | None:
-        """One agent; None when the record has it no more."""
-        index = self._place.get(agent_id)
-        if index is None:
-            return None
-        return AgentSeen(
-            proxies=frozenset(self._held.get(index, ())),
-            desired=int(self.table.heartbeats["desired"][index]),
-            retired=bool(self.table.verdicts["state"][index] == State.RETIRED),
-        )
-
-    @property
-    def stranded(self) -> int:
-        """How many agents of the whole cluster are."""
-        return int(np.count_nonzero(self.table.verdicts["state"] == State.STRANDED))
+    #: Which connection is moved.
+    connection: Connection = Connection.TUNNEL
 
 
 def refuse_blind(table: FleetTable) -> None:
@@ -108,17 +64,17 @@ def plan(
     refuse_blind(table)
     if not len(chosen.indices):
         raise Refused("no agent matches", {"chosen": "no agent matches"})
+    move = move_of(chosen.connection, chosen.leave)
     indices = [int(index) for index in chosen.indices]
     sight = Sight(table, {table.ids[index] for index in indices})
     skips, leaving = Counter[str](), Counter[str]()
     for index in indices:
         seen = sight.agent(table.ids[index])
-        why = campaign.why_skip(seen, sight.proxies)
+        why = move.why_skip(seen, sight)
         if why:
             skips[why] += 1
         elif seen is not None:
-            wanted = frozenset(chosen.leave)
-            leaving[campaign.tunnel_to_leave(seen, sight.proxies, wanted, table.ids[index])] += 1
+            leaving[move.leaves(seen, sight, table.ids[index])] += 1
     asked = len(indices) - skips.total()
     if not asked:
         raise Refused(
@@ -127,24 +83,25 @@ def plan(
     _forget_old_plans(cluster, now)
     draft = Draft(
         kind=ChangeKind.RECONNECT,
-        title=f"Reconnect {len(indices):,} agents: {chosen.words}"[:200],
+        title=_title(chosen, len(indices)),
         before=None,
-        after={"chosen": chosen.words, "agents": len(indices)},
+        after={"chosen": chosen.words, "agents": len(indices), "connection": chosen.connection.value},
         plan={
             "asked": asked,
-            "question": _question(asked, skips.total()),
+            "connection": chosen.connection.value,
+            "question": _question(chosen.connection, asked, skips.total()),
             "skipped": dict(skips.most_common(8)),
-            "leaving": dict(
-                sorted(
-                    (sight.proxies[one].name if one in sight.proxies else one, n)
-                    for one, n in leaving.items()
-                )
-            ),
+            "leaving": dict(sorted((sight.name_of(instance), n) for instance, n in leaving.items())),
+            "destinations": _destinations(chosen, sight, leaving),
             "seconds": campaign.eta(Counts(waiting=asked), pace),
             "as_of": table.as_of,
         },
         agents=len(indices),
-        parameters={"pace": asdict(pace), "leave": list(chosen.leave)},
+        parameters={
+            "pace": asdict(pace),
+            "leave": list(chosen.leave),
+            "connection": chosen.connection.value,
+        },
     )
     with transaction.atomic():
         change = changes.create(cluster, draft, by, now)
@@ -153,10 +110,34 @@ def plan(
     return change
 
 
-def _question(asked: int, skipped: int) -> str:
+def _title(chosen: Chosen, agents: int) -> str:
+    if chosen.connection is Connection.AUTH:
+        return f"Move the auth connections of {agents:,} agents: {chosen.words}"[:200]
+    return f"Reconnect {agents:,} agents: {chosen.words}"[:200]
+
+
+def _question(connection: Connection, asked: int, skipped: int) -> str:
     """The question of its confirmation, with the number in it."""
     others = f" ({skipped:,} more would be skipped)" if skipped else ""
-    return f"Have {asked:,} agent{'s' if asked != 1 else ''} reconnect elsewhere{others}?"
+    what = "connect to another auth" if connection is Connection.AUTH else "reconnect elsewhere"
+    return f"Have {asked:,} agent{'s' if asked != 1 else ''} {what}{others}?"
+
+
+def _destinations(chosen: Chosen, sight: Sight, leaving: Collection[str]) -> dict[str, int]:
+    """Return the auths with room for agents that leave theirs, and how many agents each has; nothing for tunnels."""
+    if chosen.connection is not Connection.AUTH:
+        return {}
+    left = {*chosen.leave, *(leaving if len(leaving) == 1 else ())}
+    usable = {
+        instance: auth for instance, auth in sight.auths.items() if auth.usable and instance not in left
+    }
+    return dict(sorted((auth.name, auth.agents) for auth in usable.values()))
+
+
+def move_in(change: Change) -> Move:
+    """Return how a campaign moves its agents; one planned before there was a choice moves tunnels."""
+    parameters = change.parameters
+    return move_of(parameters.get("connection", Connection.TUNNEL), parameters.get("leave", ()))
 
 
 def pace_of(change: Change) -> Pace:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from fleet.control import Busy, LeaseHeld, LeaseLost, WrongState, campaigns, changes, lease, working
-from fleet.control.campaigns import Sight
+from fleet.control.campaign_moves import Sight
 from fleet.control.lease import Lease
 from fleet.control.working import Marks
 from fleet.domain import campaign
@@ -28,19 +28,20 @@ logger = logging.getLogger(__name__)
 
 #: Agents are given this long to answer that they stay, and are looked at again after as long; seconds.
 _ANSWER_AFTER = 2.0
-_STAYS = "it answered that it has nowhere to go: it knows no other unexpired proxy"
 #: Rows looked at before some are found that may be asked: the others wait for room at their proxy.
 _LOOK_AHEAD = 4
 
 
 class Advisor(Protocol):
-    """Asks agents of one proxy to reconnect elsewhere."""
+    """Asks agents of one proxy to reconnect elsewhere, or to leave `auth`, where that is given, for another one."""
 
-    def advise(self, proxy_id: str, advisory_id: str, reason: str, agents: Collection[str]) -> Advised:
+    def advise(
+        self, proxy_id: str, advisory_id: str, reason: str, agents: Collection[str], auth: str = ""
+    ) -> Advised:
         """Ask them. Raises AdminError."""
 
-    def look(self, proxy_id: str, advisory_id: str, agents: Collection[str]) -> Advised:
-        """What they said to it; nobody is asked. Raises AdminError."""
+    def look(self, proxy_id: str, advisory_id: str, agents: Collection[str], auth: str = "") -> Advised:
+        """What they answered to it; nobody is asked. Raises AdminError."""
 
 
 def step(
@@ -88,7 +89,7 @@ class _Step:
         self.now, self.clock, self.chance, self.held = clock(), clock, chance, held
         self.pace: Pace = campaigns.pace_of(change)
         self.progress = dict(change.progress)
-        self.leave = frozenset(change.parameters.get("leave", ()))
+        self.move = campaigns.move_in(change)
 
     def make(self) -> None:
         """Make it."""
@@ -122,41 +123,41 @@ class _Step:
         """See what became of those that were asked, by rounds that began after they were."""
         done = []
         for row in rows:
-            found = campaign.outcome(
-                frozenset(row.held), row.leaves, row.asked_at, sight.agent(row.agent_id), self.pace, self.now
-            )
+            found = self.move.outcome(row, sight, self.pace, self.now)
             if found is None or (self.table.as_of or 0) <= row.asked_at:
                 continue
             if not row.told and found.state is AgentState.FAILED:
                 continue  # its time begins when its proxy has been told
-            row.state, row.reason, row.new_proxy = found.state.value, found.reason, found.new_proxy
-            row.ended_at = self.now
+            row.state, row.reason, row.ended_at = found.state.value, found.reason, self.now
+            row.new_proxy, row.new_auth = found.new_proxy, found.new_auth
             done.append(row)
         with lease.fenced(self.held):
             CampaignAgent.objects.bulk_update(
-                done, ["state", "reason", "new_proxy", "ended_at"], batch_size=500
+                done, ["state", "reason", "new_proxy", "new_auth", "ended_at"], batch_size=500
             )
 
     def _hear(self, rows: list[CampaignAgent]) -> None:
-        """Hear who answered that it stays, having nowhere to go: it was not moved, and no harm was done."""
+        """Hear who answered that it stays: it was not moved, and no harm was done."""
         rows = [row for row in rows if self.now - row.asked_at >= _ANSWER_AFTER]
         if not rows or self.now - float(self.progress.get("heard_at", 0.0)) < _ANSWER_AFTER:
             return
         self.progress["heard_at"] = self.now
         staying = []
-        for proxy, here in _by_proxy(rows).items():
+        for (proxy, auth), here in _by_proxy(rows).items():
             self._keep()
             try:
                 said = self.advisor.look(
-                    proxy, campaigns.advisory_of(self.change), [row.agent_id for row in here]
+                    proxy, campaigns.advisory_of(self.change), [row.agent_id for row in here], auth
                 )
             except AdminError as error:
                 logger.info("campaign %d: %s: %s", self.change.pk, proxy, error)
                 continue  # the next look, or their patience
             found = set(said.staying_ids)
-            staying += [row for row in here if row.agent_id in found]
-        for row in staying:
-            row.state, row.ended_at, row.reason = AgentState.SKIPPED.value, self.now, _STAYS
+            for row in here:
+                if row.agent_id in found:
+                    reason = self.move.stay_reason(said.staying_reasons.get(row.agent_id, ""))
+                    row.state, row.ended_at, row.reason = self.move.stay_state.value, self.now, reason[:255]
+                    staying.append(row)
         with lease.fenced(self.held):
             CampaignAgent.objects.bulk_update(staying, ["state", "reason", "ended_at"], batch_size=500)
 
@@ -225,12 +226,12 @@ class _Step:
             if len(chosen) == admission.count:
                 break
             seen = sight.agent(row.agent_id)
-            why = campaign.why_skip(seen, sight.proxies)
+            why = self.move.why_skip(seen, sight)
             if why or seen is None:
                 row.state, row.reason, row.ended_at = AgentState.SKIPPED.value, why, self.now
                 skipped.append(row)
                 continue
-            row.leaves = campaign.tunnel_to_leave(seen, sight.proxies, self.leave, row.agent_id)
+            row.leaves = self.move.leaves(seen, sight, row.agent_id)
             if room[row.leaves] <= 0:
                 continue
             room[row.leaves] -= 1
@@ -244,7 +245,9 @@ class _Step:
                 batch_size=300,
             )
         self.progress["credit"] += admission.count - len(chosen) if len(chosen) < admission.count else 0
-        return "" if chosen or skipped else f"{self.pace.per_proxy} agents are under way at each proxy"
+        if chosen or skipped:
+            return ""
+        return f"{self.pace.per_proxy} agents are under way at each {self.move.leaves_kind}"
 
     def _room(self) -> dict[str, int]:
         room: dict[str, int] = defaultdict(lambda: self.pace.per_proxy)
@@ -257,7 +260,7 @@ class _Step:
         """Nobody is to be asked now: who was chosen waits again, for the fleet will be another one then."""
         with lease.fenced(self.held):
             self.change.campaign_agents.filter(state=AgentState.DUE.value).update(
-                state=AgentState.WAITING.value, leaves="", held=[], due_at=0.0
+                state=AgentState.WAITING.value, leaves="", via="", held=[], due_at=0.0
             )
 
     def _ask_due(self) -> None:
@@ -267,17 +270,18 @@ class _Step:
         asked = []
         for row in due:
             seen = sight.agent(row.agent_id)
-            why = campaign.why_skip(seen, sight.proxies)
+            why = self.move.why_skip(seen, sight)
             if why or seen is None:
                 row.state, row.reason, row.ended_at = AgentState.SKIPPED.value, why, self.now
-            elif row.leaves not in seen.proxies:
+            elif not self.move.is_there(seen, row.leaves):
                 row.state = AgentState.WAITING.value
             else:
                 row.state, row.asked_at, row.held = AgentState.ASKED.value, self.now, sorted(seen.proxies)
+                row.via = self.move.via(seen, sight, row.agent_id)
                 asked.append(row)
         with lease.fenced(self.held):
             CampaignAgent.objects.bulk_update(
-                due, ["state", "reason", "asked_at", "held", "ended_at"], batch_size=300
+                due, ["state", "reason", "asked_at", "held", "via", "ended_at"], batch_size=300
             )
         # Before they are asked: the round that sees one elsewhere is to know why.
         working.mark(self.change, self.marks, self.progress)
@@ -285,29 +289,35 @@ class _Step:
 
     def _ask_again(self, rows: list[CampaignAgent], sight: Sight) -> None:
         """Ask those again whose proxy did not answer, or whose step died: they may have been asked, or not."""
-        lost = []
+        changed = []
         for row in rows:
-            why = campaign.why_skip(sight.agent(row.agent_id), sight.proxies)
-            if why:
+            seen = sight.agent(row.agent_id)
+            why = self.move.why_skip(seen, sight)
+            if why or seen is None:
                 row.state, row.ended_at = AgentState.SKIPPED.value, self.now
                 row.reason = f"nobody knows whether it was asked, and by now {why}"[:255]
-                lost.append(row)
+                changed.append(row)
+            elif (via := self.move.via(seen, sight, row.agent_id, avoid=(row.via,))) != row.via:
+                # The proxy did not answer: another one may. An agent that has the advice from both moves once.
+                row.via = via
+                changed.append(row)
         with lease.fenced(self.held):
-            CampaignAgent.objects.bulk_update(lost, ["state", "reason", "ended_at"], batch_size=500)
+            CampaignAgent.objects.bulk_update(changed, ["state", "reason", "via", "ended_at"], batch_size=500)
         self._ask([row for row in rows if row.state == AgentState.ASKED])
 
     def _ask(self, rows: list[CampaignAgent]) -> None:
-        for proxy, here in _by_proxy(rows).items():
+        for (proxy, auth), here in _by_proxy(rows).items():
             self._keep()
-            self._ask_at(proxy, here)
+            self._ask_at(proxy, auth, here)
 
-    def _ask_at(self, proxy: str, rows: list[CampaignAgent]) -> None:
+    def _ask_at(self, proxy: str, auth: str, rows: list[CampaignAgent]) -> None:
         try:
             advised = self.advisor.advise(
                 proxy,
                 campaigns.advisory_of(self.change),
                 f"change {self.change.pk}: {self.change.reason}"[:200],
                 [row.agent_id for row in rows],
+                auth,
             )
         except AdminError as error:
             logger.warning("campaign %d: %s: %s", self.change.pk, proxy, error)
@@ -339,10 +349,11 @@ class _Step:
         changes.note(self.change, progress={**self.progress, "stepped_at": self.now, "waits_for": waits_for})
 
 
-def _by_proxy(rows: list[CampaignAgent]) -> dict[str, list[CampaignAgent]]:
-    found: dict[str, list[CampaignAgent]] = defaultdict(list)
+def _by_proxy(rows: list[CampaignAgent]) -> dict[tuple[str, str], list[CampaignAgent]]:
+    """Return agents by the proxy that asks them and the auth they are to leave, which is empty for tunnels."""
+    found: dict[tuple[str, str], list[CampaignAgent]] = defaultdict(list)
     for row in rows:
-        found[row.leaves].append(row)
+        found[(row.via, row.leaves) if row.via else (row.leaves, "")].append(row)
     return found
 
 

@@ -39,20 +39,20 @@ class Dialer:
         self._tls = tls
         self._run = run
 
-    def advise(self, proxy_id: str, advisory_id: str, reason: str, agents: Collection[str]) -> Advised:
-        """Ask agents of a proxy to reconnect elsewhere. Raises AdminError."""
+    def advise(
+        self, proxy_id: str, advisory_id: str, reason: str, agents: Collection[str], auth: str = ""
+    ) -> Advised:
+        """Ask agents of a proxy to reconnect elsewhere, or to leave `auth` for another one. Raises AdminError."""
         return self._do(
             proxy_id,
-            lambda channel: TunnelAdmin(channel).advise_reconnect(advisory_id, reason, agents=agents),
+            lambda channel: _advice(TunnelAdmin(channel), advisory_id, reason, agents, auth, look_only=False),
         )
 
-    def look(self, proxy_id: str, advisory_id: str, agents: Collection[str]) -> Advised:
-        """What agents of a proxy said to that advice; nobody is asked. Raises AdminError."""
+    def look(self, proxy_id: str, advisory_id: str, agents: Collection[str], auth: str = "") -> Advised:
+        """Return what agents of a proxy answered to that advice; nobody is asked. Raises AdminError."""
         return self._do(
             proxy_id,
-            lambda channel: TunnelAdmin(channel).advise_reconnect(
-                advisory_id, "", agents=agents, look_only=True
-            ),
+            lambda channel: _advice(TunnelAdmin(channel), advisory_id, "", agents, auth, look_only=True),
         )
 
     def read(self, instance_id: str) -> tuple[NodeReport, bool]:
@@ -100,3 +100,13 @@ class Dialer:
 
         found: T = self._run(done())
         return found
+
+
+async def _advice(
+    admin: TunnelAdmin, advisory_id: str, reason: str, agents: Collection[str], auth: str, *, look_only: bool
+) -> Advised:
+    if auth:
+        return await admin.advise_auth_reconnect(
+            advisory_id, reason, auth, agents=agents, look_only=look_only
+        )
+    return await admin.advise_reconnect(advisory_id, reason, agents=agents, look_only=look_only)

@@ -16,6 +16,15 @@ _BURST = 2.0
 _ENOUGH = 20
 
 
+class Connection(StrEnum):
+    """Which connection of its agents a campaign moves."""
+
+    #: The reverse tunnel to a proxy.
+    TUNNEL = "tunnel"
+    #: The gRPC connection to an auth, over which an agent heartbeats.
+    AUTH = "auth"
+
+
 class AgentState(StrEnum):
     """How far one agent is."""
 
@@ -38,7 +47,7 @@ class Pace:
 
     #: Agents asked a minute, at most.
     rate: int = 300
-    #: Agents under way at one proxy, at most.
+    #: Agents under way that leave the same proxy, or the same auth, at most.
     per_proxy: int = 50
     #: Asked first, and watched, before anybody else is.
     canaries: int = 5
@@ -60,7 +69,7 @@ class Pace:
 #: Least and most of each field, its label and its unit.
 RANGES: Mapping[str, tuple[int, int, str, str]] = {
     "rate": (1, 60_000, "Agents asked a minute", ""),
-    "per_proxy": (1, 10_000, "Agents under way at one proxy", ""),
+    "per_proxy": (1, 10_000, "Agents under way at one proxy or auth", ""),
     "canaries": (0, 1_000, "Canaries", "asked first and watched"),
     "hold": (0, 3_600, "Hold after the canaries", "seconds"),
     "jitter": (0, 300, "Jitter", "seconds"),
@@ -79,6 +88,8 @@ class AgentSeen:
     #: Tunnels it wants; 0 is one to every proxy.
     desired: int
     retired: bool = False
+    #: Instance id of the auth that wrote its last heartbeat; empty when none is known.
+    auth: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +99,19 @@ class ProxySeen:
     name: str
     #: It is well, unexpired, and of the newest generation of its group: agents may go there.
     usable: bool
+    #: It answers, so that agents can be asked through their tunnels to it.
+    answers: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class AuthSeen:
+    """An auth as the newest round has it."""
+
+    name: str
+    #: It is well and takes connections: agents may go there.
+    usable: bool
+    #: Agents whose heartbeats it wrote last.
+    agents: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +153,7 @@ class Outcome:
     state: AgentState
     reason: str = ""
     new_proxy: str = ""
+    new_auth: str = ""
 
 
 @dataclass(frozen=True, slots=True)

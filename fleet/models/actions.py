@@ -79,9 +79,11 @@ class CampaignAgent(models.Model):
     name = models.CharField(max_length=255)
     state = models.CharField(max_length=8, choices=_AGENT_STATES, default=AgentState.WAITING.value)
     reason = models.CharField(max_length=255, blank=True, default="")
-    #: The proxy it was asked to leave, and all it had a tunnel to then; instance ids.
+    #: The proxy or auth it was asked to leave, and all proxies it had a tunnel to then; instance ids.
     leaves = models.CharField(max_length=64, blank=True, default="")
     held = models.JSONField(default=list)
+    #: The proxy that asks an agent to leave its auth; empty where an agent leaves the proxy itself.
+    via = models.CharField(max_length=64, blank=True, default="")
     #: The proxy has taken note of it.
     told = models.BooleanField(default=False)
     #: Seconds since the epoch; 0: not yet.
@@ -89,6 +91,7 @@ class CampaignAgent(models.Model):
     asked_at = models.FloatField(default=0.0)
     ended_at = models.FloatField(default=0.0)
     new_proxy = models.CharField(max_length=64, blank=True, default="")
+    new_auth = models.CharField(max_length=64, blank=True, default="")
 
     class Meta:
         default_permissions = ()

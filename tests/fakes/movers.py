@@ -13,8 +13,12 @@ from fleet.domain.evidence import FleetEvidence
 from fleet.domain.instances import InstanceFacts, InstanceKind, InstanceState
 from fleet.domain.verdicts import NO_CAUSE, State
 from fleet.domain.views import FleetTable, InstanceView
+from fleet.protocol.destination import Draining
 from fleet.state import StateUnavailable
 from fleet.transport.admin import Advised, Unreachable
+
+#: Index of the first auth: proxies come before it.
+_FIRST_AUTH = 100
 
 
 @dataclass
@@ -35,6 +39,15 @@ class Movers:
     #: Proxies of an older generation than the others.
     old: set[int] = field(default_factory=set)
     stale: bool = False
+    #: Auths, and the number of the auth to which each agent is connected; without one it has no auth connection.
+    auths: int = 0
+    auth_of: dict[str, int] = field(default_factory=dict)
+    #: Auths that are not well, or take no new connections.
+    sick_auths: set[int] = field(default_factory=set)
+    drained_auths: set[int] = field(default_factory=set)
+    #: Through which proxy each agent was asked to leave its auth, and who is about to.
+    messengers: dict[str, int] = field(default_factory=dict)
+    leaving_auth: list[tuple[str, str]] = field(default_factory=list)
     #: How often each agent was sent an advisory, the fewest tunnels any had, and (advisory, agent) that proxies keep.
     asked: Counter[str] = field(default_factory=Counter)
     fewest: int = 99
@@ -52,7 +65,16 @@ class Movers:
         agents = {f"agent-{n}": {n % proxies} for n in range(count)}
         return cls(agents, proxies, **more)  # type: ignore[arg-type] # fields by name
 
-    def advise(self, proxy_id: str, advisory_id: str, reason: str, agents: Collection[str]) -> Advised:
+    @classmethod
+    def on_auths(cls, count: int, auths: int = 2, at: int = 0, **more: object) -> Movers:
+        """So many agents, one tunnel each, all connected to one of so many auths."""
+        made = cls.of(count, auths=auths, **more)
+        made.auth_of = dict.fromkeys(made.agents, at)
+        return made
+
+    def advise(
+        self, proxy_id: str, advisory_id: str, reason: str, agents: Collection[str], auth: str = ""
+    ) -> Advised:
         """See campaigns_run.Advisor; as a real proxy does it."""
         proxy = int(proxy_id.removeprefix("proxy-"))
         self.calls += 1
@@ -63,19 +85,26 @@ class Movers:
         for one in fresh:
             self.advised.add((proxy, advisory_id, one))
             self.asked[one] += 1
-            if one not in self.stubborn | self.nowhere:
+            if auth:
+                self.messengers[one] = proxy
+            if one in self.stubborn | self.nowhere:
+                continue
+            if auth:
+                self.leaving_auth.append((one, auth))
+            else:
                 self.pending.append((one, proxy))
         absent = tuple(one for one in agents if one not in here)
         return Advised(proxy_id, len(fresh), len(here) - len(fresh), 0, len(absent), 0, (), absent)
 
-    def look(self, proxy_id: str, advisory_id: str, agents: Collection[str]) -> Advised:
+    def look(self, proxy_id: str, advisory_id: str, agents: Collection[str], auth: str = "") -> Advised:
         """See campaigns_run.Advisor."""
         proxy = int(proxy_id.removeprefix("proxy-"))
         if proxy in self.unreachable:
             raise Unreachable(f"{proxy_id} does not answer")
         here = [one for one in agents if (proxy, advisory_id, one) in self.advised]
         staying = tuple(one for one in here if one in self.nowhere)
-        return Advised(proxy_id, 0, len(here), 0, 0, len(staying), staying)
+        reasons = {agent: "no other auth took a heartbeat: it drains" for agent in staying if auth}
+        return Advised(proxy_id, 0, len(here), 0, 0, len(staying), staying, staying_reasons=reasons)
 
     def expect_reconnects(self, cluster: str, until: Mapping[str, float]) -> None:
         """See working.Marks."""
@@ -96,6 +125,12 @@ class Movers:
                 held.discard(proxy)
             self.fewest = min(self.fewest, len(held))
         self.pending.clear()
+        for agent, auth in self.leaving_auth:
+            usable = set(range(self.auths)) - self.sick_auths - self.drained_auths
+            others = sorted(usable - {self.auth_of[agent]})
+            if auth == f"auth-{self.auth_of[agent]}" and others:
+                self.auth_of[agent] = others[0]
+        self.leaving_auth.clear()
 
     def table(self, now: float) -> FleetTable:
         """As the reader has it."""
@@ -117,6 +152,11 @@ class Movers:
         ]
         tunnels = [(index, proxy) for index, one in enumerate(ids) for proxy in sorted(self.agents[one])]
         views = {n: self._view(n) for n in range(self.proxies)}
+        views |= {_FIRST_AUTH + n: self._auth_view(n) for n in range(self.auths)}
+        memory = columns.empty_memory(count)
+        for index, agent in enumerate(ids):
+            if agent in self.auth_of:
+                memory["last_auth"][index] = _FIRST_AUTH + self.auth_of[agent]
         return FleetTable(
             cluster="default",
             epoch="e",
@@ -127,7 +167,7 @@ class Movers:
             names=ids,
             instances=views,
             heartbeats=heartbeats,
-            memory=columns.empty_memory(count),
+            memory=memory,
             verdicts=verdicts,
             tunnel_agents=np.array([agent for agent, _ in tunnels], np.uint32),
             tunnel_proxies=np.array([proxy for _, proxy in tunnels], np.uint16),
@@ -141,3 +181,12 @@ class Movers:
         )  # fmt: skip
         state = InstanceState.EXPIRED if number in self.sick else InstanceState.OK
         return InstanceView(facts, state, "", 0, {})
+
+    def _auth_view(self, number: int) -> InstanceView:
+        facts = InstanceFacts(
+            f"auth-{number}", _FIRST_AUTH + number, InstanceKind.AUTH, f"auth-{number}", "127.0.0.1:1"
+        )
+        state = InstanceState.UNHEALTHY if number in self.sick_auths else InstanceState.OK
+        drained = Draining("full", 0.0) if number in self.drained_auths else None
+        agents = sum(auth == number for auth in self.auth_of.values())
+        return InstanceView(facts, state, "", agents, {}, draining=drained)

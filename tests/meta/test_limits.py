@@ -99,7 +99,7 @@ def _page_bodies(name: str, owner: str, ids: Ids) -> list[dict[str, Any]]:
         "retire": [{"wanted": "retire", "reason": _REASON, "sure": "on"}],
         "networking": [{"agent_connection_count": "3"}],
         "policy-target": [{"preview": "1"}],
-        "reconnect": [{"q": "agent"}],
+        "reconnect": [{"q": "agent"}, {"q": "agent", "connection": "auth"}],
         "change": [{"do": do, "reason": _REASON} for do in ("confirm", "approve", "cancel", "undo", "pause")],
         "tokens": [{"revoke": ids.get("token", 0)}],
     }
@@ -121,7 +121,7 @@ def _api_bodies(path: str) -> list[dict[str, Any]]:
         "/do": [{"do": "abort"}],
         "/networking-config/plan": [{"fields": {"agent_connection_count": "3"}}],
         "/policies/plan": [{"desired": {}}],
-        "/reconnect/plan": [{"q": "agent"}],
+        "/reconnect/plan": [{"q": "agent"}, {"q": "agent", "connection": "auth"}],
     }
     return next(bodies for end, bodies in by_end.items() if path.endswith(end))
 

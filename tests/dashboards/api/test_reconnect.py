@@ -41,6 +41,26 @@ def test_plan_confirm_and_do(ask: Ask, fake_reader: FakeReader) -> None:
     assert "aborted" in rest["agents"][0]["reason"]
 
 
+def test_plan_of_auth_connections(ask: Ask, fake_reader: FakeReader) -> None:
+    """The auth to leave says what moves; the results name both auths and the proxy that asked."""
+    fake_reader.states = [State.HEALTHY] * 4
+    made = ask("POST", "/api/v1/reconnect/plan", {"auth": "auth-1"}).json()
+    assert (made["agents"], made["plan"]["asked"]) == (2, 2)
+    assert made["plan"]["connection"] == "auth"
+    assert made["plan"]["leaving"] == {"auth-1": 2}
+    change = Change.objects.get()
+    change.campaign_agents.filter(position=0).update(
+        state="ok", leaves="auth-id-1", via="proxy-id-1", new_auth="auth-id-2"
+    )
+    (agent,) = ask("GET", f"/api/v1/changes/{made['id']}/agents?state=ok").json()["agents"]
+    assert (agent["leaves"], agent["via"], agent["new_auth"], agent["new_proxy"]) == (
+        "auth-id-1",
+        "proxy-id-1",
+        "auth-id-2",
+        "",
+    )
+
+
 def test_second_person_by_the_api(
     ask: Ask, fake_reader: FakeReader, person: MakeUser, client: Client
 ) -> None:
@@ -77,6 +97,9 @@ def test_second_person_by_the_api(
         ({}, "q"),
         ({"proxy": "proxy-9"}, "proxy"),
         ({"agents": ["x"]}, "agents"),
+        ({"auth": "auth-9"}, "auth"),
+        ({"auth": "auth-1", "connection": "tunnel"}, "auth"),
+        ({"proxy": "proxy-1", "connection": "auth"}, "proxy"),
         ({"q": "a", "pace": {"rate": 0}}, "rate"),
     ],
 )

@@ -92,3 +92,16 @@ def test_viewer_neither_sees_nor_does(client: Client, path: str, person: MakeUse
 def test_nobody_of_that_name(client: Client, path: str) -> None:
     """404."""
     assert client.get("/instances/nobody/drain/").status_code == 404
+
+
+@pytest.mark.parametrize("name", ["auth-1", "proxy-1"])
+def test_agents_can_be_moved_off_the_instance(
+    client: Client, path: str, record: Writer, celery: Celery, name: str
+) -> None:
+    """The page plans a campaign off a proxy or off an auth: the form is filled in with it."""
+    (identity,) = (instance for instance, _, known in record.instance_names("default") if known == name)
+    page = client.get(f"/instances/{identity}/drain/").content.decode()
+    query = f"{name.partition('-')[0]}={name}"
+    assert f'href="/reconnect/?{query}">Move agents off {name}' in page
+    form = client.get(f"/reconnect/?{query}").content.decode()
+    assert f'<option value="{identity}" selected>{name}</option>' in form

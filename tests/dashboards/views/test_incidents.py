@@ -148,7 +148,7 @@ def test_page_says_how_an_instance_fared(client: Client, person: MakeUser, incid
     [
         ("proxy", InstanceState.UNHEALTHY, ("proxy=proxy-1", "")),
         ("proxy", InstanceState.SILENT, ("", "proxy-1 does not answer")),
-        ("auth", InstanceState.SILENT, ("q=auth%3Aauth-1", "")),
+        ("auth", InstanceState.SILENT, ("connection=auth&auth=auth-1", "")),
         ("backend", None, ("", "")),
     ],
 )
@@ -168,7 +168,8 @@ def test_reconnect_of_an_auth_finds_the_agents_that_it_stranded(incident: Incide
     incident.cause_kind, incident.cause_name = "auth", "auth-1"
     table = FakeReader([State.STRANDED] * 4, as_of=time.time()).table("default", time.time())
     query, _ = reconnect_query(incident, InstanceState.UNHEALTHY, table)
-    assert chosen(table, dict(parse_qsl(query))).indices.tolist() == [0, 2]
+    found = chosen(table, dict(parse_qsl(query)))
+    assert (found.indices.tolist(), found.leave, found.connection) == ([0, 2], ("auth-id-1",), "auth")
     bare = replace(table, tunnel_agents=table.tunnel_agents[:0], tunnel_proxies=table.tunnel_proxies[:0])
     assert reconnect_query(incident, InstanceState.UNHEALTHY, bare) == (
         "",

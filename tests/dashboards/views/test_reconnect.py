@@ -58,6 +58,23 @@ def test_from_filter_to_result(page: Client) -> None:
     )
 
 
+def test_auth_connections_are_moved_off_an_auth(page: Client) -> None:
+    """Planned with who leaves which auth and where there is room; the query of an incident fills the form in."""
+    shown = page.get("/reconnect/?auth=auth-1").content.decode()
+    assert 'value="auth" checked' in shown
+    assert '<option value="auth-id-1" selected>auth-1</option>' in shown
+    answer = page.post("/reconnect/", {"connection": "auth", "auth": "auth-1"})
+    change = Change.objects.get()
+    assert change.parameters["connection"] == "auth"
+    assert change.parameters["leave"] == ["auth-id-1"]
+    assert change.plan["leaving"] == {"auth-1": 2}
+    assert list(change.plan["destinations"]) == ["auth-2"]
+    shown = page.get(answer.headers["Location"]).content.decode()
+    assert "Have 2 agents connect to another auth?" in shown
+    assert "Agents by the auth they leave" in shown
+    assert "Auths with room" in shown
+
+
 @pytest.mark.parametrize(
     ("sent", "field"),
     [
@@ -65,6 +82,10 @@ def test_from_filter_to_result(page: Client) -> None:
         ({"q": "colour:red"}, "q"),
         ({"proxy": "proxy-9"}, "proxy"),
         ({"agents": "nobody"}, "agents"),
+        ({"auth": "auth-9"}, "auth"),
+        ({"auth": "auth-1", "connection": "tunnel"}, "auth"),
+        ({"proxy": "proxy-1", "connection": "auth"}, "proxy"),
+        ({"q": "agent", "connection": "both"}, "connection"),
         *(({"proxy": "proxy-1", name: "x"}, name) for name in (*campaign.RANGES, "window_from", "window_to")),
     ],
 )

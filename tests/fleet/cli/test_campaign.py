@@ -62,6 +62,23 @@ def test_start_plans_asks_and_watches(console: FakeConsole) -> None:
     assert sent["/api/v1/changes/7/confirm"] == {"reason": "it is full", "typed": ""}
 
 
+def test_auth_connections(console: FakeConsole) -> None:
+    """What moves goes along where it is said; the auths with room are shown."""
+    plan = {**CHANGE["plan"], "leaving": {"auth-1": 2}, "destinations": {"auth-2": 40}}  # type: ignore[dict-item]
+    console.answers["/api/v1/reconnect/plan"] = (201, {**CHANGE, "plan": plan})
+    result = _run(console, "start", "--auth", "auth-1", "--plan")
+    assert result.exit_code == 0, result.output
+    assert "2 leave auth-1" in result.output
+    assert "auth-2 has room, 40 agents now" in result.output
+    _run(console, "start", "--search", "web", "--connection", "auth", "--plan")
+    first, second = (body for path, body, _ in console.sent if path.endswith("/plan"))
+    assert first == {"q": "", "proxy": "", "auth": "auth-1", "agents": [], "pace": {}}
+    assert second == {"q": "web", "proxy": "", "connection": "auth", "agents": [], "pace": {}}
+    moved = {**RESULT, "leaves": "auth-1", "new_proxy": "", "new_auth": "auth-2"}
+    console.answers["/api/v1/changes/7/agents?limit=1000"] = (200, {"next": None, "agents": [moved]})
+    assert "auth-2" in _run(console, "status", "7").output
+
+
 def test_plan_only_and_no(console: FakeConsole) -> None:
     """Nothing is confirmed; what was planned is cancelled."""
     assert _run(console, "--search", "web", "--plan").exit_code == 0  # the same as `start`

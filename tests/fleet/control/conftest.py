@@ -12,7 +12,7 @@ from fleet.control import campaigns, campaigns_run, changes
 from fleet.control.campaigns import Chosen
 from fleet.control.changes import By, Draft
 from fleet.control.working import Marks
-from fleet.domain.campaign import Pace
+from fleet.domain.campaign import Connection, Pace
 from fleet.domain.changes import Actor, ActorKind, ChangeKind, ChangeState
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
@@ -37,12 +37,18 @@ class Campaign:
     """One campaign over a fleet, with a clock of its own."""
 
     def __init__(
-        self, cluster: Cluster, user: User, movers: Movers, leave: tuple[str, ...] = (), **pace: int
+        self,
+        cluster: Cluster,
+        user: User,
+        movers: Movers,
+        leave: tuple[str, ...] = (),
+        connection: Connection = Connection.TUNNEL,
+        **pace: int,
     ) -> None:
         self.movers, self.user, self.now = movers, user, NOW.timestamp()
         #: Where it is kept who is working.
         self.marks: Marks = movers
-        chosen = Chosen(np.arange(len(movers.agents)), "all", leave)
+        chosen = Chosen(np.arange(len(movers.agents)), "all", leave, connection)
         self.change: Change = campaigns.plan(
             cluster.pk, movers.table(NOW.timestamp()), chosen, Pace(**{"hold": 0, "jitter": 0, **pace}), by(user), NOW,
             lambda order: None,

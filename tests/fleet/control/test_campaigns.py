@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from fleet.control import Refused, campaigns, changes
-from fleet.control.campaigns import Chosen, Sight
+from fleet.control.campaigns import Chosen
 from fleet.domain.campaign import Pace
 from fleet.domain.changes import ChangeState
 from fleet.models.actions import CampaignAgent
@@ -70,15 +70,3 @@ def test_question_has_the_number(cluster: Cluster, alice: User) -> None:
     """Of those that are asked, and of those that are not."""
     change = _plan(cluster, alice, Movers({"a": {0}, "b": {1}, "c": set()}, proxies=2))
     assert change.plan["question"] == "Have 2 agents reconnect elsewhere (1 more would be skipped)?"
-
-
-def test_sight() -> None:
-    """Tunnels, wants and the stranded of a table."""
-    movers = Movers({"a": {0, 2}, "b": {1}}, desired=2, stranded={"b"}, sick={1})
-    sight = Sight(movers.table(1.0), {"a"})
-    seen = sight.agent("a")
-    assert seen is not None
-    assert (seen.proxies, seen.desired) == (frozenset({"proxy-0", "proxy-2"}), 2)
-    assert sight.agent("b") is None
-    assert sight.stranded == 1
-    assert [proxy.usable for proxy in sight.proxies.values()] == [True, False, True]

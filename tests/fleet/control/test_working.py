@@ -94,9 +94,9 @@ def test_agent_that_was_asked_is_marked_before(cluster: Cluster, alice: User) ->
     movers = Movers.of(40)
     real, unmarked = movers.advise, list[str]()
 
-    def watched(proxy: str, advisory: str, reason: str, agents: list[str]) -> object:
+    def watched(proxy: str, advisory: str, reason: str, agents: list[str], auth: str) -> object:
         unmarked.extend(set(agents) - movers.working.keys())
-        return real(proxy, advisory, reason, agents)
+        return real(proxy, advisory, reason, agents, auth)
 
     movers.advise = watched  # type: ignore[assignment,method-assign] # the same, looked at
     one = begun(cluster, alice, movers)
