@@ -1,9 +1,13 @@
-"""`python -m tests.bench NAME [--quick]`: run a bench; the last line is one JSON object. docs/benches.md."""
+"""`python -m tests.bench NAME [--quick] [--base FOLDER]`: run a bench; the last line is one JSON object.
+
+docs/benches.md has them all.
+"""
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import inspect
 import pkgutil
 import sys
 from pathlib import Path
@@ -34,6 +38,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("name", nargs="?", help="which bench")
     parser.add_argument("--quick", action="store_true", help="smaller and fewer: does it run at all?")
     parser.add_argument("--list", action="store_true", help="list the benches")
+    parser.add_argument("--base", type=Path, help="a checkout of another commit, measured in the same run")
     options = parser.parse_args(argv)
     if options.list or options.name is None:
         for name in names():
@@ -42,8 +47,13 @@ def main(argv: list[str]) -> int:
     if options.name not in names():
         print(f"no bench is called {options.name!r}: there are {', '.join(names())}", file=sys.stderr)
         return 2
+    measure = importlib.import_module(f"tests.bench.{options.name}").run
+    compared = {} if options.base is None else {"base": options.base.resolve()}
+    if compared and "base" not in inspect.signature(measure).parameters:
+        print(f"the bench {options.name!r} compares with no other commit: leave --base out", file=sys.stderr)
+        return 2
     try:
-        outcome = importlib.import_module(f"tests.bench.{options.name}").run(quick=options.quick)
+        outcome = measure(quick=options.quick, **compared)
     except BenchError as error:
         print(f"bench {options.name}: {error}", file=sys.stderr)
         return 2

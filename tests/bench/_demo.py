@@ -68,18 +68,25 @@ def running() -> Iterator[Demo]:
     if there:
         yield read(Path(there))
         return
+    with started(ROOT) as (_process, demo):
+        yield demo
+
+
+@contextlib.contextmanager
+def started(root: Path, *flags: str) -> Iterator[tuple[subprocess.Popen[bytes], Demo]]:
+    """Run the demo of a checkout in a folder of its own, for as long as the block lasts. Raises BenchError."""
     with tempfile.TemporaryDirectory(prefix="refloat-bench-") as folder:
         home = Path(folder)
         with (home / "bench.log").open("wb") as log:
             demo = children.spawn(
-                [sys.executable, "manage.py", "demo", "--port", str(free_port())],
-                env=dict(os.environ, REFLOAT_HOME=folder),
+                [sys.executable, "manage.py", "demo", "--port", str(free_port()), *flags],
+                env=dict(os.environ, REFLOAT_HOME=folder, PYTHONPATH=str(root)),
                 log=log,
-                cwd=str(ROOT),
+                cwd=str(root),
             )
         try:
             _await_note(demo, home)
-            yield read(home)
+            yield demo, read(home)
         finally:
             children.stop([demo], grace=20.0)
 
