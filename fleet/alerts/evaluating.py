@@ -14,7 +14,8 @@ import numpy as np
 from django.db import transaction
 
 from fleet.alerts import digest, messages, store
-from fleet.alerts.facts import Facts, Mask, blind, gather, match_names
+from fleet.alerts.calm import Calm, calm_after
+from fleet.alerts.facts import Facts, Harmed, Mask, blind, gather, match_names
 from fleet.alerts.lifecycle import Look, noticed
 from fleet.alerts.matching import Matcher, is_of_agents
 from fleet.alerts.messages import Links
@@ -61,6 +62,15 @@ class News:
     number: int | None = None
 
 
+@dataclass(slots=True)
+class _Known:
+    """The incidents of a cluster as this process left them: nobody else writes more than who acknowledged them."""
+
+    rows: dict[str, rows.Incident]
+    values: Mapping[str, Incident]
+    calm: Calm | None = None
+
+
 class Evaluator:
     """Looks at clusters. One object serves one process."""
 
@@ -73,28 +83,60 @@ class Evaluator:
         self._digested: dict[str, float] = {}
         self._labels: dict[str, tuple[tuple[object, ...], dict[str, Mask]]] = {}
         self._facts: dict[str, tuple[tuple[object, ...], Facts]] = {}
+        self._harmed: dict[str, Harmed] = {}
+        self._known: dict[str, _Known] = {}
+        self._held_until: dict[str, float] = {}
         self._open: dict[str, Mapping[str, int]] = {}
 
     def look(self, cluster: str, now: float) -> News | None:
         """Take one look and keep what it changed; answers what is new. Raises NotOurs, DatabaseError."""
         began = perf_counter()
         self._take_lease(cluster, now)
-        rules = store.rules(cluster)
-        quiet = active(store.silences(now), store.windows(), cluster, now)
+        rules = tuple(store.rules(cluster))
+        quiet = tuple(active(store.silences(now), store.windows(), cluster, now))
         facts = self.facts(cluster, now, quiet)
-        kept = store.load(cluster)
-        incidents = {key: store.value_of(row) for key, row in kept.items()}
-        outcome = look(incidents, facts, rules, quiet, lambda key: store.past(cluster, key))
-        tree = store.routes(cluster) if outcome.notices or _may_escalate(outcome) else ()
+        known = self._incidents(cluster)
+        calm = known.calm
+        if calm is not None and calm.holds(
+            facts, rules, quiet, store.routes(cluster) if calm.routes is not None else None
+        ):
+            with transaction.atomic():
+                self._keep(cluster, now, (perf_counter() - began) * 1000)
+                self._note(cluster, facts, now)
+            return None
+        # Whatever goes wrong from here on, the next look reads them again.
+        del self._known[cluster]
+        kept = known.rows
+        outcome = look(known.values, facts, rules, quiet, lambda key: store.past(cluster, key))
+        escalating = _may_escalate(outcome)
+        tree = store.routes(cluster) if outcome.notices or escalating else ()
         _escalate(outcome, tree, now)
         _say_nobody(outcome, kept, tree, now)
         with transaction.atomic():
             self._keep(cluster, now, (perf_counter() - began) * 1000)
-            store.save(kept, outcome.changed, outcome.dropped, outcome.happened)
+            store.save(kept, outcome.changed, outcome.dropped, outcome.happened, known.values)
             for notice in outcome.notices:
                 self._enqueue(notice, kept[notice.incident.key], tree, rules, now)
             self._note(cluster, facts, now)
-        return self._news(cluster, outcome, kept)
+        news = self._news(cluster, outcome, kept)
+        self._known[cluster] = _Known(
+            {key: kept[key] for key in outcome.incidents},
+            outcome.incidents,
+            calm_after(outcome, facts, rules, quiet, tree if escalating else None),
+        )
+        return news
+
+    def _incidents(self, cluster: str) -> _Known:
+        """Return the open incidents: those of the last look, unless somebody changed one since."""
+        known = self._known.get(cluster)
+        if known is None or store.acknowledged(cluster) != {
+            row.pk: row.acked_at for row in known.rows.values()
+        }:
+            loaded = store.load(cluster)
+            known = self._known[cluster] = _Known(
+                loaded, {key: store.value_of(row) for key, row in loaded.items()}
+            )
+        return known
 
     def facts(self, cluster: str, now: float, quiet: Sequence[Silence]) -> Facts:
         """What is known of a cluster now. That the record cannot be read is known, too."""
@@ -109,7 +151,8 @@ class Evaluator:
         if known is None or known[0] != key or table.stale:
             labels = self._masks(table, patterns)
             off = () if table.stale else self._drift(cluster, table.instances.values())
-            known = (key, gather(table, now, labels, muted(table, muting, labels), off))
+            harmed = self._harmed.setdefault(cluster, Harmed())
+            known = (key, gather(table, now, labels, muted(table, muting, labels), off, harmed))
             self._facts[cluster] = known
         return replace(known[1], now=now)
 
@@ -123,20 +166,31 @@ class Evaluator:
         return known[1]
 
     def _take_lease(self, cluster: str, now: float) -> None:
+        """See that we may look; each look that is kept prolongs the lease, so that seldom anything is written here."""
+        if now + LEASE_SECONDS / 2 <= self._held_until.get(cluster, 0.0) <= now + LEASE_SECONDS:
+            return
         clocks = alerting.AlertClock.objects
         mine = clocks.filter(cluster=cluster, holder=self._holder).update(held_until=now + LEASE_SECONDS)
-        if mine:
-            return
-        clocks.get_or_create(cluster_id=cluster)
-        free = clocks.filter(cluster=cluster, held_until__lte=now)
-        if not free.update(holder=self._holder, held_until=now + LEASE_SECONDS):
-            raise NotOurs(f"another process looks at the cluster {cluster}")
+        if not mine:
+            self._lose(cluster)
+            clocks.get_or_create(cluster_id=cluster)
+            free = clocks.filter(cluster=cluster, held_until__lte=now)
+            if not free.update(holder=self._holder, held_until=now + LEASE_SECONDS):
+                raise NotOurs(f"another process looks at the cluster {cluster}")
+        self._held_until[cluster] = now + LEASE_SECONDS
 
     def _keep(self, cluster: str, now: float, took_ms: float) -> None:
         """Say that we looked, if the lease is still ours: the first write of the transaction fences the rest."""
         mine = alerting.AlertClock.objects.filter(cluster=cluster, holder=self._holder)
-        if not mine.update(looked_at=now, took_ms=took_ms):
+        if not mine.update(looked_at=now, took_ms=took_ms, held_until=now + LEASE_SECONDS):
+            self._lose(cluster)
             raise NotOurs(f"another process took over the cluster {cluster}")
+        self._held_until[cluster] = now + LEASE_SECONDS
+
+    def _lose(self, cluster: str) -> None:
+        """Forget what is true only as long as nobody else looks."""
+        self._held_until.pop(cluster, None)
+        self._known.pop(cluster, None)
 
     def _note(self, cluster: str, facts: Facts, now: float) -> None:
         """Keep what versions run, for those who ask what changed; and make digests when they are due."""

@@ -5,9 +5,11 @@ docs/alerts.md, "Facts".
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +26,8 @@ RATE_SECONDS = 60.0
 _NAMES = 10
 
 Mask = npt.NDArray[np.bool_]
+#: One object: what was counted last is known again by it.
+_NO_LABELS: Mapping[str, Mask] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +117,12 @@ def gather(
     labels: Mapping[str, Mask] | None = None,
     muted: Mask | None = None,
     off_policy: Sequence[str] = (),
+    harmed: Harmed | None = None,
 ) -> Facts:
-    """Count one table. `labels`: which agents have each; `muted`: agents that silences leave out."""
+    """Count one table. `labels`: which agents have each; `muted`: agents that silences leave out.
+
+    `harmed` is that of the look before, if there is one.
+    """
     if table.as_of is None:
         return blind(table.cluster, now, None, "No round has concluded yet.")
     if table.stale:
@@ -137,7 +145,7 @@ def gather(
         fresh=True,
         agents=int(np.count_nonzero((states != State.RETIRED) & (states != State.NEVER))),
         stranded=int(np.count_nonzero(states == State.STRANDED)),
-        groups=_groups(table, verdicts, labels or {}),
+        groups=(harmed or Harmed()).count(table, verdicts, labels or _NO_LABELS),
         sick=tuple(_sick(view) for view in table.instances.values() if view.state in FAULTS),
         backend_down=frame.backend_down,
         unreachable=frame.unreachable,
@@ -206,21 +214,89 @@ def agents_of(table: FleetTable, key: str) -> npt.NDArray[np.intp]:
     return hurt[np.isin(places, wanted)]
 
 
+class Harmed:
+    """Counts harmed agents by cause; of a round that changed nothing it answers what it counted before."""
+
+    def __init__(self) -> None:
+        self._labels: Mapping[str, Mask] = {}
+        self._verdicts: npt.NDArray[np.void] | None = None
+        self._names: tuple[object, ...] = ()
+        self._counted: tuple[Affected, ...] = ()
+
+    def count(
+        self, table: FleetTable, verdicts: npt.NDArray[np.void], labels: Mapping[str, Mask]
+    ) -> tuple[Affected, ...]:
+        """Return the groups of one table. Agents of an epoch keep their places and names."""
+        instances = (
+            (place, view.facts.kind, view.facts.id, view.facts.name)
+            for place, view in table.instances.items()
+        )
+        names = (table.cluster, table.epoch, len(table.names), *instances)
+        if (
+            self._verdicts is None
+            or names != self._names
+            or labels is not self._labels
+            or not _same_rows(verdicts, self._verdicts)
+        ):
+            self._counted = _groups(table, verdicts, labels)
+            self._verdicts, self._names, self._labels = verdicts, names, labels
+        return self._counted
+
+
+def _same_rows(some: npt.NDArray[np.void], others: npt.NDArray[np.void]) -> bool:
+    """Whether all columns are the same, by their bytes: numpy compares columns one by one."""
+    return len(some) == len(others) and np.array_equal(some.view(np.uint8), others.view(np.uint8))
+
+
 def _groups(
     table: FleetTable, verdicts: npt.NDArray[np.void], labels: Mapping[str, Mask]
 ) -> tuple[Affected, ...]:
+    """Count each cause in one pass over the columns: the agents of a cause stand side by side in `hurt`."""
     states = verdicts["state"]
     hurt = np.flatnonzero((states == State.STRANDED) | (states == State.AT_RISK))
     if not len(hurt):
         return ()
     places = _places(verdicts, hurt)
     order = np.argsort(places, kind="stable")
+    hurt = hurt[order]
     found, starts = np.unique(places[order], return_index=True)
-    pieces = np.split(hurt[order], starts[1:])
+    is_stranded = states[hurt] == State.STRANDED
+    back = verdicts["recovers_at"][hurt]
+    only_then = (verdicts["packed"][hurt] >> RECOVERY_SHIFT) == Recovery.ONLY_IF_CAUSE_RECOVERS
+
+    def counts(held: Mask) -> list[int]:
+        return cast("list[int]", np.add.reduceat(held.astype(np.int64), starts).tolist())
+
+    stranded, sizes = counts(is_stranded), np.diff(starts, append=len(hurt)).tolist()
+    heals = np.where(
+        np.minimum.reduceat(back, starts) > 0, np.maximum.reduceat(back, starts), np.nan
+    ).tolist()
+    stuck = counts(only_then)
+    labelled = {label: counts(mask[hurt] & is_stranded) for label, mask in labels.items()}
+    labelled_at_risk = {label: counts(mask[hurt] & ~is_stranded) for label, mask in labels.items()}
     return tuple(
-        _affected(table, verdicts, int(place), members, labels)
-        for place, members in zip(found, pieces, strict=True)
+        Affected(
+            cause=_cause(table, place),
+            stranded=stranded[at],
+            at_risk=sizes[at] - stranded[at],
+            labelled={label: found_at[at] for label, found_at in labelled.items()},
+            labelled_at_risk={label: found_at[at] for label, found_at in labelled_at_risk.items()},
+            names=_first_names(
+                table, hurt[start : start + sizes[at]], is_stranded[start : start + sizes[at]]
+            ),
+            heals_at=None if math.isnan(heals[at]) else heals[at],
+            stuck=bool(stuck[at]),
+        )
+        for at, (place, start) in enumerate(zip(found.tolist(), starts.tolist(), strict=True))
     )
+
+
+def _first_names(table: FleetTable, members: npt.NDArray[np.intp], is_stranded: Mask) -> tuple[str, ...]:
+    """Return the names of the first ten, the stranded ones first: they are whom the message is about."""
+    first = members[:_NAMES]
+    if not is_stranded[:_NAMES].all():
+        first = np.concatenate((members[is_stranded][:_NAMES], members[~is_stranded][:_NAMES]))[:_NAMES]
+    return tuple(table.names[index] for index in first.tolist())
 
 
 def _places(verdicts: npt.NDArray[np.void], rows: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
@@ -238,31 +314,6 @@ def _cause(table: FleetTable, place: int) -> Cause:
         return cause_of_instance(view)
     reason = Reason(place & REASON_BITS) if place > 0xFFFF else Reason.NONE
     return Cause(CauseKind.AGENTS, reason.slug, f"agents without a common cause ({reason.slug})")
-
-
-def _affected(
-    table: FleetTable,
-    verdicts: npt.NDArray[np.void],
-    place: int,
-    members: npt.NDArray[np.intp],
-    labels: Mapping[str, Mask],
-) -> Affected:
-    is_stranded = verdicts["state"][members] == State.STRANDED
-    stranded, at_risk = members[is_stranded], members[~is_stranded]
-    recovery = verdicts["packed"][members] >> RECOVERY_SHIFT
-    back = verdicts["recovers_at"][members]
-    # Stranded ones first: they are whom the message is about.
-    first = [*stranded[:_NAMES].tolist(), *members[:_NAMES].tolist()]
-    return Affected(
-        cause=_cause(table, place),
-        stranded=len(stranded),
-        at_risk=len(at_risk),
-        labelled={label: int(np.count_nonzero(mask[stranded])) for label, mask in labels.items()},
-        labelled_at_risk={label: int(np.count_nonzero(mask[at_risk])) for label, mask in labels.items()},
-        names=tuple(dict.fromkeys(table.names[index] for index in first))[:_NAMES],
-        heals_at=float(back.max()) if bool((back > 0).all()) else None,
-        stuck=bool((recovery == Recovery.ONLY_IF_CAUSE_RECOVERS).any()),
-    )
 
 
 def _sick(view: InstanceView) -> Sick:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from fleet.alerts.values import CauseKind, Finding, Incident, IncidentState
 
 #: An instance that is sick still, so long after the stronger cause became quiet, has troubles of its own.
-_GRACE = 60.0
+GRACE = 60.0
 
 _FLEETWIDE = frozenset({CauseKind.AGENTS, CauseKind.FLEET})
 #: Those that stand for several instances.
@@ -68,7 +68,7 @@ def _explains(
         # What we saw last may be long gone: until we see again we say nothing of it.
         return other.state is not IncidentState.RECOVERING
     quiet_for = 0.0 if other.quiet_since is None else now - other.quiet_since
-    if weak in _INSTANCES and other.state is IncidentState.RECOVERING and quiet_for > _GRACE:
+    if weak in _INSTANCES and other.state is IncidentState.RECOVERING and quiet_for > GRACE:
         return False
     if finding is not None and finding.root_cause == other.key:
         return True

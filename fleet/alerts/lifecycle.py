@@ -5,9 +5,12 @@ docs/alerts.md, "The life of an incident".
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
+from fleet.alerts.inhibition import GRACE
 from fleet.alerts.rules import Rule, RuleKind
 from fleet.alerts.values import (
     Finding,
@@ -193,14 +196,16 @@ def _marked(incident: Incident, finding: Finding, look: Look) -> Incident:
         before = incident.marks.get(signal.rule)
         if before is None:
             since, rounds, newest = look.now, 1, look.round
+        elif _counts_no_more(before, rule):
+            since, rounds, newest = before.since, before.rounds, before.round
         else:
             since, newest = before.since, max(before.round, look.round)
-            rounds = before.rounds + (look.round > before.round and not before.ripe)
+            rounds = before.rounds + (look.round > before.round)
         ripe = rounds >= rule.pending_rounds and look.now - since >= rule.pending_seconds
         ripe = ripe or (before is not None and before.ripe)
         marks[signal.rule] = Mark(
             since,
-            before.round if before is not None and before.ripe else newest,
+            newest,
             rounds,
             signal.severity,
             signal.count,
@@ -211,6 +216,11 @@ def _marked(incident: Incident, finding: Finding, look: Look) -> Incident:
     return incident if marks == incident.marks else replace(incident, marks=marks)
 
 
+def _counts_no_more(mark: Mark, rule: Rule) -> bool:
+    """Whether further rounds say nothing: who waits for the clock alone must not be written each round."""
+    return mark.ripe or mark.rounds >= rule.pending_rounds
+
+
 def _measured(incident: Incident, finding: Finding, look: Look) -> Incident:
     marks = incident.marks.values()
     counting = [mark for mark in marks if mark.ripe] or list(marks)
@@ -219,17 +229,18 @@ def _measured(incident: Incident, finding: Finding, look: Look) -> Incident:
     severity, sentence = worst.severity, worst.sentence
     if _is_untold(after, look) and after.worst_severity is not None and severity < after.worst_severity:
         severity, sentence = after.worst_severity, after.worst_sentence
-    after = replace(
-        after,
-        severity=severity,
-        affected=finding.affected,
-        peak=max(incident.peak, finding.affected),
-        names=finding.names or incident.names,
-        heals_at=finding.heals_at,
-        stuck=finding.stuck,
-        sentence=sentence,
-        labels=tuple(sorted(finding.labels.union(incident.labels))),
-    )
+    measured: dict[str, Any] = {
+        "severity": severity,
+        "affected": finding.affected,
+        "peak": max(incident.peak, finding.affected),
+        "names": finding.names or incident.names,
+        "heals_at": finding.heals_at,
+        "stuck": finding.stuck,
+        "sentence": sentence,
+        "labels": tuple(sorted(finding.labels.union(incident.labels))),
+    }
+    if any(getattr(after, name) != value for name, value in measured.items()):
+        after = replace(after, **measured)
     return _traced(after, look.now)
 
 
@@ -323,3 +334,31 @@ def _flapping(incident: Incident, now: float) -> tuple[Incident, list[Happening]
             Happening(now, TimelineKind.STEADY, "It has stopped flapping.")
         ]
     return incident, []
+
+
+def changes_at(incident: Incident, look: Look) -> float:
+    """Return when the clock alone would change an incident that this look left as it was; infinite if it never does.
+
+    Alone: while rules and findings stay the same. Whatever compares a time with `now` above is here.
+    """
+    if incident.state is IncidentState.RESOLVED:
+        return math.inf
+    times = [plan(incident, look).at]
+    if incident.state is not IncidentState.RECOVERING:
+        times += [_ripens_at(name, mark, look) for name, mark in incident.marks.items() if not mark.ripe]
+    if not incident.notices:
+        times.append(_first_at(incident, look.strongest(incident)) + _LATE)
+    if incident.trend and incident.trend[-1][1] != incident.affected:
+        times.append(incident.trend[-1][0] + _TREND_STEP)
+    if incident.flapping_since is not None and incident.flips:
+        times.append(incident.flips[-1] + FLAP_SECONDS)
+    if incident.quiet_since is not None:
+        over = incident.quiet_since + recover_seconds(incident, look)
+        times += [incident.quiet_since + GRACE, over, over + _LINGER]
+    return min((at for at in times if at is not None and at >= look.now), default=math.inf)
+
+
+def _ripens_at(name: str, mark: Mark, look: Look) -> float:
+    rule = look.rules.get(name, _NO_RULE)
+    # The next round counts, whenever it comes.
+    return mark.since + rule.pending_seconds if _counts_no_more(mark, rule) else look.now

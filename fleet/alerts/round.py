@@ -97,16 +97,7 @@ def _one(
     incident: Incident, finding: Finding | None, around: _Surroundings, outcome: Outcome, *, new: bool
 ) -> None:
     this = around.look
-    held = replace(
-        incident,
-        inhibited_by=around.stronger.get(incident.key, ""),
-        silenced_by=silencing(incident, around.quiet),
-    )
-    if held == incident:
-        held = incident
-    elif held.state is IncidentState.FIRING and held.inhibited_by and not held.notices and held.fired_at:
-        # Nobody heard of it: it waits until it stands for itself.
-        held = replace(held, state=IncidentState.PENDING, fired_at=None, worst_severity=None)
+    held = _held(incident, around)
     eyeless = not around.seeing and incident.cause.kind is not CauseKind.CONSOLE
     if eyeless:
         step = hold(held, this.now)
@@ -128,6 +119,20 @@ def _one(
         outcome.changed.append(after)
     if after.state is not IncidentState.RESOLVED:
         outcome.incidents[after.key] = after
+
+
+def _held(incident: Incident, around: _Surroundings) -> Incident:
+    """Return the incident with what explains it and what silences it now."""
+    inhibited_by = around.stronger.get(incident.key, "")
+    silenced_by = silencing(incident, around.quiet)
+    # A copy of a thousand incidents takes longer than all that is decided about them.
+    if (inhibited_by, silenced_by) == (incident.inhibited_by, incident.silenced_by):
+        return incident
+    held = replace(incident, inhibited_by=inhibited_by, silenced_by=silenced_by)
+    if held.state is IncidentState.FIRING and held.inhibited_by and not held.notices and held.fired_at:
+        # Nobody heard of it: it waits until it stands for itself.
+        return replace(held, state=IncidentState.PENDING, fired_at=None, worst_severity=None)
+    return held
 
 
 def _members(strong: Iterable[Incident], facts: Facts) -> Mapping[str, frozenset[str]]:

@@ -23,8 +23,10 @@ from fleet.models.incidents import Incident, VersionChange
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two looks into an outbox that was empty.
-_IDLE = 0.5
+#: Seconds between two looks into an outbox that was empty: other processes put messages there, too.
+_IDLE = 1.0
+#: The same of all threads but the first, which may be waiting for a receiver.
+_IDLE_OTHERS = 5.0
 
 
 @dataclass
@@ -40,14 +42,14 @@ class Alerting:
     console_url: str = ""
     stopped: threading.Event = field(default_factory=threading.Event)
     _looked: threading.Event = field(default_factory=threading.Event)
+    #: There may be something to send: all who send look into the outbox.
+    _owed: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
         """Look and send until `stopped` is set."""
         places = Places()
         threads = [
-            threading.Thread(
-                target=self._send, args=(f"{self.holder}/{n}", places), name=f"send-{n}", daemon=True
-            )
+            threading.Thread(target=self._send, args=(n, places), name=f"send-{n}", daemon=True)
             for n in range(SENDING)
         ]
         beats = threading.Thread(target=self._beat, name="deadman", daemon=True)
@@ -60,6 +62,7 @@ class Alerting:
                 self._looked.set()
             # By our own clock, not by how long it took; a look that is late is not made up for.
             self.stopped.wait(max(0.05, self.interval - (time.monotonic() - began)))
+        self._owed.set()
         for thread in threads:
             thread.join(timeout=15.0)
 
@@ -100,11 +103,14 @@ class Alerting:
             logger.exception("cluster %s: the look failed", cluster)
             return False
         if news is not None:
+            if news.text:
+                self._owed.set()
             self.tell(news)
         return True
 
-    def _send(self, holder: str, places: Places) -> None:
-        outbox = Outbox(holder, time.time, random.random, SENDERS, places)
+    def _send(self, number: int, places: Places) -> None:
+        """Send what is due. One thread looks for it once a second, the others seldom, or when it found something."""
+        outbox = Outbox(f"{self.holder}/{number}", time.time, random.random, SENDERS, places)
         while not self.stopped.is_set():
             try:
                 worked = outbox.step()
@@ -112,8 +118,13 @@ class Alerting:
                 logger.exception("the outbox cannot be read or written: it is tried again")
                 _reopen()
                 worked = False
-            if not worked:
-                self.stopped.wait(_IDLE)
+            if worked:
+                self._owed.set()
+                continue
+            # In this order: whoever sets `stopped` sets `_owed` after it.
+            self._owed.clear()
+            if not self.stopped.is_set():
+                self._owed.wait(_IDLE if number == 0 else _IDLE_OTHERS)
         connection.close()
 
     def _repost(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from django.db import connection
@@ -75,6 +76,12 @@ def load(cluster: str) -> dict[str, Incident]:
     return {row.key: row for row in rows}
 
 
+def acknowledged(cluster: str) -> dict[int, float | None]:
+    """Return when each open incident was acknowledged, by its row: all of it that others than a look write."""
+    rows = Incident.objects.filter(~Q(state=IncidentState.RESOLVED.value), cluster=cluster)
+    return dict(rows.order_by().values_list("pk", "acked_at"))
+
+
 def past(cluster: str, key: str) -> Past | None:
     """What is known of the last incident of a cause."""
     found = (
@@ -91,9 +98,13 @@ def save(
     changed: Iterable[values.Incident],
     dropped: Iterable[values.Incident],
     happened: Iterable[tuple[values.Incident, Happening]],
+    before: Mapping[str, values.Incident] = MappingProxyType({}),
 ) -> None:
-    """Write what a look changed; `rows` gets those that are new. Call it in a transaction."""
-    updated = []
+    """Write what a look changed; `rows` gets those that are new. Call it in a transaction.
+
+    `before`: the incidents that rows were read as; of those only the columns that differ are written.
+    """
+    updated: dict[tuple[str, ...], list[Incident]] = {}
     for value in changed:
         row = rows.get(value.key)
         if row is None:
@@ -101,8 +112,9 @@ def save(
             row.save(force_insert=True)
         else:
             _write(row, value)
-            updated.append(row)
-    _update(updated)
+            updated.setdefault(_differing(before.get(value.key), value), []).append(row)
+    for columns, some in updated.items():
+        _update(some, columns)
     gone = [rows.pop(value.key).pk for value in dropped]
     if gone:
         Incident.objects.filter(pk__in=gone, state=IncidentState.PENDING.value).delete()
@@ -115,16 +127,23 @@ def save(
     )
 
 
-def _update(rows: Sequence[Incident]) -> None:
-    """Write the columns of many rows by one prepared statement; `bulk_update` makes an expression of every cell."""
+def _differing(before: values.Incident | None, after: values.Incident) -> tuple[str, ...]:
+    """Return the columns in which two values of an incident differ: most of them are JSON, and seldom change."""
+    if before is None:
+        return _WRITTEN
+    return tuple(name for name in _WRITTEN if getattr(before, name) != getattr(after, name))
+
+
+def _update(rows: Sequence[Incident], names: Sequence[str]) -> None:
+    """Write columns of many rows by one prepared statement; `bulk_update` makes an expression of every cell."""
     known = {column.name: column for column in Incident._meta.concrete_fields}  # noqa: SLF001 - Django documents it
-    columns = [known[name] for name in _WRITTEN]
+    columns = [known[name] for name in names]
     sets = ", ".join(f"{connection.ops.quote_name(str(column.column))} = %s" for column in columns)
     cells = [
         [*(column.get_db_prep_save(getattr(row, column.attname), connection) for column in columns), row.pk]
         for row in rows
     ]
-    if cells:
+    if cells and columns:
         with connection.cursor() as cursor:
             cursor.executemany(f"UPDATE fleet_incident SET {sets} WHERE id = %s", cells)  # noqa: S608 - our own names
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from fleet.alerts.calm import Calm, calm_after
 from fleet.alerts.facts import Affected, Facts, Sick, blind
 from fleet.alerts.round import Past, look
 from fleet.alerts.rules import DEFAULT_RULES, Rule
@@ -53,6 +54,10 @@ class Watch:
     notices: list[tuple[float, Notice]] = field(default_factory=list)
     #: Every incident that ever fired, as it was last.
     fired: dict[str, Incident] = field(default_factory=dict)
+    #: The newest look that changed nothing, and how many looks it made needless.
+    calm: Calm | None = None
+    needless: int = 0
+    _left: dict[str, Incident] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.began = self.now
@@ -64,7 +69,18 @@ class Watch:
             as_of = self.now - self.now % self.interval
             seen = replace(facts, now=self.now, as_of=as_of if facts.fresh else None)
             outcome = look(self.incidents, seen, self.rules, self.quiet, self.past.get)
+            calm = calm_after(outcome, seen, self.rules, self.quiet, None)
+            if self.incidents != self._left:
+                # A test changed one, as people do who acknowledge it.
+                self.calm = None
+            if self.calm is not None and self.calm.holds(seen, self.rules, self.quiet, None):
+                # The law of `fleet.alerts.calm`: a look that is left out would have changed nothing.
+                assert calm is not None, (outcome.changed, outcome.dropped, outcome.notices)
+                self.needless += 1
+            else:
+                self.calm = calm
             self.incidents = outcome.incidents
+            self._left = {**outcome.incidents}
             for one in outcome.changed:
                 if one.fired_at is not None:
                     self.fired[one.id] = one
