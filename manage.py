@@ -12,6 +12,9 @@ from dashboards.config.env import SettingError
 
 if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboards.config.settings")
+    # Read when numpy is imported. Nothing here multiplies matrices, and the console makes copies of a process with one
+    # thread (docs/decisions/0008-copies-of-one-process.md).
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         execute_from_command_line(sys.argv)
     except SettingError as error:

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self, TextIO
 from urllib.parse import urlsplit
 
-from fleet.management import preparing, programs
+from fleet.management import preparing, programs, sharing
 from fleet.management.programs import Program
 from fleet.processes.keeping import Keeper
 from fleet.processes.log_lines import visible
@@ -78,6 +78,8 @@ class ConsoleRun:
         self._env = {**os.environ, "REFLOAT_HOME": str(self.home), **env, "REDIS_URL": self._redis.url}
         self._env.setdefault("REFLOAT_PUBLIC_URL", self.url)
         self._env.pop("REDIS_URL_FILE", None)  # it would win over the URL it was read from
+        if any(sharing.is_possible(program.argv) for program in self._programs):
+            sharing.load()
         self._start(program for program in self._programs if program.name in programs.FIRST)
 
     def await_web(self) -> None:
@@ -112,6 +114,7 @@ class ConsoleRun:
                 ready=self._web_answers if program.name == "web" else None,
                 # They keep nothing that a kill could spoil, and a worker without its broker ends late.
                 on_parent_death=signal.SIGKILL,
+                spawn=sharing.spawner(program.name) if sharing.is_possible(program.argv) else None,
             )
 
     def _web_answers(self, child: Child) -> bool:

@@ -15,9 +15,36 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, Protocol
 
 _LEASH = Path(__file__).with_name("leash.py")
+
+
+class Process(Protocol):
+    """A child that runs or has ended: `subprocess.Popen`, or a copy of us (`forks.Fork`)."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+
+    @property
+    def returncode(self) -> int | Any:
+        """How it ended, -N by signal N; None while nobody has seen it end."""
+
+    def poll(self) -> int | None:
+        """Look whether it has ended; reap it if so."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end. Raises subprocess.TimeoutExpired."""
+
+    def send_signal(self, sig: int, /) -> None:
+        """Send it a signal, unless it has ended."""
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+
+    def kill(self) -> None:
+        """End it."""
 
 
 def spawn(
@@ -66,7 +93,7 @@ def spawn(
     return process
 
 
-def stop(processes: Iterable[subprocess.Popen[bytes]], *, grace: float = 5.0) -> None:
+def stop(processes: Iterable[Process], *, grace: float = 5.0) -> None:
     """End every process: SIGTERM to all at once, `grace` seconds for each, then SIGKILL.
 
     A stopped process (SIGSTOP) would never see SIGTERM: it is continued first.

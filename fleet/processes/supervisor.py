@@ -19,14 +19,13 @@ import json
 import os
 import select
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import IO, Any, Protocol, Self
 
 from typing_extensions import override
 
@@ -61,6 +60,20 @@ class InterruptedStartError(SupervisorError):
     """Ctrl-C or SIGTERM came before everything was ready."""
 
 
+class Spawn(Protocol):
+    """Starts a program otherwise than by executing its file."""
+
+    def __call__(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None,
+        log: IO[bytes],
+        on_parent_death: signal.Signals,
+    ) -> children.Process:
+        """Start it. Raises OSError."""
+
+
 @dataclass(eq=False)
 class Child:
     """One program under supervision."""
@@ -68,12 +81,14 @@ class Child:
     name: str
     argv: tuple[str, ...]
     log: Path
-    process: subprocess.Popen[bytes]
+    process: children.Process
     #: Ended in this order, highest first.
     stage: int = 0
     env: Mapping[str, str] | None = None
     on_parent_death: signal.Signals = signal.SIGTERM
     ready: Callable[[Child], bool] | None = None
+    #: What starts it; None: `children.spawn`.
+    spawn: Spawn | None = None
     #: What its ready line said; empty before, and for children that print none.
     announced: Mapping[str, Any] = field(default_factory=dict)
     #: Its end was reported, or wanted.
@@ -163,6 +178,7 @@ class Supervisor:
         stage: int = 0,
         ready: Callable[[Child], bool] | None = None,
         on_parent_death: signal.Signals = signal.SIGTERM,
+        spawn: Spawn | None = None,
     ) -> Child:
         """Start a program; its log is LOGS/NAME.log, begun anew. Children of a higher `stage` are ended first.
 
@@ -171,12 +187,12 @@ class Supervisor:
         """
         log = self.logs / f"{name}.log"
         log.write_bytes(b"")
-        process = self._spawn(argv, log, env, on_parent_death)
-        child = Child(name, tuple(argv), log, process, stage, env, on_parent_death, ready)
+        process = self._spawn(argv, log, env, on_parent_death, spawn)
+        child = Child(name, tuple(argv), log, process, stage, env, on_parent_death, ready, spawn)
         self.children.append(child)
         return child
 
-    def adopt(self, name: str, process: subprocess.Popen[bytes], *, log: Path, stage: int = 0) -> Child:
+    def adopt(self, name: str, process: children.Process, *, log: Path, stage: int = 0) -> Child:
         """Watch and end a child that `children.spawn` started, such as the embedded Valkey; it counts as ready."""
         child = Child(name, (), log, process, stage)
         self.children.append(child)
@@ -188,7 +204,7 @@ class Supervisor:
         assert child.argv, f"{child.name} was adopted: whoever started it starts it again"
         child.searched = child.log.stat().st_size
         child.announced, child.reported = {}, False
-        child.process = self._spawn(child.argv, child.log, child.env, child.on_parent_death)
+        child.process = self._spawn(child.argv, child.log, child.env, child.on_parent_death, child.spawn)
 
     def await_ready(
         self,
@@ -246,11 +262,16 @@ class Supervisor:
             children.stop([child.process for child in self.children if child.stage == stage], grace=grace)
 
     def _spawn(
-        self, argv: Sequence[str], log: Path, env: Mapping[str, str] | None, on_parent_death: signal.Signals
-    ) -> subprocess.Popen[bytes]:
+        self,
+        argv: Sequence[str],
+        log: Path,
+        env: Mapping[str, str] | None,
+        on_parent_death: signal.Signals,
+        spawn: Spawn | None,
+    ) -> children.Process:
         try:
             with log.open("ab") as out:
-                return children.spawn(argv, env=env, log=out, on_parent_death=on_parent_death)
+                return (spawn or children.spawn)(argv, env=env, log=out, on_parent_death=on_parent_death)
         except OSError as error:
             raise SupervisorError(f"cannot start {argv[0]}: {error.strerror}") from error
 
