@@ -8,11 +8,12 @@ import os
 import random
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 from celery import shared_task
 from channels.layers import get_channel_layer
@@ -69,6 +70,8 @@ class Process:
     timing: Timing
     reader: Reader
     policies: PolicyBook
+    #: When each of `tend`'s chores was done last, monotonic.
+    tended_at: dict[str, float] = field(default_factory=dict)
 
 
 @functools.cache
@@ -115,13 +118,23 @@ def _apart(subject: str) -> Iterator[None]:
 
 @shared_task(name="fleet.tasks.start_round", ignore_result=True)
 def start_round() -> None:
-    """Start the round of this moment in every cluster, unless somebody did already."""
+    """Start the round of this moment in every cluster, unless somebody did already.
+
+    The last shard is polled here and now: a fleet of one shard costs one task a round.
+    """
     interval = process().timing.round_interval
+    last: _Shard | None = None
     for cluster in Cluster.objects.all():
         # The next beat tries again; what is shown grows old meanwhile.
         with _apart(f"cluster {cluster.id}: no round"):
             now = time.time()
-            _start(cluster, int(now // interval), now, interval)
+            for shard in _start(cluster, int(now // interval), now):
+                if last is not None:
+                    poll_shard.apply_async(last, expires=interval)
+                last = shard
+    if last is not None:
+        with _apart(f"cluster {last.cluster}: no round"):
+            _poll(last)
 
 
 @shared_task(name="fleet.tasks.poll_shard", ignore_result=True)
@@ -129,15 +142,7 @@ def poll_shard(
     cluster: str, number: int, shard: int, instances: Sequence[int], lists: bool, bootstrap: Sequence[str]
 ) -> None:
     """Poll one shard of a round; who polls the last one concludes the round."""
-    here = process()
-    try:
-        if not here.rounds.claim_shard(cluster, number, shard):
-            return
-        here.worker.poll_shard(cluster, number, instances, lists=lists, bootstrap=bootstrap)
-        if here.rounds.finish(cluster, number, shard):
-            _conclude(cluster, number)
-    except StateError as error:
-        logger.warning("cluster %s, round %d, shard %d: %s", cluster, number, shard, error)
+    _poll(_Shard(cluster, number, shard, instances, lists, bootstrap))
 
 
 @shared_task(name="fleet.tasks.settle_history", ignore_result=True)
@@ -263,6 +268,32 @@ def apply_retired() -> None:
             retiring.apply(writer, cluster.id)
 
 
+#: What `tend` does, and how often, seconds.
+_CHORES: Sequence[tuple[str, Callable[[], None], float]] = (
+    ("actions", step_actions, 1.0),
+    # Who restarts has forgotten that it drains: until it is told again it gets connections.
+    ("drains", apply_drains, 3.0),
+    ("networking configs", look_after_networking, 3.0),
+    ("policies", read_policies, 5.0),
+    # Who retires an agent sends it as well: this is for what was asked while the broker or the record were away.
+    ("retired agents", apply_retired, 15.0),
+)
+#: Seconds that a chore may come early: beat is not that exact.
+_EARLY = 0.5
+
+
+@shared_task(name="fleet.tasks.tend", ignore_result=True)
+def tend() -> None:
+    """Do what is due by the clock. With several workers each does it; what is done twice does no harm."""
+    done_at = process().tended_at
+    for name, chore, every in _CHORES:
+        now = time.monotonic()
+        if name not in done_at or now - done_at[name] >= every - _EARLY:
+            done_at[name] = now
+            with _apart(name):
+                chore()
+
+
 def _auths(cluster: Cluster) -> Auths:
     """The auths of a cluster: its gateway first, then those there are, and last those it began with."""
     here = process()
@@ -280,10 +311,22 @@ def _holder() -> str:
     return f"worker {os.getpid()} on {socket.gethostname()}"
 
 
-def _start(cluster: Cluster, number: int, now: float, interval: float) -> None:
+class _Shard(NamedTuple):
+    """What `poll_shard` is asked to do, in its order."""
+
+    cluster: str
+    round: int
+    shard: int
+    instances: Sequence[int]
+    lists: bool
+    bootstrap: Sequence[str]
+
+
+def _start(cluster: Cluster, number: int, now: float) -> list[_Shard]:
+    """Begin a round; return its shards, none if somebody else began it."""
     here = process()
     if not here.rounds.claim(cluster.id, number):
-        return
+        return []
     if here.writer.epoch(cluster.id) is None:
         here.writer.create(cluster.id, recall(cluster.id))
     shards = plan(here.writer.load_instances(cluster.id), settings.REFLOAT_SHARD_SIZE, now)
@@ -291,10 +334,22 @@ def _start(cluster: Cluster, number: int, now: float, interval: float) -> None:
     if unfinished is not None:
         # A shard of it died with its worker, or is late: what the others saw must not wait.
         _conclude(cluster.id, unfinished)
-    for shard in shards:
-        poll_shard.apply_async(
-            (cluster.id, number, shard.number, shard.instances, shard.lists, cluster.auths), expires=interval
-        )
+    return [
+        _Shard(cluster.id, number, shard.number, shard.instances, shard.lists, cluster.auths)
+        for shard in shards
+    ]
+
+
+def _poll(part: _Shard) -> None:
+    here, cluster, number = process(), part.cluster, part.round
+    try:
+        if not here.rounds.claim_shard(cluster, number, part.shard):
+            return
+        here.worker.poll_shard(cluster, number, part.instances, lists=part.lists, bootstrap=part.bootstrap)
+        if here.rounds.finish(cluster, number, part.shard):
+            _conclude(cluster, number)
+    except StateError as error:
+        logger.warning("cluster %s, round %d, shard %d: %s", cluster, number, part.shard, error)
 
 
 def _conclude(cluster: str, number: int) -> None:

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from celery import Celery, signals
+from django.db import close_old_connections
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboards.config.settings")
 # A worker would run Django's checks, which import every page (a second of a core), and drop what they found.
@@ -21,3 +22,9 @@ app.set_default()
 @signals.setup_logging.connect
 def _keep_logging(**_: Any) -> None:
     """Leave logging as the settings have it: Celery would replace the handlers that keep lines whole."""
+
+
+@signals.task_failure.connect
+def _close_what_failed(**_: Any) -> None:
+    """Let go of a connection to the database that is broken; the next query makes another."""
+    close_old_connections()

@@ -199,6 +199,9 @@ CELERY_TASK_ROUTES = {
     "fleet.tasks.start_round": {"queue": "polls"},
     "fleet.tasks.poll_shard": {"queue": "polls"},
 }
+#: A worker keeps its connection to the database for so many tasks; opening one takes as long as a small task. One that
+#: failed is closed at once (`dashboards.config.celery`).
+CELERY_DB_REUSE_MAX = 500
 #: A task held by a worker that is busy is a task nobody else can take.
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
@@ -211,32 +214,11 @@ CELERY_BEAT_SCHEDULE = {
         # A round nobody started in time is skipped, so that rounds never pile up.
         "options": {"expires": REFLOAT_ROUND_INTERVAL},
     },
-    "apply-drains": {
-        "task": "fleet.tasks.apply_drains",
-        # Who restarts has forgotten that it drains: until it is told again it gets connections.
-        "schedule": 3.0,
-        "options": {"expires": 3.0},
-    },
-    "apply-retired": {
-        "task": "fleet.tasks.apply_retired",
-        # Who asks sends it as well: this is for what was asked while the broker or the record were away.
-        "schedule": 15.0,
-        "options": {"expires": 15.0},
-    },
-    "look-after-networking": {
-        "task": "fleet.tasks.look_after_networking",
-        "schedule": 3.0,
-        "options": {"expires": 3.0},
-    },
-    "step-actions": {
-        "task": "fleet.tasks.step_actions",
+    "tend": {
+        # One task for all that is done by the clock besides rounds: what a task costs is mostly being one.
+        "task": "fleet.tasks.tend",
         "schedule": 1.0,
         "options": {"expires": 1.0},
-    },
-    "read-policies": {
-        "task": "fleet.tasks.read_policies",
-        "schedule": 5.0,
-        "options": {"expires": 5.0},
     },
 }
 if REFLOAT_HISTORY_DAYS:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
+from celery import signals
 from django.db import connection
 from pytest_django import Settings
 
@@ -59,6 +60,30 @@ def test_rounds_reach_record_and_database(auth: FakeAuth, valkey_url: str, prefi
     table = reader.table("default", time.time())
     newest = Transition.objects.first()
     assert newest is None or newest.new == reader.agent(table, 0).state.slug
+
+
+def test_last_shard_of_a_round_needs_no_task_of_its_own(auth: FakeAuth, settings: Settings) -> None:
+    """A fleet of one shard costs one task a round; of two shards one is left for another worker."""
+    other = FakeAuth("auth-2-id", "auth-2")
+    auth.auths.append(other.resource(time.time() + 600))
+    for _ in range(2):
+        tasks.start_round()
+    shards: list[object] = []
+
+    def note(sender: object, args: Sequence[object], **_: object) -> None:
+        if sender is app.tasks["fleet.tasks.poll_shard"]:
+            shards.append(args[2])
+
+    signals.task_prerun.connect(note)
+    try:
+        tasks.start_round()
+        assert shards == []
+        settings.REFLOAT_SHARD_SIZE = 1
+        tasks.start_round()
+    finally:
+        signals.task_prerun.disconnect(note)
+        other.stop()
+    assert shards == [0]
 
 
 def test_redis_down_is_a_warning(
@@ -208,3 +233,31 @@ def test_policies_are_read_over_the_connections_that_are_open(auth: FakeAuth, va
     for _ in range(3):
         tasks.read_policies()
     assert opened() == before
+
+
+def test_tend_does_what_is_due(auth: FakeAuth, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each chore in its own time, and what goes wrong with one keeps none of the others."""
+    done: list[str] = []
+
+    def fail() -> None:
+        done.append("fail")
+        raise ValueError("no luck")
+
+    def often() -> None:
+        done.append("often")
+
+    def seldom() -> None:
+        done.append("seldom")
+
+    monkeypatch.setattr(tasks, "_CHORES", (("a", fail, 0.4), ("b", often, 0.4), ("c", seldom, 3600.0)))
+    for _ in range(2):
+        tasks.tend()
+
+    assert done == ["fail", "often", "seldom", "fail", "often"]
+
+
+def test_tend_knows_all_that_is_done_by_the_clock(auth: FakeAuth) -> None:
+    """No chore is left out, and none is done too seldom for what docs promise of it."""
+    assert {name: every for name, _chore, every in tasks._CHORES} == {
+        "actions": 1.0, "drains": 3.0, "networking configs": 3.0, "policies": 5.0, "retired agents": 15.0,
+    }  # fmt: skip
