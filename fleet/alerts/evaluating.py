@@ -68,7 +68,13 @@ class _Known:
 
     rows: dict[str, rows.Incident]
     values: Mapping[str, Incident]
+    #: As `store.acknowledged` has it.
+    acknowledged: Mapping[int, float | None]
     calm: Calm | None = None
+
+
+def _acknowledged(some: Mapping[str, rows.Incident]) -> dict[int, float | None]:
+    return {row.id: row.acked_at for row in some.values()}
 
 
 class Evaluator:
@@ -119,9 +125,11 @@ class Evaluator:
                 self._enqueue(notice, kept[notice.incident.key], tree, rules, now)
             self._note(cluster, facts, now)
         news = self._news(cluster, outcome, kept)
+        left = {key: kept[key] for key in outcome.incidents}
         self._known[cluster] = _Known(
-            {key: kept[key] for key in outcome.incidents},
+            left,
             outcome.incidents,
+            _acknowledged(left),
             calm_after(outcome, facts, rules, quiet, tree if escalating else None),
         )
         return news
@@ -129,13 +137,10 @@ class Evaluator:
     def _incidents(self, cluster: str) -> _Known:
         """Return the open incidents: those of the last look, unless somebody changed one since."""
         known = self._known.get(cluster)
-        if known is None or store.acknowledged(cluster) != {
-            row.pk: row.acked_at for row in known.rows.values()
-        }:
+        if known is None or store.acknowledged(cluster) != known.acknowledged:
             loaded = store.load(cluster)
-            known = self._known[cluster] = _Known(
-                loaded, {key: store.value_of(row) for key, row in loaded.items()}
-            )
+            found = {key: store.value_of(row) for key, row in loaded.items()}
+            known = self._known[cluster] = _Known(loaded, found, _acknowledged(loaded))
         return known
 
     def facts(self, cluster: str, now: float, quiet: Sequence[Silence]) -> Facts:

@@ -364,7 +364,10 @@ def instances_together(views: Iterable[InstanceView]) -> dict[Cause, tuple[str, 
     found: dict[Cause, list[str]] = {}
     there = [view for view in views if view.state is not InstanceState.GONE]
     for view in there:
-        key, facts = cause_of_instance(view).key, view.facts
+        facts = view.facts
+        if not facts.group and not facts.region:
+            continue
+        key = cause_of_instance(view).key
         if facts.kind is InstanceKind.PROXY and facts.group:
             found.setdefault(Cause(CauseKind.GROUP, facts.group, f"proxy group {facts.group}"), []).append(
                 key

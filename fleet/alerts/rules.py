@@ -159,9 +159,10 @@ def _held(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, Signal]]:
 
 
 def _agents(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, Signal]]:
+    least = rule.threshold(facts.agents)
     for group in facts.groups:
         count = group.count(stranded=rule.kind is RuleKind.STRANDED, label=rule.label)
-        if count >= rule.threshold(facts.agents):
+        if count >= least:
             yield group.cause, _signal(rule, count, _counted(rule, count, [group]))
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import datetime
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db.models import Q
 
 from fleet.alerts import values
@@ -30,6 +31,7 @@ _WRITTEN = (
     "stuck", "sentence", "worst_severity", "worst_sentence", "marks", "flips", "flapping_since", "trend", "notified_at",
     "notified_severity", "notified_affected", "notices", "escalated_at", "inhibited_by", "silenced_by", "labels",
 )  # fmt: skip
+_columns_of = attrgetter(*_WRITTEN)
 _CHUNK = 500
 
 
@@ -111,8 +113,9 @@ def save(
             row = rows[value.key] = _new_row(value)
             row.save(force_insert=True)
         else:
-            _write(row, value)
-            updated.setdefault(_differing(before.get(value.key), value), []).append(row)
+            names = _differing(before.get(value.key), value)
+            _write(row, value, names)
+            updated.setdefault(names, []).append(row)
     for columns, some in updated.items():
         _update(some, columns)
     gone = [rows.pop(value.key).pk for value in dropped]
@@ -131,20 +134,23 @@ def _differing(before: values.Incident | None, after: values.Incident) -> tuple[
     """Return the columns in which two values of an incident differ: most of them are JSON, and seldom change."""
     if before is None:
         return _WRITTEN
-    return tuple(name for name in _WRITTEN if getattr(before, name) != getattr(after, name))
+    pairs = zip(_WRITTEN, _columns_of(before), _columns_of(after), strict=True)
+    return tuple(name for name, old, new in pairs if old != new)
 
 
 def _update(rows: Sequence[Incident], names: Sequence[str]) -> None:
     """Write columns of many rows by one prepared statement; `bulk_update` makes an expression of every cell."""
     known = {column.name: column for column in Incident._meta.concrete_fields}  # noqa: SLF001 - Django documents it
     columns = [known[name] for name in names]
-    sets = ", ".join(f"{connection.ops.quote_name(str(column.column))} = %s" for column in columns)
+    # Not `connection`: each use of that asks for the connection of this thread, and a cell has several.
+    here = connections[DEFAULT_DB_ALIAS]
+    sets = ", ".join(f"{here.ops.quote_name(str(column.column))} = %s" for column in columns)
     cells = [
-        [*(column.get_db_prep_save(getattr(row, column.attname), connection) for column in columns), row.pk]
+        [*(column.get_db_prep_save(getattr(row, column.attname), here) for column in columns), row.pk]
         for row in rows
     ]
     if cells and columns:
-        with connection.cursor() as cursor:
+        with here.cursor() as cursor:
             cursor.executemany(f"UPDATE fleet_incident SET {sets} WHERE id = %s", cells)  # noqa: S608 - our own names
 
 
@@ -315,18 +321,24 @@ def _new_row(value: values.Incident) -> Incident:
         generation=value.generation,
         opened_at=value.opened_at,
     )
-    _write(row, value)
+    _write(row, value, _WRITTEN)
     return row
 
 
-def _write(row: Incident, value: values.Incident) -> None:
-    for name in _WRITTEN:
-        setattr(row, name, getattr(value, name))
-    row.state = value.state.value
-    row.severity = int(value.severity)
-    row.worst_severity = None if value.worst_severity is None else int(value.worst_severity)
-    row.notified_severity = None if value.notified_severity is None else int(value.notified_severity)
-    row.marks = {name: _packed(mark) for name, mark in value.marks.items()}
+def _write(row: Incident, value: values.Incident, names: Iterable[str]) -> None:
+    for name in names:
+        setattr(row, name, _kept(getattr(value, name)))
+
+
+def _kept(value: Any) -> Any:
+    """Return what a column holds for a field of the value."""
+    if isinstance(value, Severity):
+        return int(value)
+    if isinstance(value, IncidentState):
+        return value.value
+    if isinstance(value, Mapping):
+        return {name: _packed(mark) for name, mark in value.items()}
+    return value
 
 
 def _packed(mark: Mark) -> list[Any]:

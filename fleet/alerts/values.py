@@ -65,7 +65,7 @@ class Cause:
     @property
     def key(self) -> str:
         """`proxy/<id>`: one open incident per cluster and key."""
-        return f"{self.kind.value}/{self.id}"
+        return f"{self.kind}/{self.id}"
 
     @property
     def lead(self) -> str:

@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import cast
 
 import pytest
+from django.db import DatabaseError, connection
+from django.test.utils import CaptureQueriesContext
 
 from fleet.alerts.acting import warn_of_end
 from fleet.alerts.evaluating import Evaluator, NotOurs, warn_of_ends
@@ -245,3 +247,61 @@ def test_end_of_a_silence_is_told_to_who_would_hear_of_what_it_keeps_quiet() -> 
     assert IncidentEvent.objects.filter(kind="silence ends", text__endswith="new disks").exists()
     warn_of_end(row, told.now)
     assert Delivery.objects.count() == 1
+
+
+def test_look_that_finds_the_same_reads_little_and_writes_no_incident() -> None:
+    """A new round that changed nothing: the watchdog is told, and open incidents are not even read."""
+    told = Told()
+    told.run(900, stranded=20)
+    told.now += 1
+    told.fleet.as_of = told.now
+    with CaptureQueriesContext(connection) as taken:
+        told.evaluator.look("default", told.now)
+    writes = [query["sql"].split()[1] for query in taken if query["sql"].startswith(("UPDATE", "INSERT"))]
+    assert writes == ['"fleet_alertclock"']
+    assert not [query for query in taken if "marks" in query["sql"]]
+    assert AlertClock.objects.get().looked_at == told.now
+
+
+def test_acknowledgement_counts_though_incidents_stay_in_memory() -> None:
+    """It comes from a page, that is from another process; taking it back does, too."""
+    told = Told()
+    told.run(900, stranded=20)
+    Incident.objects.filter(state="firing").update(acked_at=told.now, acked_by="ada")
+    told.run(5 * 3600, stranded=20, step=600)
+    assert told.kinds == ["firing"]
+    Incident.objects.filter(state="firing").update(acked_at=None, acked_by="")
+    told.run(600, stranded=20, step=600)
+    assert told.kinds == ["firing", "repeat"]
+
+
+def test_process_that_takes_over_reads_what_the_other_left() -> None:
+    """What it had in memory from before is forgotten, so nothing is sent twice."""
+    told = Told()
+    told.run(60, stranded=20)
+    first, second = told.evaluator, Evaluator(cast("Reader", told.fleet), "second")
+    told.now += 20
+    told.evaluator = second
+    told.run(400)
+    assert told.kinds == ["firing", "resolved"]
+    told.now += 20
+    told.evaluator = first
+    told.run(400)
+    assert told.kinds == ["firing", "resolved"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_look_that_could_not_be_kept_is_taken_again() -> None:
+    """The database refuses the incidents once: memory must not hold what the database does not."""
+    told = Told()
+    told.run(10, stranded=20)
+    refuse = "BEGIN SELECT RAISE(ABORT, 'disk I/O error'); END"
+    with connection.cursor() as cursor:
+        cursor.execute(f"CREATE TRIGGER broken BEFORE UPDATE ON fleet_incident {refuse}")
+    with pytest.raises(DatabaseError):
+        told.run(60, stranded=20)
+    with connection.cursor() as cursor:
+        cursor.execute("DROP TRIGGER broken")
+    told.run(60, stranded=20)
+    assert told.kinds == ["firing"]
+    assert Incident.objects.get(cause_kind="proxy").state == "firing"
