@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from fleet.processes import children
@@ -89,6 +91,36 @@ def test_silent_pollers_make_everything_unknown(whole_demo: Demo) -> None:
             poller.send_signal(number)
     whole_demo.await_counts({"healthy": AGENTS}, seconds=180.0)
     eventually_sync(lambda: all(gone(poller.pid) for poller in silent))
+
+
+def test_killed_programs_run_again(whole_demo: Demo) -> None:
+    """SIGKILL of the web server, the workers, beat and what looks for incidents: each is back, by its own name."""
+
+    def programs() -> dict[str, int]:
+        found = {}
+        for process in whole_demo.family():
+            with contextlib.suppress(psutil.Error):
+                line = " ".join(process.cmdline())
+                found |= {word: process.pid for word in words if word in line}
+        return found
+
+    words = ("uvicorn", "polls@%h", "actions@%h", "celery --quiet -A dashboards.config.beat", "django alerts")
+    before = programs()
+    assert set(before) == set(words)
+    for pid in before.values():
+        os.kill(pid, signal.SIGKILL)
+
+    eventually_sync(lambda: all(programs().get(word, pid) != pid for word, pid in before.items()))
+    eventually_sync(lambda: _answers(whole_demo))
+    whole_demo.await_counts({"healthy": AGENTS}, seconds=180.0)
+
+
+def _answers(demo: Demo) -> bool:
+    try:
+        demo.counts()
+    except OSError:
+        return False
+    return True
 
 
 @pytest.mark.slow
