@@ -44,7 +44,7 @@ from fleet.models.history import prune, recall, settle
 from fleet.pollers.conclude import conclude
 from fleet.pollers.plan import operators_auths, plan
 from fleet.pollers.policies import ask_all
-from fleet.pollers.worker import Polling, Worker
+from fleet.pollers.worker import Known, Polling, Worker
 from fleet.processes import garbage
 from fleet.protocol.destination import READINGS
 from fleet.publish import publish
@@ -123,18 +123,18 @@ def start_round() -> None:
     The last shard is polled here and now: a fleet of one shard costs one task a round.
     """
     interval = process().timing.round_interval
-    last: _Shard | None = None
+    last: tuple[_Shard, Known] | None = None
     for cluster in Cluster.objects.all():
         # The next beat tries again; what is shown grows old meanwhile.
         with _apart(f"cluster {cluster.id}: no round"):
             now = time.time()
             for shard in _start(cluster, int(now // interval), now):
                 if last is not None:
-                    poll_shard.apply_async(last, expires=interval)
+                    poll_shard.apply_async(last[0], expires=interval)
                 last = shard
     if last is not None:
-        with _apart(f"cluster {last.cluster}: no round"):
-            _poll(last)
+        with _apart(f"cluster {last[0].cluster}: no round"):
+            _poll(*last)
 
 
 @shared_task(name="fleet.tasks.poll_shard", ignore_result=True)
@@ -322,30 +322,32 @@ class _Shard(NamedTuple):
     bootstrap: Sequence[str]
 
 
-def _start(cluster: Cluster, number: int, now: float) -> list[_Shard]:
-    """Begin a round; return its shards, none if somebody else began it."""
+def _start(cluster: Cluster, number: int, now: float) -> list[tuple[_Shard, Known]]:
+    """Begin a round; return its shards with what was read for them, none if somebody else began it."""
     here = process()
     if not here.rounds.claim(cluster.id, number):
         return []
-    if here.writer.epoch(cluster.id) is None:
-        here.writer.create(cluster.id, recall(cluster.id))
-    shards = plan(here.writer.load_instances(cluster.id), settings.REFLOAT_SHARD_SIZE, now)
+    epoch = here.writer.epoch(cluster.id) or here.writer.create(cluster.id, recall(cluster.id))
+    known = Known(epoch, here.writer.load_instances(cluster.id))
+    shards = plan(known.instances, settings.REFLOAT_SHARD_SIZE, now)
     unfinished = here.rounds.begin(cluster.id, number, [shard.number for shard in shards])
     if unfinished is not None:
         # A shard of it died with its worker, or is late: what the others saw must not wait.
         _conclude(cluster.id, unfinished)
     return [
-        _Shard(cluster.id, number, shard.number, shard.instances, shard.lists, cluster.auths)
-        for shard in shards
+        (_Shard(cluster.id, number, one.number, one.instances, one.lists, cluster.auths), known)
+        for one in shards
     ]
 
 
-def _poll(part: _Shard) -> None:
+def _poll(part: _Shard, known: Known | None = None) -> None:
     here, cluster, number = process(), part.cluster, part.round
     try:
         if not here.rounds.claim_shard(cluster, number, part.shard):
             return
-        here.worker.poll_shard(cluster, number, part.instances, lists=part.lists, bootstrap=part.bootstrap)
+        here.worker.poll_shard(
+            cluster, number, part.instances, lists=part.lists, bootstrap=part.bootstrap, known=known
+        )
         if here.rounds.finish(cluster, number, part.shard):
             _conclude(cluster, number)
     except StateError as error:

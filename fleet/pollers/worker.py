@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -47,6 +47,14 @@ class Polling:
     destination_health: destination.Settings = destination.RECOMMENDED
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The record's epoch, and the facts of all instances."""
+
+    epoch: str
+    instances: Mapping[int, InstanceFacts]
+
+
 class Worker:
     """Polls shards and records them. Use it in the process that made it only."""
 
@@ -64,26 +72,34 @@ class Worker:
         return self._runner.run(work)
 
     def poll_shard(
-        self, cluster: str, number: int, instances: Sequence[int], *, lists: bool, bootstrap: Sequence[str]
+        self,
+        cluster: str,
+        number: int,
+        instances: Sequence[int],
+        *,
+        lists: bool,
+        bootstrap: Sequence[str],
+        known: Known | None = None,
     ) -> Seen:
         """Ask the instances of a shard, and the lists if it is the one that does; record what came of it.
 
-        Raises RecordLost, StateUnavailable.
+        `known`: what whoever began the round has just read. Raises RecordLost, StateUnavailable.
         """
-        place = self.place(cluster)
+        place = self.place(cluster, known)
         errand = self._errand(place, number, instances, bootstrap if lists else None)
         seen = self.run(self._poll(place, errand))
         record_sightings(place, seen, self.polling.destination_health)
         record_lists(place, seen)
         return seen
 
-    def place(self, cluster: str) -> Place:
+    def place(self, cluster: str, known: Known | None = None) -> Place:
         """The record as it is now. Raises RecordLost, StateUnavailable."""
-        epoch = self.writer.epoch(cluster)
-        if epoch is None:
-            raise RecordLost(f"cluster {cluster}: there is no record")
-        facts = self.writer.load_instances(cluster)
-        return Place(self.writer, cluster, epoch, facts, self.writer.feeds(cluster))
+        if known is None:
+            epoch = self.writer.epoch(cluster)
+            if epoch is None:
+                raise RecordLost(f"cluster {cluster}: there is no record")
+            known = Known(epoch, self.writer.load_instances(cluster))
+        return Place(self.writer, cluster, known.epoch, known.instances, self.writer.feeds(cluster))
 
     def close(self) -> None:
         """Close connections and loop."""

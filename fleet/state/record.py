@@ -122,8 +122,7 @@ def load(
     tunnel_feeds = {int(name): state for name, state in states.items()}
     wanted = Versions.of(epoch or b"", version or b"", newest or b"", presence, tunnel_feeds)
     columns = (kept or Kept()).refresh(redis, keys, wanted)
-    agents = rosters.read(keys.epoch, keys.agents)
-    instances = rosters.read(keys.epoch, keys.instances)
+    agents, instances = rosters.read_together(keys.epoch, keys.agents, keys.instances)
     if epoch is None or not agents.epoch == instances.epoch == epoch.decode():
         raise RecordLost(f"cluster {keys.cluster}: there is no record, or a new one")
     header = columns.header or Header(epoch=agents.epoch)

@@ -84,19 +84,28 @@ class Rosters:
 
     def read(self, epoch_key: str, key: str) -> Roster:
         """The roster at `key` as it is now; empty when there is no record. Raises StateUnavailable."""
+        return self.read_together(epoch_key, key)[0]
+
+    def read_together(self, epoch_key: str, *keys: str) -> tuple[Roster, ...]:
+        """Several rosters of one record, by one question. Raises StateUnavailable."""
         with self._lock:
-            known = self._kept.setdefault(key, Roster())
+            known = [self._kept.setdefault(key, Roster()) for key in keys]
             with reaching(), self._redis.pipeline(transaction=True) as pipe:
                 pipe.get(epoch_key)
-                pipe.getrange(key, known.length, -1)
-                epoch, tail = cast("list[bytes | None]", pipe.execute())
+                for key, roster in zip(keys, known, strict=True):
+                    pipe.getrange(key, roster.length, -1)
+                epoch, *tails = cast("list[bytes | None]", pipe.execute())
             name = (epoch or b"").decode()
-            if name != known.epoch and known.length:
+            outdated = [
+                key for key, roster in zip(keys, known, strict=True) if name != roster.epoch and roster.length
+            ]
+            if outdated:
                 # Our place in the old list means nothing in the new one. Others may still hold the old object.
-                self._kept[key] = Roster()
-                return self.read(epoch_key, key)
-            known.take(name, tail or b"")
-            return known
+                self._kept.update((key, Roster()) for key in outdated)
+                return self.read_together(epoch_key, *keys)
+            for roster, tail in zip(known, tails, strict=True):
+                roster.take(name, tail or b"")
+            return tuple(known)
 
     def intern(
         self, epoch_key: str, key: str, epoch: str, wanted: Sequence[tuple[str, ...]]
