@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from fleet.alerts.inhibition import GRACE
@@ -239,9 +240,13 @@ def _measured(incident: Incident, finding: Finding, look: Look) -> Incident:
         "sentence": sentence,
         "labels": tuple(sorted(finding.labels.union(incident.labels))),
     }
-    if any(getattr(after, name) != value for name, value in measured.items()):
+    if _measured_of(after) != tuple(measured.values()):
         after = replace(after, **measured)
     return _traced(after, look.now)
+
+
+#: What `_measured` compares, in its order: most looks find the same, and a copy takes longer than all else.
+_measured_of = attrgetter("severity", "affected", "peak", "names", "heals_at", "stuck", "sentence", "labels")
 
 
 def _is_untold(incident: Incident, look: Look) -> bool:
@@ -302,9 +307,10 @@ def _open(incident: Incident, finding: Finding | None, look: Look, *, explaining
         )
     incident, told = _flapping(incident, now)
     happened += told
-    quiet = incident.quiet_since
-    wanted = recover_seconds(incident, look) + (_LINGER if explaining else 0.0)
-    if finding is None and quiet is not None and now - quiet >= wanted:
+    quiet = incident.quiet_since if finding is None else None
+    if quiet is not None and now - quiet >= recover_seconds(incident, look) + (
+        _LINGER if explaining else 0.0
+    ):
         # What it ended with, one agent on its way back, is not what it was.
         severity = incident.severity if incident.worst_severity is None else incident.worst_severity
         sentence = incident.worst_sentence or incident.sentence
