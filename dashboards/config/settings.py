@@ -206,7 +206,7 @@ CELERY_DB_REUSE_MAX = 500
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
 #: In memory: what is due follows from the clock alone, and a lost schedule file must not stop the rounds.
-CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"
+CELERY_BEAT_SCHEDULER = "dashboards.config.beat:ExactScheduler"
 CELERY_BEAT_SCHEDULE = {
     "start-round": {
         "task": "fleet.tasks.start_round",
