@@ -253,6 +253,8 @@ class Door:
                 stream.listener = Refusal(stream, made.refusal, body=made.method != "HEAD")
                 self._metrics.ended("no route", Status.UNIMPLEMENTED.name, 0.0)
                 return
+            if made.timeout is not None:
+                stream.deadline_at = asyncio.get_running_loop().time() + made.timeout
             if self._is_own_health(made):
                 self.health.answer(stream)
                 return

@@ -79,6 +79,20 @@ async def test_deadline_below_a_millisecond_ends_its_call_alone(tmp_path: Path) 
     assert report.codes(0) == report.codes(3) == {"OK"}
 
 
+async def test_many_short_deadlines_leave_the_connection_alone(tmp_path: Path) -> None:
+    """A client of grpc-go resets each call at its deadline: that is no flood, however many there are."""
+    stream = {"method": STREAM, "background": True}
+    stream["metadata"] = {"x-messages": "60", "x-every": "100ms"}
+    short = {"method": METHOD, "timeout": "2ms", "times": 800, "background": True}
+    short["metadata"] = {"x-delay": "1s"}
+    with go_grpc.backend(tmp_path) as (_, backend), front(tmp_path, backend) as gateway:
+        report = await go_grpc.calls(gateway.address, {"method": METHOD}, stream, *[short] * 8)
+
+    assert report.connections == 1
+    assert [(result.code, result.messages) for result in report.results[1]] == [("OK", 60)]
+    assert {code for number in range(2, 10) for code in report.codes(number)} == {"DeadlineExceeded"}
+
+
 async def test_short_deadlines_of_callers_are_no_failures_of_the_backend(tmp_path: Path) -> None:
     """The server of grpc-go keeps each deadline, too, and resets the call: whoever notices first, it is no failure."""
     calls = [

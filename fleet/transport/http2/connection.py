@@ -56,7 +56,7 @@ class Connection(asyncio.Protocol):
         self._numbers = StreamNumbers(server=on_stream is not None)
         self._blocks = HeaderBlocks(options.header_list)
         self._received = 0
-        self._resets = floods.resets(self._loop.time)
+        self._resets = floods.Resets(self._loop.time)
         self._idle_frames = floods.IdleFrames(self._loop.time)
         self._liveness = Liveness(
             options.ping_after,
@@ -163,7 +163,8 @@ class Connection(asyncio.Protocol):
 
     def forget(self, stream: Stream) -> None:
         """It is closed."""
-        self._streams.pop(stream.number, None)
+        if self._streams.pop(stream.number, None) is not None:
+            self._resets.ended()
         self._blocked.pop(stream.number, None)
         if self.retired and not self._streams and not self.ended:
             self._end(Code.NO_ERROR, self._why or "it took no new calls, and has no more")
@@ -339,11 +340,12 @@ class Connection(asyncio.Protocol):
             self.write_reset(number, Code.STREAM_CLOSED)
 
     def _rst_stream(self, number: int, code: Code) -> None:
-        if self._on_stream is not None:
-            self._resets.count()
         stream = self._streams.get(number)
         if stream is None:
             self._numbers.must_not_be_idle(number)
+        if self._on_stream is not None:
+            self._resets.by_client(None if stream is None else stream.deadline_at)
+        if stream is None:
             return
         self._numbers.reset(number, here=False)
         listener = stream.drop()

@@ -13,6 +13,8 @@ _MAX_ANSWERS = 20_000
 #: Streams that a client resets, or makes us reset: so many at once, and so many more each second (CVE-2023-44487,
 #: CVE-2025-8671).
 _RESETS, _RESETS_PER_SECOND = 1_000, 200
+#: A request may be read so late, seconds: a deadline is counted from then on, by its client from before.
+_DEADLINE_SLACK = 0.1
 #: Frames of a client that move nothing (CVE-2019-9512, -9513, -9515, -9518). A gRPC client that keeps its connection
 #: alive pings every 10 s at most; one that measures bandwidth pings after data, which is not counted.
 _IDLE, _IDLE_PER_SECOND = 100, 10
@@ -38,9 +40,37 @@ class Budget:
             raise ConnectionBroken(Code.ENHANCE_YOUR_CALM, self._sentence)
 
 
-def resets(clock: Callable[[], float]) -> Budget:
-    """Return the budget of one client for streams that are reset."""
-    return Budget(clock, _RESETS, _RESETS_PER_SECOND, "too many streams were reset")
+class Resets:
+    """The budget of one client for streams that it resets, or makes us reset.
+
+    A gRPC client resets each call whose deadline is over, at any rate. Those resets are free: whoever sends short
+    deadlines has the server end as many calls without any reset.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._budget = Budget(clock, _RESETS, _RESETS_PER_SECOND, "too many streams were reset")
+        #: Streams that ended here: their client may not know it yet, and reset each of them once.
+        self._ended = 0
+
+    def ended(self) -> None:
+        """Note a stream that is over."""
+        self._ended += 1
+
+    def count(self) -> None:
+        """Count a stream that its client made us reset. Raises ConnectionBroken."""
+        self._budget.count()
+
+    def by_client(self, deadline_at: float | None) -> None:
+        """Count a reset by the client, of a stream with that deadline; None: it was over. Raises ConnectionBroken."""
+        if deadline_at is None:
+            is_free = self._ended > 0
+            self._ended -= is_free
+        else:
+            is_free = self._clock() >= deadline_at - _DEADLINE_SLACK
+            self._ended -= 1  # the stream is over now, and cannot be reset again
+        if not is_free:
+            self._budget.count()
 
 
 class IdleFrames:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import Any, Protocol
 
@@ -75,6 +76,7 @@ class Stream:
         "_remote_ended",
         "_requests",
         "_trailers",
+        "deadline_at",
         "listener",
         "number",
         "readable",
@@ -101,6 +103,8 @@ class Stream:
         #: Bytes of the body that must still come; None: the head did not say.
         self._expected: int | None = None
         self.listener: Listener | None = None
+        #: When the peer's own deadline is over, by the loop's clock: from then on it may reset the stream.
+        self.deadline_at = math.inf
         #: Bytes we may send, by the stream's window; below 0 after the peer made windows smaller.
         self.window = window
         #: Bytes the peer may send.

@@ -154,6 +154,28 @@ async def test_flood_of_resets_ends_the_connection(server: End) -> None:
     assert code_of_goaway(server) is Code.ENHANCE_YOUR_CALM
 
 
+async def test_resets_after_the_deadline_of_a_call_are_no_flood(server: End) -> None:
+    """Whoever is in a hurry resets every call at its deadline, before the answer or behind it."""
+    for number in range(1, 4801, 4):
+        server.get(headers(number))
+        server.heard[-1].stream.deadline_at = 0.0
+        server.get(frames.rst_stream(number, Code.CANCEL), headers(number + 2, end=True))
+        server.heard[-1].stream.send_headers(b"", end=True)
+        server.get(frames.rst_stream(number + 2, Code.CANCEL))
+
+    assert not server.connection.ended
+
+
+async def test_flood_of_resets_of_one_ended_stream_ends_the_connection(server: End) -> None:
+    """No stream is begun for them."""
+    server.get(headers(1, end=True))
+    server.heard[0].stream.send_headers(b"", end=True)
+    for _ in range(2000):
+        server.get(frames.rst_stream(1, Code.CANCEL))
+
+    assert code_of_goaway(server) is Code.ENHANCE_YOUR_CALM
+
+
 async def test_flood_of_continuations_ends_the_connection(server: End) -> None:
     """CVE-2024-27316, with long pieces or empty ones."""
     server.get(headers(1, block=b"", last=False))

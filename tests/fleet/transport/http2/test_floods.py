@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Callable
 
 import pytest
 
 from fleet.transport.http2 import floods
-from fleet.transport.http2.floods import IdleFrames
+from fleet.transport.http2.floods import IdleFrames, Resets
 from fleet.transport.http2.frames import Code, ConnectionBroken
 
 
@@ -19,17 +21,54 @@ def times(count: int, act: Callable[[], None]) -> None:
 def test_resets_at_once_and_over_time() -> None:
     """A thousand at once, and two hundred more for each second that passes; never more than a thousand saved up."""
     now = [0.0]
-    resets = floods.resets(lambda: now[0])
+    resets = Resets(lambda: now[0])
     times(1_000, resets.count)
     with pytest.raises(ConnectionBroken) as caught:
         resets.count()
     assert caught.value.code is Code.ENHANCE_YOUR_CALM
-    resets = floods.resets(lambda: now[0])
+    resets = Resets(lambda: now[0])
     for seconds in (3600.0, 3605.0):
         now[0] = seconds
         times(1_000, resets.count)
     with pytest.raises(ConnectionBroken):
         resets.count()
+
+
+@pytest.mark.parametrize(("now", "is_free"), [(9.8, False), (9.91, True), (10.5, True)])
+def test_resets_at_the_deadline_of_the_client_are_free(now: float, is_free: bool) -> None:
+    """A client resets what it does not wait for any longer; a busy server reads a request late."""
+    resets = Resets(lambda: now)
+    times(1_000, resets.count)
+    with contextlib.nullcontext() if is_free else pytest.raises(ConnectionBroken):
+        resets.by_client(10.0)
+
+
+def test_resets_without_a_deadline_are_counted() -> None:
+    """A client that cancels a call soon after its begin has the server work for nothing."""
+    resets = Resets(lambda: 1e6)
+    times(1_000, lambda: resets.by_client(math.inf))
+    with pytest.raises(ConnectionBroken):
+        resets.by_client(math.inf)
+
+
+def test_late_reset_of_each_ended_stream_is_free_once() -> None:
+    """The end of a stream and the reset by its client cross; more resets than streams are a flood."""
+    resets = Resets(lambda: 0.0)
+    times(1_000, resets.count)
+    times(5_000, resets.ended)
+    times(5_000, lambda: resets.by_client(None))
+    with pytest.raises(ConnectionBroken):
+        resets.by_client(None)
+
+
+def test_stream_that_its_client_reset_gives_no_late_reset() -> None:
+    """It was reset already."""
+    resets = Resets(lambda: 0.0)
+    resets.by_client(0.0)
+    resets.ended()
+    times(1_000, lambda: resets.by_client(None))
+    with pytest.raises(ConnectionBroken):
+        resets.by_client(None)
 
 
 def test_pings_without_data() -> None:
