@@ -420,8 +420,10 @@ class ServerState:
             connection.asking.pop(tag, None)
             answer: list[Effect] = [Send(connection, Session(tag, target, error=message.malformed))]
             return answer + (self._refuse(connection, tag, message.malformed) if tag > 0 else [])
-        if tag > 0:  # the answer to ours: a client accepts by its stream, so only a refusal is one
-            return self._refuse(connection, tag, message.error) if message.error else []
+        if tag > 0 and message.error:
+            return self._refuse(connection, tag, message.error)
+        if tag > 0 and (message.accept or tag in connection.asked or tag in connection.live):
+            return []  # it accepts what was asked: by its stream, so these words are needless
         if message.error:
             connection.asking.pop(tag, None)
             return []
@@ -435,7 +437,7 @@ class ServerState:
 
     def _admit(self, connection: Connection, tag: int, target: Target) -> bool:
         """Whether a bridge serves it. Raises TunnelError when nobody does."""
-        if tag == 0:
+        if tag >= 0:
             raise TunnelError("a client's tags are negative")
         if tag in connection.asking or tag in connection.live:
             raise TunnelError(f"tag {tag} is in use")

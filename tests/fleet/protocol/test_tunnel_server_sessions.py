@@ -289,6 +289,7 @@ def test_asked_what_cannot_be() -> None:
     state = state_02(handler=True, local=frozenset((SSH,)))
     connection = client(state, "a")
     assert refusal(ask(state, connection, 0)) == "a client's tags are negative"
+    assert refusal(ask(state, connection, 3)) == "a client's tags are negative"
     assert refusal(ask(state, connection, -1, OTHER)) == "no target router-8 (SSH) is registered"
     ask(state, connection, -2)
     assert refusal(ask(state, connection, -2)) == "tag -2 is in use"
