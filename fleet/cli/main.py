@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 import click
+from typing_extensions import override
 
 from fleet import __version__
 from fleet.cli.lazy import LazyGroup
 
 
+class _Program(LazyGroup):
+    @override
+    def main(self, *args: Any, **options: Any) -> Any:
+        # Failures are exceptions here, and their sentences are ours: gRPC's core, which looks at this when it is
+        # imported, would write its own lines beside them.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+        return super().main(*args, **options)
+
+
 @click.group(
-    cls=LazyGroup,
+    cls=_Program,
     lazy={
         "fleet": "fleet.cli.fleet:fleet",
         "summary": "fleet.cli.console:summary",
