@@ -69,7 +69,7 @@ def _record_instances(place: Place, listed: Sequence[ListedInstance], at: float)
 def is_deleted(facts: InstanceFacts, at: float) -> bool:
     """Tell whether a resource that is no longer listed was deleted before it ran out."""
     if facts.expires_at is None:
-        # It never had a resource: an agent or a tunnel named it.
+        # It never had a resource: the resource of an agent names it.
         return False
     return facts.expires_at - at > _DELETED_SHARE * (facts.ttl or _DEFAULT_TTL)
 
@@ -162,8 +162,8 @@ def _rows(place: Place, agents: Sequence[ListedAgent], parity: int) -> tuple[Row
     rows["flags"] = np.array(columns.health_check, np.uint8) * HEALTH_CHECK | LIST_PARITY * parity
     for name in ("desired", "claimed"):
         rows[name] = _capped(getattr(columns, name))
-    rows["auth"] = _instances(place, columns.auth_id, InstanceKind.AUTH)
-    rows["via_proxy"] = _instances(place, columns.via_proxy_id, InstanceKind.PROXY)
+    rows["auth"] = _auths(place, columns.auth_id)
+    rows["via_proxy"] = _listed_proxies(place, columns.via_proxy_id)
     return rows, _capped(columns.tracked)  # type: ignore[arg-type]  # a column
 
 
@@ -171,11 +171,24 @@ def _capped(numbers: Sequence[int]) -> npt.NDArray[np.uint8]:
     return np.minimum(np.array(numbers, np.uint32), 0xFF).astype(np.uint8)
 
 
-def _instances(place: Place, ids: str | Sequence[str], kind: InstanceKind) -> npt.NDArray[np.uint16]:
-    """Indices of the instances that agents name; one nobody has listed joins the roster under its id."""
+def _auths(place: Place, ids: Sequence[str]) -> npt.NDArray[np.uint16]:
+    """Return the indices of the auths that wrote the agents' resources; one that no auth listed joins the roster."""
     distinct = sorted({fit(identity) for identity in ids if identity})
-    known = {facts.id: facts for facts in place.instances.values()}
-    wanted = [(i, kind.value, known[i].name if i in known else i) for i in distinct]
-    found = place.writer.instances(place.cluster, place.epoch, wanted).tolist()
-    index: Mapping[str, int] = dict(zip(distinct, found, strict=True))
+    listed = {facts.id: facts for facts in place.instances.values()}
+    records = [(i, InstanceKind.AUTH.value, listed[i].name if i in listed else i) for i in distinct]
+    indices = place.writer.instances(place.cluster, place.epoch, records).tolist()
+    return _by_id(dict(zip(distinct, indices, strict=True)), ids)
+
+
+def _listed_proxies(place: Place, ids: Sequence[str]) -> npt.NDArray[np.uint16]:
+    """Return the indices of the proxies that agents name, without those that no auth ever listed.
+
+    An agent may name any proxy. The roster keeps every id for as long as the record lives and has room for 65,534.
+    """
+    instances = place.writer.instance_names(place.cluster)
+    index = {i: number for number, (i, kind, _) in enumerate(instances) if kind == InstanceKind.PROXY}
+    return _by_id(index, ids)
+
+
+def _by_id(index: Mapping[str, int], ids: Sequence[str]) -> npt.NDArray[np.uint16]:
     return np.array([index.get(fit(identity), NO_INSTANCE) for identity in ids], np.uint16)

@@ -11,6 +11,7 @@ import pytest
 from grpc_health.v1 import health_pb2
 
 from fleet.classify import health_of, health_sentence
+from fleet.domain.columns import NO_INSTANCE
 from fleet.domain.evidence import Mode, Timing
 from fleet.domain.instances import InstanceFacts, InstanceKind, ServingStatus
 from fleet.domain.verdicts import State
@@ -271,6 +272,26 @@ def test_agents_listed_and_left_out(fleet: Fleet) -> None:
     assert alive.tolist() == [False, False, True]
     fleet.poll()
     assert fleet.writer.load(CLUSTER).presence.revision == 11
+
+
+def test_agents_that_invent_the_proxy_of_their_auth_connection(fleet: Fleet) -> None:
+    """A proxy that no auth ever listed is none: the roster does not grow, whatever agents say."""
+    listed = agent_entry("agent-1-id", "auth-1-id")
+    listed.agent.via_proxy_id = "proxy-1-id"
+    invented = [agent_entry(f"agent-{n}-id", "auth-1-id") for n in range(2, 50)]
+    for number, entry in enumerate(invented):
+        entry.agent.via_proxy_id = f"invented-{number}"
+    invented[0].agent.via_proxy_id = "auth-2-id"
+    fleet.auths[0].agents = lambda request: fleet_pb2.ListAgentsResponse(
+        epoch="e1", revision=1, full=True, agents=[listed, *invented]
+    )
+
+    fleet.poll()
+
+    record = fleet.writer.load(CLUSTER)
+    assert len(fleet.writer.instance_names(CLUSTER)) == 4
+    assert record.heartbeats["via_proxy"][0] == fleet.facts("proxy-1").index
+    assert set(record.heartbeats["via_proxy"][1:].tolist()) == {NO_INSTANCE}
 
 
 def test_agents_of_pages_that_have_not_come_are_not_told_of(fleet: Fleet) -> None:
