@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from django.db import DatabaseError, connection
@@ -18,6 +19,7 @@ from fleet.alerts.evaluating import Evaluator, News, NotOurs, warn_of_ends
 from fleet.alerts.outbox import SENDERS, SENDING, Outbox, Places
 from fleet.alerts.reposting import INTERVAL, Reposter
 from fleet.models import Cluster
+from fleet.models.alerting import Silence
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.incidents import Incident, VersionChange
 
@@ -68,32 +70,23 @@ class Alerting:
 
     def look(self, now: float) -> bool:
         """Look at every cluster; whether all of it could be kept."""
-        good = True
-        try:
+        looks = [False]
+        with _apart("the look failed"):
             clusters = list(Cluster.objects.all()) or [ensure_default_cluster()]
-            for cluster in clusters:
-                good = self._look_at(cluster.id, now) and good
+            looks = [self._look_at(cluster.id, now) for cluster in clusters]
             for silence in warn_of_ends(now):
-                warn_of_end(silence, now, self.console_url)
-                for cluster in clusters:
-                    if silence.cluster in ("", cluster.id):
-                        self.tell(
-                            News(
-                                cluster.id, {}, f"A silence ends within 15 minutes: {silence.reason}", "info"
-                            )
-                        )
-        except DatabaseError:
-            logger.exception("the database does not take it: the next look tries again")
-            _reopen()
-            return False
-        return good
+                self._warn(silence, clusters, now)
+        return all(looks)
 
     def _look_at(self, cluster: str, now: float) -> bool:
         try:
             news = self.evaluator.look(cluster, now)
+            if news is not None:
+                if news.text:
+                    self._owed.set()
+                self.tell(news)
         except NotOurs as why:
             logger.debug("%s", why)
-            return True
         except DatabaseError:
             logger.exception("cluster %s: the database does not take it: the next look tries again", cluster)
             _reopen()
@@ -102,22 +95,23 @@ class Alerting:
             # A mistake of ours in one cluster must not blind us in the others.
             logger.exception("cluster %s: the look failed", cluster)
             return False
-        if news is not None:
-            if news.text:
-                self._owed.set()
-            self.tell(news)
         return True
+
+    def _warn(self, silence: Silence, clusters: Sequence[Cluster], now: float) -> None:
+        with _apart(f"silence {silence.pk}: nobody is warned of its end"):
+            warn_of_end(silence, now, self.console_url)
+            text = f"A silence ends within 15 minutes: {silence.reason}"
+            for cluster in clusters:
+                if silence.cluster in ("", cluster.id):
+                    self.tell(News(cluster.id, {}, text, "info"))
 
     def _send(self, number: int, places: Places) -> None:
         """Send what is due. One thread looks for it once a second, the others seldom, or when it found something."""
         outbox = Outbox(f"{self.holder}/{number}", time.time, random.random, SENDERS, places)
         while not self.stopped.is_set():
-            try:
+            worked = False
+            with _apart("a notification is not sent now"):
                 worked = outbox.step()
-            except DatabaseError:
-                logger.exception("the outbox cannot be read or written: it is tried again")
-                _reopen()
-                worked = False
             if worked:
                 self._owed.set()
                 continue
@@ -130,20 +124,27 @@ class Alerting:
     def _repost(self) -> None:
         reposter = Reposter(self.holder, time.time)
         while not self.stopped.wait(INTERVAL):
-            try:
+            with _apart("open alerts cannot be posted now: Alertmanager gets them a minute later"):
                 reposter.post()
-            except DatabaseError:
-                logger.exception("open alerts cannot be read: Alertmanager gets them a minute later")
-                _reopen()
-            except Exception:
-                # This thread is the only one that keeps Alertmanager's list, so no mistake may end it.
-                logger.exception("open alerts cannot be posted: Alertmanager gets them a minute later")
         connection.close()
 
     def _beat(self) -> None:
         while not self.stopped.wait(1.0):
-            if self._looked.is_set() and self.deadman.beat(time.time()):
-                self._looked.clear()
+            with _apart("the dead man's switch is not told now"):
+                if self._looked.is_set() and self.deadman.beat(time.time()):
+                    self._looked.clear()
+
+
+@contextlib.contextmanager
+def _apart(sentence: str) -> Iterator[None]:
+    """Keep a fault from the clusters and the turns after it: nobody starts a loop or a thread of this process anew."""
+    try:
+        yield
+    except DatabaseError:
+        logger.exception("%s: the database does not take it, and the next turn tries again", sentence)
+        _reopen()
+    except Exception:
+        logger.exception("%s", sentence)
 
 
 def prune(before: float) -> int:

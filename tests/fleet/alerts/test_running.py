@@ -2,17 +2,20 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from typing import cast
 
 import pytest
 from django.db import OperationalError
 
+from fleet.alerts import running
 from fleet.alerts.deadman import Deadman
 from fleet.alerts.evaluating import Evaluator, News, NotOurs
 from fleet.alerts.running import Alerting, prune
 from fleet.models import Cluster
 from fleet.models.alerting import Silence
 from fleet.models.incidents import Incident
+from tests.fakes.waiting import eventually_sync
 
 pytestmark = pytest.mark.django_db
 
@@ -65,6 +68,70 @@ def test_silence_that_ends_soon_is_told() -> None:
     for now in (100.0, 500.0, 600.0):
         alerting.look(now)
     assert [news.text for news in told] == ["A silence ends within 15 minutes: upgrade"]
+
+
+def test_news_that_cannot_be_told_cost_one_cluster(caplog: pytest.LogCaptureFixture) -> None:
+    """Redis may be away: the clusters after it are looked at, and the process that looks goes on."""
+    told: list[News] = []
+    Cluster.objects.create(id="a", name="A")
+    first, second = (News(cluster, {"critical": 1}, "CRIT", "critical", 1) for cluster in ("a", "default"))
+    alerting = _alerting(Looker(first, second), told)
+
+    def tell(news: News) -> None:
+        if news is first:
+            raise ConnectionError("the channel layer is away")
+        told.append(news)
+
+    alerting.tell = tell
+
+    assert not alerting.look(1.0)
+    assert told == [second]
+    assert "cluster a: the look failed" in caplog.text
+
+
+def test_end_of_a_silence_that_cannot_be_told_costs_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    """Each silence by itself: one that fails is in the log."""
+    alerting = _alerting(Looker(), [])
+    told: list[str] = []
+    for reason in ("upgrade", "new disks"):
+        Silence.objects.create(reason=reason, creator="ada", starts_at=0.0, ends_at=1000.0)
+
+    def tell(news: News) -> None:
+        if news.text.endswith("upgrade"):
+            raise ConnectionError("the channel layer is away")
+        told.append(news.text)
+
+    alerting.tell = tell
+
+    assert alerting.look(500.0)
+    assert told == ["A silence ends within 15 minutes: new disks"]
+    assert "nobody is warned of its end" in caplog.text
+
+
+@pytest.mark.django_db(transaction=True)
+def test_sender_outlives_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No thread that sends ends by a mistake of ours: nobody would start it anew."""
+    steps: Counter[str] = Counter()
+
+    class FaultyOutbox:
+        def __init__(self, holder: str, *others: object) -> None:
+            self._holder = holder
+
+        def step(self) -> bool:
+            steps[self._holder] += 1
+            if steps[self._holder] == 1:
+                raise KeyError("bug")
+            return False
+
+    monkeypatch.setattr(running, "Outbox", FaultyOutbox)
+    alerting = _alerting(Looker(), [])
+    thread = threading.Thread(target=alerting.run)
+    thread.start()
+    try:
+        eventually_sync(lambda: len(steps) > 1 and min(steps.values()) > 1)
+    finally:
+        alerting.stopped.set()
+        thread.join(timeout=60)
 
 
 @pytest.mark.django_db(transaction=True)
