@@ -7,17 +7,16 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 import redis.asyncio as redis
 import uvloop
 
 from fleet.nodes.forward_names import Mode
-from fleet.nodes.forwards import Forward
 from fleet.transport import backend as backend_module
 from fleet.transport.backend import AgentPage, Backend, BackendUnavailable, ForeignError, SilentError
 from fleet.wire import fleet_pb2, types_pb2
+from tests.fakes.forwarded import forwarded
 from tests.fakes.waiting import eventually
 from tests.fleet.conftest import HASTY
 
@@ -225,26 +224,17 @@ def test_reset_in_flight_is_unavailable_at_once(
     """Connections reset under calls that wait: every call is done or fails by the reset, none by its timeout."""
 
     async def scene() -> None:
-        url = urlsplit(valkey_url)
-        assert url.hostname is not None
-        assert url.port is not None
-        forward = Forward("backend", ("127.0.0.1", 0), (url.hostname, url.port))
-        await forward.start()
-        backend = Backend(
-            f"redis://127.0.0.1:{forward.listen[1]}/0", "default", prefix=prefix, password=url.password
-        )
-        for _ in range(10):
-            calls = [
-                asyncio.ensure_future(backend.put_instance("proxy", server("a"), 60.0)) for _ in range(60)
-            ]
-            await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
-            await forward.change(mode=Mode.CUT)
-            ended = await asyncio.gather(*calls, return_exceptions=True)
-            assert all(error is None or isinstance(error, BackendUnavailable) for error in ended)
-            assert not any(isinstance(error, SilentError) for error in ended)
-            await forward.change(mode=Mode.PASS)
-        await backend.close()
-        await forward.stop()
+        async with forwarded(valkey_url, prefix) as (forward, backend):
+            for _ in range(10):
+                calls = [
+                    asyncio.ensure_future(backend.put_instance("proxy", server("a"), 60.0)) for _ in range(60)
+                ]
+                await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+                await forward.change(mode=Mode.CUT)
+                ended = await asyncio.gather(*calls, return_exceptions=True)
+                assert all(error is None or isinstance(error, BackendUnavailable) for error in ended)
+                assert not any(isinstance(error, SilentError) for error in ended)
+                await forward.change(mode=Mode.PASS)
 
     run(scene())
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 import uvloop
@@ -17,27 +15,12 @@ from fleet.transport import backend as backend_module
 from fleet.transport.backend import Backend, BackendUnavailable, SilentError
 from fleet.transport.backend_pool import NotSent, Pool, is_lost
 from fleet.wire import types_pb2
+from tests.fakes.forwarded import forwarded
 from tests.fakes.waiting import eventually
 from tests.fleet.conftest import HASTY
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 both_loops = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-
-
-@asynccontextmanager
-async def forwarded(valkey_url: str, prefix: str) -> AsyncIterator[tuple[Forward, Backend]]:
-    """A backend that is reached through a forward."""
-    url = urlsplit(valkey_url)
-    assert url.hostname is not None
-    assert url.port is not None
-    forward = Forward("backend", ("127.0.0.1", 0), (url.hostname, url.port))
-    await forward.start()
-    backend = Backend(
-        f"redis://127.0.0.1:{forward.listen[1]}/0", "default", prefix=prefix, password=url.password
-    )
-    yield forward, backend
-    await backend.close()
-    await forward.stop()
 
 
 def server(name: str) -> types_pb2.ServerV2:
@@ -46,6 +29,18 @@ def server(name: str) -> types_pb2.ServerV2:
 
 def idle(backend: Backend) -> list[Any]:
     return backend._pool._available_connections
+
+
+async def reset_in_flight(
+    forward: Forward, backend: Backend, question: Awaitable[Any]
+) -> asyncio.Future[Any]:
+    """Ask over a connection that is held and then reset; return the call."""
+    await forward.change(mode=Mode.HOLD)
+    call = asyncio.ensure_future(question)
+    await eventually(lambda: not idle(backend))
+    for link in list(forward.links):
+        link.reset()
+    return call
 
 
 async def fill(forward: Forward, backend: Backend, count: int) -> None:
@@ -82,11 +77,7 @@ def test_read_whose_connection_is_reset_is_sent_again(run: Run, valkey_url: str,
     async def scene() -> None:
         async with forwarded(valkey_url, prefix) as (forward, backend):
             await backend.put_instance("proxy", server("a"), 60.0)
-            await forward.change(mode=Mode.HOLD)
-            call = asyncio.ensure_future(backend.instances("proxy"))
-            await eventually(lambda: not idle(backend))
-            for link in list(forward.links):
-                link.reset()
+            call = await reset_in_flight(forward, backend, backend.instances("proxy"))
             await eventually(lambda: forward.accepted == 2)
             await forward.change(mode=Mode.PASS)
             assert [found.metadata.name for found in await call] == ["a"]
@@ -101,11 +92,7 @@ def test_write_whose_connection_is_reset_is_uncertain(run: Run, valkey_url: str,
     async def scene() -> None:
         async with forwarded(valkey_url, prefix) as (forward, backend):
             await backend.put_instance("proxy", server("a"), 60.0)
-            await forward.change(mode=Mode.HOLD)
-            call = asyncio.ensure_future(backend.put_instance("proxy", server("b"), 60.0))
-            await eventually(lambda: not idle(backend))
-            for link in list(forward.links):
-                link.reset()
+            call = await reset_in_flight(forward, backend, backend.put_instance("proxy", server("b"), 60.0))
             with pytest.raises(BackendUnavailable, match="the write may have taken effect") as caught:
                 await call
             assert caught.value.is_uncertain
