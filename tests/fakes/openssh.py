@@ -48,7 +48,14 @@ class Sshd:
         return f"127.0.0.1:{self.port}"
 
     def ssh(self, *words: str, proxy_command: str = "") -> list[str]:
-        """An ssh command line to it; the words are flags, then after the host a command: see `at`."""
+        """Return an ssh command line to it; the words are flags, then the host, then a command."""
+        return ["ssh", *self._flags(proxy_command), "-p", str(self.port), *words]
+
+    def scp(self, *words: str, proxy_command: str = "") -> list[str]:
+        """Return an scp command line to it; the words are flags, then a source and a target."""
+        return ["scp", *self._flags(proxy_command), "-P", str(self.port), *words]
+
+    def _flags(self, proxy_command: str) -> list[str]:
         options = {
             "BatchMode": "yes",
             "IdentityFile": str(self.identity),
@@ -60,8 +67,11 @@ class Sshd:
         }
         if proxy_command:
             options["ProxyCommand"] = proxy_command
-        flags = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
-        return ["ssh", "-F", "none", *flags, "-p", str(self.port), *words]
+        return [
+            "-F",
+            "none",
+            *(word for name, value in options.items() for word in ("-o", f"{name}={value}")),
+        ]
 
     @property
     def host(self) -> str:
@@ -108,6 +118,7 @@ def _config(folder: Path, host_key: Path, port: int) -> str:
         "PermitRootLogin": "prohibit-password",
         "MaxStartups": 200,
         "PrintMotd": "no",
+        "Subsystem": "sftp internal-sftp",
     }
     return "".join(f"{name} {value}\n" for name, value in settings.items())
 

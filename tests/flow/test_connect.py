@@ -8,96 +8,25 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
 
 import grpc
 import pytest
 
-from fleet.processes import children, pids
+from fleet.processes import pids
 from fleet.processes.pids import ProcessState
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 from tests.fakes import openssh
-from tests.fakes.openssh import Sshd
 from tests.fakes.programs import skip_without
 from tests.fakes.waiting import eventually_sync
-from tests.flow.transfers import Service, service, site, transfer
+from tests.flow.local_fleet import PATIENCE, Fleet, up
+from tests.flow.transfers import service, site, transfer
 from tests.meta.house import ROOT
 
-PATIENCE = 120.0
+#: Two agents and a proxy.
+_SHAPE = ("--auths", "1", "--proxies", "1", "--agents", "2", "--mesh")
+_SHAPE += ("--auth-via", "proxy", "--keep-alive-interval", "60s")
 CURL = "" if shutil.which("curl") else "CURL IS MISSING: run `make peers` as root, or apt-get install curl"
-
-
-@dataclass
-class Fleet:
-    """A fleet that runs, and what its agents expose."""
-
-    home: Path
-    connect: str
-    auth: str
-    process: subprocess.Popen[bytes]
-    checked: Service = field(init=False)
-    sshd: Sshd | None = None
-
-    def refloat(self, *words: str) -> list[str]:
-        """A command line of ours."""
-        return [sys.executable, "-m", "fleet.cli", *words, "--home", str(self.home)]
-
-    def run(self, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        """Run one of our commands to its end."""
-        argv = self.refloat(*words)
-        return subprocess.run(argv, input=given, capture_output=True, cwd=ROOT, timeout=PATIENCE, check=False)
-
-    def ask(self, target: str) -> tuple[socket.socket, str]:
-        """A connection to the CONNECT port that asked for a target, and the status line."""
-        host, _, port = self.connect.rpartition(":")
-        sock = socket.create_connection((host, int(port)), timeout=PATIENCE)
-        sock.sendall(f"CONNECT {target}:1 HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
-        head = b""
-        while not head.endswith(b"\r\n\r\n"):
-            part = sock.recv(1)
-            assert part, head
-            head += part
-        return sock, head.decode().splitlines()[0]
-
-    def open(self, target: str) -> socket.socket:
-        """A connection to a service; its agent may still be on its way."""
-        found: list[socket.socket] = []
-
-        def there() -> bool:
-            with contextlib.suppress(OSError):
-                sock, status = self.ask(target)
-                if " 200 " in status:
-                    found.append(sock)
-                    return True
-                sock.close()
-            return False
-
-        eventually_sync(there, seconds=PATIENCE)
-        return found[0]
-
-
-@contextlib.contextmanager
-def up(home: Path, *flags: str) -> Iterator[Fleet]:
-    """A fleet of two agents and a proxy, without anything between a user and the proxy's own socket."""
-    shape = ("--auths", "1", "--proxies", "1", "--agents", "2", "--no-faults", "--mesh")
-    shape += ("--auth-via", "proxy", "--keep-alive-interval", "60s")
-    with (home / "up.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "fleet.cli", "fleet", "up", "--json", "--home", str(home), *shape, *flags],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=log,
-        )
-    assert process.stdout is not None
-    with process.stdout:
-        try:
-            said = json.loads(process.stdout.readline())
-            yield Fleet(home, said["connect"][0], said["auths"][0], process)
-        finally:
-            children.stop([process], grace=20.0)
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +41,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         if sshd is not None:
             services.append(f"ssh={sshd.address}")
         flags = [word for one in services for word in ("--service", one)]
-        running = stack.enter_context(up(home, *flags))
+        running = stack.enter_context(up(home, *_SHAPE, *flags))
         running.checked = checked
         running.sshd = sshd
         for number in (1, 2):
