@@ -298,9 +298,10 @@ def _auths(cluster: Cluster) -> Auths:
     """The auths of a cluster: its gateway first, then those there are, and last those it began with."""
     here = process()
     known = operators_auths(here.writer.load_instances(cluster.id).values(), time.time(), here.timing)
-    gateway = [settings.REFLOAT_GATEWAY] if settings.REFLOAT_GATEWAY and cluster.id == DEFAULT_CLUSTER else []
-    addresses = dict.fromkeys([*gateway, *known, *cluster.auths])
-    return Auths(addresses, _tls(), process().worker.run)
+    gateway = settings.REFLOAT_GATEWAY if cluster.id == DEFAULT_CLUSTER else ""
+    addresses = [(gateway, "gateway")] if gateway else []
+    addresses += ((address, "auth") for address in (*known, *cluster.auths))
+    return Auths(dict.fromkeys(addresses), _tls(), process().worker.run)
 
 
 def _now() -> datetime:
@@ -375,5 +376,5 @@ def _tls() -> TLSFiles | None:
         Path(path) if path else None
         for path in (settings.REFLOAT_TLS_CERT, settings.REFLOAT_TLS_KEY, settings.REFLOAT_TLS_CA)
     )
-    files = TLSFiles(certificate=certificate, key=key, authority=authority)
+    files = TLSFiles(certificate, key, authority, settings.REFLOAT_TLS_SERVER_NAME)
     return files if files.enabled else None

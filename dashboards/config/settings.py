@@ -51,6 +51,8 @@ REFLOAT_DEADMAN_URL = env.secret("REFLOAT_DEADMAN_URL") or ""
 REFLOAT_TLS_CA = env.text("REFLOAT_TLS_CA")
 REFLOAT_TLS_CERT = env.text("REFLOAT_TLS_CERT")
 REFLOAT_TLS_KEY = env.text("REFLOAT_TLS_KEY")
+#: Expected in the certificates of all instances; empty: the name of the role that is dialled.
+REFLOAT_TLS_SERVER_NAME = env.text("REFLOAT_TLS_SERVER_NAME")
 
 
 def _secret_key() -> str:

@@ -18,4 +18,5 @@ def channel_to(record: FleetRecord, name: str) -> grpc.aio.Channel:
     if record.console:
         files = {setting: Path(path) for setting, path in record.console.items()}
         tls = TLSFiles(files["REFLOAT_TLS_CERT"], files["REFLOAT_TLS_KEY"], files["REFLOAT_TLS_CA"])
-    return channels.open_channel(channels.target_of([parse(record.member(name).grpc)]), tls)
+    member = record.member(name)
+    return channels.open_channel(channels.target_of([parse(member.grpc)]), tls.towards(member.role))

@@ -28,7 +28,7 @@ from fleet.transport.admin import (
     Stored,
     Unreachable,
 )
-from fleet.transport.channels import TLSError, TLSFiles
+from fleet.transport.channels import AUTH_NAME, TLSError, TLSFiles
 from fleet.transport.retrying.aio import Retrying
 from fleet.transport.retrying.reads import reads
 
@@ -39,7 +39,8 @@ Work = Callable[[NetworkingConfigAdmin], Awaitable[Stored]]
 class Auths:
     """Which auths to ask, and how."""
 
-    addresses: tuple[tuple[str, int], ...]
+    #: Each with the role of the server.
+    addresses: tuple[tuple[tuple[str, int], str], ...]
     tls: TLSFiles
 
     def do(self, work: Work) -> Stored:
@@ -47,10 +48,11 @@ class Auths:
         return asyncio.run(self._do(work))
 
     async def _do(self, work: Work) -> Stored:
-        for number, address in enumerate(self.addresses, 1):
+        for number, (address, role) in enumerate(self.addresses, 1):
             try:
                 target, retrying = channels.target_of([address]), Retrying(reads())
-                async with channels.open_channel(target, self.tls, interceptors=[retrying]) as channel:
+                tls = self.tls.towards(role)
+                async with channels.open_channel(target, tls, interceptors=[retrying]) as channel:
                     return await work(NetworkingConfigAdmin(channel))
             except TLSError as error:
                 raise Failure(str(error)) from error
@@ -73,9 +75,10 @@ def _auths_options(command: Callable[..., Any]) -> Callable[..., Any]:
         tls_ca: Path | None,
         tls_cert: Path | None,
         tls_key: Path | None,
+        tls_server_name: str,
         **given: Any,
     ) -> None:
-        tls = TLSFiles(tls_cert, tls_key, tls_ca)
+        tls = TLSFiles(tls_cert, tls_key, tls_ca, tls_server_name)
         try:
             auths = _given(auth, tls) if auth else _of_fleet(home, cluster, tls)
             command(auths=auths, **given)
@@ -84,6 +87,12 @@ def _auths_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     for option in (
+        click.option(
+            "--tls-server-name",
+            default="",
+            envvar="REFLOAT_TLS_SERVER_NAME",
+            help=f"Name to expect in an auth's certificate; default: {AUTH_NAME}.",
+        ),
         click.option("--tls-key", type=path, envvar="REFLOAT_TLS_KEY", help="Its key, PEM."),
         click.option("--tls-cert", type=path, envvar="REFLOAT_TLS_CERT", help="Our certificate, PEM."),
         click.option("--tls-ca", type=path, envvar="REFLOAT_TLS_CA", help="CA of the auths, PEM."),
@@ -97,7 +106,7 @@ def _auths_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _given(text: str, tls: TLSFiles) -> Auths:
     try:
-        return Auths(tuple(parse(part.strip()) for part in text.split(",")), tls)
+        return Auths(tuple((parse(part.strip()), "auth") for part in text.split(",")), tls)
     except ValueError as error:
         raise Failure(f"--auth: {error}") from None
 
@@ -108,8 +117,9 @@ def _of_fleet(home: Path, cluster: str, tls: TLSFiles) -> Auths:
         files = {name: Path(path) for name, path in record.console.items()}
         tls = TLSFiles(files["REFLOAT_TLS_CERT"], files["REFLOAT_TLS_KEY"], files["REFLOAT_TLS_CA"])
     # The gateway passes by an auth that is sick; when it is gone itself, the auths are asked.
-    addresses = [*filter(None, [record.gateway]), *record.addresses("auth")]
-    return Auths(tuple(parse(address) for address in addresses), tls)
+    addresses = [(address, "gateway") for address in (record.gateway,) if address]
+    addresses += [(address, "auth") for address in record.addresses("auth")]
+    return Auths(tuple((parse(address), role) for address, role in addresses), tls)
 
 
 @click.group()

@@ -35,7 +35,7 @@ class Dialer:
 
     def __init__(self, instances: Iterable[InstanceFacts], tls: TLSFiles | None, run: Run) -> None:
         """`run` runs a coroutine in the loop of this process."""
-        self._addresses = {facts.id: facts.address for facts in instances}
+        self._instances = {facts.id: facts for facts in instances}
         self._tls = tls
         self._run = run
 
@@ -85,16 +85,16 @@ class Dialer:
         self._do(instance_id, lambda channel: NodePoliciesAdmin(channel).restart(run_id, reason, drain))
 
     def _do(self, instance_id: str, work: Callable[[grpc.aio.Channel], Awaitable[T]]) -> T:
-        address = self._addresses.get(instance_id)
-        if not address:
+        facts = self._instances.get(instance_id)
+        if facts is None or not facts.address:
             raise Unreachable(f"{instance_id} is not in the record any more")
 
         async def done() -> T:
             connections = Connections(self._tls)
             try:
-                return await work(connections.channel(address))
+                return await work(connections.channel(facts.address, facts.kind))
             except (ValueError, TLSError) as error:
-                raise AdminError(f"{address}: {error}") from error
+                raise AdminError(f"{facts.address}: {error}") from error
             finally:
                 await connections.close()
 

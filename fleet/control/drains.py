@@ -12,7 +12,7 @@ from datetime import datetime
 from fleet.control.audit import Attempt, attempted
 from fleet.domain.actions import AuditAction
 from fleet.domain.changes import Actor
-from fleet.domain.instances import InstanceFacts
+from fleet.domain.instances import InstanceFacts, InstanceKind
 from fleet.models.drains import Drain
 
 
@@ -34,6 +34,7 @@ class Due:
 
     row: int
     address: str
+    kind: InstanceKind
     drained: bool
     reason: str
 
@@ -75,7 +76,7 @@ def due(cluster: str, instances: Mapping[int, InstanceFacts]) -> list[Due]:
         row = rows.get(facts.id)
         answers = facts.gone_at is None and bool(facts.attempts) and facts.attempts[0].ok
         if row is not None and answers and row.drained is not (facts.watch.draining is not None):
-            found.append(Due(row.pk, facts.address, row.drained, row.reason))
+            found.append(Due(row.pk, facts.address, facts.kind, row.drained, row.reason))
     return found
 
 

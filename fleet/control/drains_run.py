@@ -24,7 +24,8 @@ async def _tell(one: Due, tls: TLSFiles | None) -> str:
     host, _, port = one.address.rpartition(":")
     try:
         target = channels.target_of([(host.strip("[]"), int(port))])
-        async with channels.open_channel(target, tls) as channel:
+        own = None if tls is None else tls.towards(one.kind)
+        async with channels.open_channel(target, own) as channel:
             admin = InstanceAdmin(channel, within=_WITHIN)
             await (admin.drain(one.reason) if one.drained else admin.undrain())
     except (AdminError, TLSError, ValueError) as error:

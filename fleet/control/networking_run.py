@@ -38,8 +38,8 @@ _TRY_FOR = timedelta(seconds=60)
 class Auths:
     """The auths of a cluster, asked in turn."""
 
-    def __init__(self, addresses: Iterable[str], tls: TLSFiles | None, run: Run) -> None:
-        """`addresses` are host:port; `run` runs a coroutine in the loop of this process."""
+    def __init__(self, addresses: Iterable[tuple[str, str]], tls: TLSFiles | None, run: Run) -> None:
+        """`addresses` are host:port with the role of the server; `run` runs a coroutine in the loop of this process."""
         self._addresses = tuple(addresses)
         self._tls = tls
         self._run = run
@@ -53,9 +53,9 @@ class Auths:
         connections = Connections(self._tls)
         last: AdminError = Unreachable("no auth is known")
         try:
-            for address in self._addresses:
+            for address, role in self._addresses:
                 try:
-                    return await work(NetworkingConfigAdmin(connections.reader(address)))
+                    return await work(NetworkingConfigAdmin(connections.reader(address, role)))
                 except (TLSError, ValueError) as error:
                     raise AdminError(f"{address}: {error}") from error
                 except (Unreachable, NotAllowed) as error:

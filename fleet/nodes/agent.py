@@ -197,7 +197,7 @@ class Agent:
                 self._reached_at, flags.tls, flags.dead_peer, flags.balancer, **common
             )
         else:
-            tls = flags.tls.towards_auths()
+            tls = flags.tls.towards("auth")
             channel = opening.open_channel(
                 self._reached_at, tls, flags.dead_peer, flags.balancer, order=self._auth_order, **common
             )
@@ -226,7 +226,7 @@ class Agent:
     def _open_tunnel_channel(self) -> grpc.aio.Channel:
         # One address a dial: the balancer decides on the proxy, and each dial is its own connection.
         target = channels.target_of((self._choice.pick(time.monotonic(), random.random()),))
-        return channels.open_channel(target, self._flags.tls, more=channels.still_options())
+        return channels.open_channel(target, self._flags.tls.towards("proxy"), more=channels.still_options())
 
 
 async def _later(delay: float, work: Any) -> None:
@@ -390,8 +390,7 @@ async def serve(flags: AgentFlags, diag: tuple[str, int] | None = None) -> None:
 @click.option(
     "--tls-auth-name",
     default="",
-    help="Name to expect in an auth's certificate; default: as --tls-server-name, and through a proxy "
-    f"{AUTH_NAME}.",
+    help=f"Name to expect in an auth's certificate; default: as --tls-server-name, or else {AUTH_NAME}.",
 )
 def command(
     auth: Addresses | None,

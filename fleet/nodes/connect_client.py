@@ -138,7 +138,7 @@ async def _copy(source: Wire, sink: Wire) -> None:
 
 async def _dial(plan: ConnectPlan, address: tuple[str, int], context: ssl.SSLContext | None) -> Wire:
     loop = asyncio.get_running_loop()
-    name = None if context is None else plan.tls.server_name or address[0]
+    name = None if context is None else plan.tls.towards("proxy").server_name
     async with asyncio.timeout(_ANSWER_WITHIN):
         transport, answer = await loop.create_connection(
             lambda: _Answer(plan), *address, ssl=context, server_hostname=name

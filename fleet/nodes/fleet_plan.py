@@ -10,7 +10,7 @@ from pathlib import Path
 from fleet.nodes import fleet_gateway
 from fleet.nodes.forward_names import BACKEND, PORTS
 from fleet.protocol import announce
-from fleet.transport.channels import AUTH_NAME, role_name
+from fleet.transport.channels import AUTH_NAME
 
 #: What a forward is called before it is given a target.
 _LATER = "-"
@@ -161,10 +161,7 @@ def agents(plan: FleetPlan, name: str, first: int, count: int, auth: str, proxy:
     argv += ["--diag-listen", _ANY_PORT]
     for service in plan.services:
         argv += ["--service", service]
-    tls = _tls(plan, name)
-    if tls:
-        tls += ["--tls-server-name", role_name("proxy"), "--tls-auth-name", AUTH_NAME]
-    return argv + tls
+    return argv + _tls(plan, name)
 
 
 def _tls(plan: FleetPlan, name: str) -> list[str]:

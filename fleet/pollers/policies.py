@@ -30,7 +30,7 @@ async def ask_all(
     async def ask(facts: InstanceFacts) -> Observed:
         async with room:
             try:
-                report = await ask_policies(connections.channel(facts.address), timeout=_WITHIN)
+                report = await ask_policies(connections.channel(facts.address, facts.kind), timeout=_WITHIN)
             except SourceFailed as error:
                 unknown = error.answered and str(error).startswith("unimplemented")
                 return Observed(clock(), None, NOT_OURS if unknown else str(error))

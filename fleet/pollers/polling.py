@@ -145,7 +145,7 @@ async def _ask(
     connections: Connections, target: Target, left: Callable[[], float], clock: Callable[[], float]
 ) -> Sighting:
     try:
-        channel = connections.channel(target.address)
+        channel = connections.channel(target.address, target.kind)
     except (ValueError, TLSError) as error:
         return Sighting(target, clock(), _cannot_dial(target.address, error), None, None)
     health, readyz, tunnels, answers = await asyncio.gather(
@@ -170,14 +170,14 @@ async def _tunnels(
 ) -> TunnelChanges | SourceFailed | None:
     if target.kind is not InstanceKind.PROXY:
         return None
-    channel = connections.channel(target.address)
+    channel = connections.channel(target.address, target.kind)
     return await _or_failure(ask_tunnels(channel, target.epoch, target.revision, left=left, clock=clock))
 
 
 async def _trackers(
     connections: Connections, target: Target, left: Callable[[], float], clock: Callable[[], float]
 ) -> dict[int, Answer]:
-    channel = connections.channel(target.address)
+    channel = connections.channel(target.address, target.kind)
     timeout = left() * _TRACKER_SHARE
 
     async def ask(agent_id: str) -> Answer | None:
@@ -222,7 +222,7 @@ async def _ask_auth(
     loop = asyncio.get_running_loop()
     until = loop.time() + timeout
     try:
-        channel = connections.reader(address)
+        channel = connections.reader(address, InstanceKind.AUTH)
     except (ValueError, TLSError) as error:
         failed = _cannot_dial(address, error)
         return Lists(clock(), index, failed, failed)

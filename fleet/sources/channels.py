@@ -22,34 +22,35 @@ _MADE_ONCE = ("grpc.enable_retries", 0)
 
 
 class Connections:
-    """Channels by address, and the HTTP session."""
+    """Channels by address and role, and the HTTP session."""
 
     def __init__(self, tls: TLSFiles | None = None, retries: Policy = DEFAULT) -> None:
         """Know none yet; reads over a `reader` are retried by `retries`."""
         self._tls = tls
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._channels: dict[tuple[str, str], grpc.aio.Channel] = {}
         #: Of their own: an interceptor costs every call, and a probe must be made once.
-        self._readers: dict[str, grpc.aio.Channel] = {}
+        self._readers: dict[tuple[str, str], grpc.aio.Channel] = {}
         self._retrying = Retrying(reads(retries), budget=SharedBudget())
         self._session: aiohttp.ClientSession | None = None
 
-    def channel(self, address: str) -> grpc.aio.Channel:
-        """The channel to host:port. Raises ValueError for an address that is none, TLSError."""
-        found = self._channels.get(address)
-        if found is None:
-            found = self._channels[address] = self._open(address)
-        return found
+    def channel(self, address: str, role: str) -> grpc.aio.Channel:
+        """Return the channel to a server of a role at host:port. Raises ValueError for no address, TLSError."""
+        key = (address, role)
+        if key not in self._channels:
+            self._channels[key] = self._open(address, role)
+        return self._channels[key]
 
-    def reader(self, address: str) -> grpc.aio.Channel:
-        """The channel to host:port over which lists are read, again if need be. Raises ValueError, TLSError."""
-        found = self._readers.get(address)
-        if found is None:
-            found = self._readers[address] = self._open(address, self._retrying)
-        return found
+    def reader(self, address: str, role: str) -> grpc.aio.Channel:
+        """Return the channel over which lists are read, again if need be. Raises ValueError, TLSError."""
+        key = (address, role)
+        if key not in self._readers:
+            self._readers[key] = self._open(address, role, self._retrying)
+        return self._readers[key]
 
-    def _open(self, address: str, *interceptors: Retrying) -> grpc.aio.Channel:
+    def _open(self, address: str, role: str, *interceptors: Retrying) -> grpc.aio.Channel:
         options = [*still_options(), _MADE_ONCE, ("grpc.max_receive_message_length", LARGEST_ANSWER)]
-        return open_channel(_target(address), self._tls, more=options, interceptors=interceptors)
+        tls = None if self._tls is None else self._tls.towards(role)
+        return open_channel(_target(address), tls, more=options, interceptors=interceptors)
 
     @property
     def session(self) -> aiohttp.ClientSession:
@@ -63,13 +64,12 @@ class Connections:
     async def discard(self, address: str) -> None:
         """Close the channels to an address: the next ones are made anew, without waiting out gRPC's back-off."""
         for channels in (self._channels, self._readers):
-            channel = channels.pop(address, None)
-            if channel is not None:
-                await channel.close()
+            for key in [key for key in channels if key[0] == address]:
+                await channels.pop(key).close()
 
     async def keep_only(self, addresses: set[str]) -> None:
         """Close the channels to everybody else."""
-        for address in {*self._channels, *self._readers} - addresses:
+        for address in {kept for kept, _ in (*self._channels, *self._readers)} - addresses:
             await self.discard(address)
 
     async def close(self) -> None:

@@ -13,7 +13,7 @@ import grpc.aio
 
 Options = list[tuple[str, int | str]]
 
-#: Every server's certificate names this host too: clients that dial an address through a balancer check against it.
+#: Every server's certificate names this host too.
 SERVER_NAME = "refloat.local"
 #: Roles of servers. Certificates of all other roles are good for clients only.
 SERVER_ROLES = ("auth", "proxy", "gateway")
@@ -31,7 +31,7 @@ def role_name(role: str) -> str:
     return f"{role}.{SERVER_NAME}"
 
 
-#: Who dials through somebody else expects this name, so that a proxy cannot answer in the place of an auth.
+#: The certificates of auths alone name this host, so that a proxy cannot answer in the place of an auth.
 AUTH_NAME = role_name("auth")
 #: Names that many certificates have: they do not tell one program from another.
 SHARED_NAMES = frozenset((SERVER_NAME, "localhost", *TELEPORT_NAMES, *map(role_name, SERVER_ROLES)))
@@ -49,7 +49,8 @@ class TLSFiles:
     key: Path | None = None
     #: Whom we trust.
     authority: Path | None = None
-    #: A client expects this name in the server's certificate; empty means the host it dials.
+    #: A client expects this name in the server's certificate; empty means the name of the role that it dials, and the
+    #: host where servers have no role of ours.
     server_name: str = ""
     #: The same of an auth's certificate; empty means as `server_name`.
     auth_name: str = ""
@@ -59,9 +60,10 @@ class TLSFiles:
         """Whether TLS is on at all."""
         return any((self.certificate, self.key, self.authority))
 
-    def towards_auths(self) -> TLSFiles:
-        """Return the same for connections to auths."""
-        return replace(self, server_name=self.auth_name or self.server_name)
+    def towards(self, role: str) -> TLSFiles:
+        """Return the same for connections to servers of a role, whose certificates must prove it."""
+        by_role = self.auth_name if role == "auth" else ""
+        return replace(self, server_name=by_role or self.server_name or role_name(role))
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,12 +73,12 @@ async def _ours() -> None:
     kept = Connections()
 
     async def reused(address: str) -> None:
-        answer = await ask_health(kept.channel(address), timeout=_TIMEOUT)
+        answer = await ask_health(kept.channel(address, "auth"), timeout=_TIMEOUT)
         assert answer.serving is ServingStatus.SERVING, f"{address} answers {answer}"
 
     async def new(address: str) -> None:
         fresh = Connections()
-        answer = await ask_health(fresh.channel(address), timeout=_TIMEOUT)
+        answer = await ask_health(fresh.channel(address, "auth"), timeout=_TIMEOUT)
         await fresh.close()
         assert answer.serving is ServingStatus.SERVING, f"{address} answers {answer}"
 

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from fleet.protocol.pick_healthy import DEFAULTS, Settings
 from fleet.transport import channels
-from fleet.transport.channels import AUTH_NAME, DeadPeer, TLSFiles
+from fleet.transport.channels import DeadPeer, TLSFiles
 from fleet.transport.passage import Passage
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.pick_healthy.events import Left
@@ -66,10 +66,7 @@ class TunnelledChannel(PickHealthyChannel):
         del shuffled  # each connection goes to a proxy at random, and the proxy chooses the auth
         passage = Passage(self._to_a_proxy)
         more: list[tuple[str, int | str]] = [("grpc.min_reconnect_backoff_ms", _CONNECT_WITHIN_MS)]
-        tls = None if self._tls is None else self._tls.towards_auths()
-        if tls is not None and tls.enabled and not tls.server_name:
-            # Any proxy of the fleet has a certificate with the name that all servers share.
-            more.append(("grpc.ssl_target_name_override", AUTH_NAME))
+        tls = None if self._tls is None else self._tls.towards("auth")
         target = channels.target_of([passage.address])
         channel = channels.open_channel(
             target, tls, self._dead_peer, more=more, interceptors=self._interceptors
@@ -83,4 +80,5 @@ class TunnelledChannel(PickHealthyChannel):
             target = channels.target_of(mixed)  # one that refuses is passed over at once
         except ValueError:
             target = channels.target_of(mixed[:1])  # names stand alone
-        return channels.open_channel(target, self._tls, self._dead_peer)
+        tls = None if self._tls is None else self._tls.towards("proxy")
+        return channels.open_channel(target, tls, self._dead_peer)

@@ -52,7 +52,9 @@ def test_due_until_the_instance_says_so(cluster: Cluster, alice: User) -> None:
     """Also when it forgot at a restart; not while it does not answer, and not for what others drain."""
     assert drains.due("default", proxy(drains_already=True)) == []
     row = drains.ask("default", wanted(alice), lambda: NOW)
-    assert drains.due("default", proxy()) == [Due(row.pk, "127.0.0.1:1", True, "kernel update")]
+    assert drains.due("default", proxy()) == [
+        Due(row.pk, "127.0.0.1:1", InstanceKind.PROXY, True, "kernel update")
+    ]
     assert drains.due("default", proxy(drains_already=True)) == []
     assert drains.due("default", proxy(ok=False)) == []
     assert drains.due("default", proxy(gone=True)) == []

@@ -6,8 +6,11 @@ import grpc.aio
 
 from fleet.control import drains_run
 from fleet.control.drains import Due
+from fleet.domain.instances import InstanceKind
 from fleet.nodes.instance_admin import InstanceAdminServicer
 from fleet.transport.standing import Standing
+
+PROXY = InstanceKind.PROXY
 
 
 async def test_instances_are_told() -> None:
@@ -17,12 +20,17 @@ async def test_instances_are_told() -> None:
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()
     answers = await drains_run.tell(
-        [Due(1, address, True, "kernel"), Due(2, "127.0.0.1:1", True, ""), Due(3, "nowhere", True, "")], None
+        [
+            Due(1, address, PROXY, True, "kernel"),
+            Due(2, "127.0.0.1:1", PROXY, True, ""),
+            Due(3, "nowhere", PROXY, True, ""),
+        ],
+        None,
     )
     assert answers[1] == ""
     assert standing.said.draining == "kernel"
     assert answers[2]
     assert answers[3]
-    assert await drains_run.tell([Due(1, address, False, "")], None) == {1: ""}
+    assert await drains_run.tell([Due(1, address, PROXY, False, "")], None) == {1: ""}
     assert standing.said.draining is None
     await server.stop(None)

@@ -30,7 +30,7 @@ def auth() -> Iterator[ConfigAuth]:
 
 def _auths(auth: ConfigAuth) -> Auths:
     # The first one is gone: the second is asked.
-    return Auths(["127.0.0.1:1", auth.address], None, asyncio.run)
+    return Auths([("127.0.0.1:1", "auth"), (auth.address, "auth")], None, asyncio.run)
 
 
 def _confirmed(cluster: Cluster, user: User, auth: ConfigAuth, **fields: object) -> Change:
@@ -180,7 +180,7 @@ def test_run_goes_past_a_gateway_that_may_not_write(cluster: Cluster, alice: Use
     change = _confirmed(cluster, alice, auth, keep_alive_count_max=9)
     with serving() as gateway:
         gateway.fails = grpc.StatusCode.PERMISSION_DENIED
-        auths = Auths([gateway.address, auth.address], None, asyncio.run)
+        auths = Auths([(gateway.address, "gateway"), (auth.address, "auth")], None, asyncio.run)
         networking_run.run(change, auths, lambda: NOW, "worker 1")
     change.refresh_from_db()
     assert change.state == ChangeState.VERIFIED

@@ -16,6 +16,7 @@ from fleet.nodes.connect_client import BrokenError, ConnectError, ConnectPlan
 from fleet.transport import authority
 from fleet.transport.channels import TLSError, TLSFiles
 from fleet.transport.tunnel.pump import Wire, connect
+from tests.fakes.certificates import Certificates
 from tests.fakes.plane import Plane
 from tests.fakes.tcp import Connected, echoing, serving
 from tests.fakes.waiting import eventually
@@ -152,6 +153,7 @@ async def test_over_tls_to_a_real_agent(plane: Plane, tmp_path: Path) -> None:
     now = datetime.now(UTC)
     ca = authority.ensure_authority(tmp_path, now=now)
     own = authority.issue(ca, "proxy-1", role="proxy", now=now)
+    auths = authority.issue(ca, "auth-1", role="auth", now=now)
     console = authority.issue(ca, "console", role="console", now=now)
     ours = TLSFiles(console.certificate, console.key, ca.ca)
     agents = authority.issue(ca, "agent-1", role="agent", now=now)
@@ -160,7 +162,7 @@ async def test_over_tls_to_a_real_agent(plane: Plane, tmp_path: Path) -> None:
     )
     assert proxy.connect is not None
     async with echoing() as port:
-        auth = await plane.auth(ttl=600.0, tls=TLSFiles(own.certificate, own.key, ca.ca))
+        auth = await plane.auth(ttl=600.0, tls=TLSFiles(auths.certificate, auths.key, ca.ca))
         await plane.agents(
             auth.instance.grpc_address,
             [proxy.instance.grpc_address],
@@ -188,3 +190,16 @@ def test_keys_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "some").write_text("nonsense")
     with pytest.raises(TLSError, match="some cannot be used"):
         connect_client.client_context(TLSFiles(authority=tmp_path / "some"))
+
+
+async def test_port_with_the_certificate_of_another_role(plane: Plane, tmp_path: Path) -> None:
+    """An auth's certificate, good for the same host, does not make a proxy."""
+    certificates = Certificates(tmp_path)
+    proxy = await plane.proxy(
+        ttl=600.0, connect=ConnectFlags(("127.0.0.1", 0)), tls=certificates.of("auth-1", "auth")
+    )
+    assert proxy.connect is not None
+    at = (addresses.parse(proxy.connect.address),)
+
+    with pytest.raises(ConnectError, match=r"Hostname mismatch.*proxy\.refloat\.local"):
+        await through(ConnectPlan("echo.agent-1", at, tls=certificates.of("console", "console")))

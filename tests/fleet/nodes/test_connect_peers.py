@@ -50,13 +50,14 @@ async def two(
     connect: ConnectFlags = HERE,
     backend: str = "",
     agent_tls: TLSFiles | None = None,
+    auth_tls: TLSFiles | None = None,
     **more: TLSFiles,
 ) -> tuple[Proxy, Proxy]:
     """A proxy that has agent-1, whose service listens on a port, and one that has not."""
     near = await plane.proxy("proxy-1", ttl=600.0, connect=connect, **more)
     reached = backend or plane.backend_url
     far = await plane.proxy("proxy-2", ttl=600.0, connect=connect, backend=reached, **more)
-    auth = await plane.auth(ttl=600.0, **more)
+    auth = await plane.auth(ttl=600.0, **({"tls": auth_tls} if auth_tls else {}))
     await plane.agents(
         auth.instance.grpc_address,
         [near.instance.grpc_address],
@@ -186,6 +187,7 @@ async def test_certificates_between_proxies(plane: Plane, tmp_path: Path) -> Non
             port,
             tls=certificates.of("proxy-1", "proxy"),
             agent_tls=certificates.of("agent-1", "agent"),
+            auth_tls=certificates.of("auth-1", "auth"),
         )
         wire = await through(far, "web.agent-1")
         await wire.write(memoryview(b"hello"))

@@ -14,7 +14,7 @@ from tests.fakes.instances import FakeProxy
 
 async def test_server_says_how_it_is(proxy: FakeProxy, connections: Connections) -> None:
     """Its own word."""
-    channel = connections.channel(proxy.address)
+    channel = connections.channel(proxy.address, "proxy")
     assert await ask_health(channel, timeout=30) == HealthAnswer(ServingStatus.SERVING)
     proxy.serving = health_pb2.HealthCheckResponse.NOT_SERVING
     proxy.says = {DEGRADED_HEADER: "busy"}
@@ -27,7 +27,7 @@ async def test_server_without_the_service(connections: Connections) -> None:
     server = grpc.aio.server()
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    answer = await ask_health(connections.channel(f"127.0.0.1:{port}"), timeout=30)
+    answer = await ask_health(connections.channel(f"127.0.0.1:{port}", "proxy"), timeout=30)
     await server.stop(None)
     assert answer == HealthAnswer(ServingStatus.SERVICE_UNKNOWN)
 
@@ -36,5 +36,5 @@ async def test_frozen_server(proxy: FakeProxy, connections: Connections) -> None
     """No answer within the deadline is a failure that says so."""
     proxy.held.set()
     with pytest.raises(SourceFailed, match="deadline exceeded") as failed:
-        await ask_health(connections.channel(proxy.address), timeout=0.2)
+        await ask_health(connections.channel(proxy.address, "proxy"), timeout=0.2)
     assert not failed.value.answered

@@ -5,12 +5,14 @@ from datetime import UTC, datetime
 
 import grpc
 import pytest
+from google.protobuf.message import Message
 
 from fleet.domain.evidence import Mode
 from fleet.domain.instances import InstanceKind
+from fleet.protocol.text_limits import LONGEST_NAME
 from fleet.sources import SourceFailed
 from fleet.sources.channels import Connections
-from fleet.sources.presence import ask_agents, ask_instances, listed
+from fleet.sources.presence import ask_agents, ask_instances, listed, listed_agent
 from fleet.wire import fleet_pb2, types_pb2
 from tests.fakes.instances import FakeAuth, agent_entry
 
@@ -29,7 +31,9 @@ async def test_agents_in_pages(auth: FakeAuth, connections: Connections) -> None
         7: fleet_pb2.ListAgentsResponse(epoch="e", revision=9, agents=[agent_entry("c", "x")], removed=["a"]),
     }
     auth.agents = lambda request: pages[request.since_revision]
-    changes = await ask_agents(connections.channel(auth.address), "old", 5, left=plenty, clock=lambda: 100.0)
+    changes = await ask_agents(
+        connections.channel(auth.address, "auth"), "old", 5, left=plenty, clock=lambda: 100.0
+    )
     assert (changes.epoch, changes.revision, changes.full, changes.complete) == ("e", 9, True, True)
     assert list(changes.agents) == ["a", "b", "c"]
     assert changes.agents["a"] is None
@@ -43,7 +47,7 @@ async def test_agents_of_a_wide_mesh(auth: FakeAuth, connections: Connections) -
     entry = agent_entry("a", "x")
     entry.agent.tracker.claimed.extend(f"{number:036}" for number in range(150_000))
     auth.agents = lambda _: fleet_pb2.ListAgentsResponse(epoch="e", revision=7, full=True, agents=[entry])
-    channel = connections.channel(auth.address)
+    channel = connections.channel(auth.address, "auth")
     changes = await ask_agents(channel, "", 0, left=plenty, clock=lambda: 100.0)
     told = changes.agents["a"]
     assert told is not None
@@ -58,7 +62,7 @@ async def test_agents_when_time_runs_out_between_pages(auth: FakeAuth, connectio
     auth.agents = lambda _: page
     left = iter([5.0, 0.0])
     changes = await ask_agents(
-        connections.channel(auth.address), "", 0, left=lambda: next(left), clock=lambda: 100.0
+        connections.channel(auth.address, "auth"), "", 0, left=lambda: next(left), clock=lambda: 100.0
     )
     assert (changes.revision, changes.complete, list(changes.agents)) == (7, False, ["a"])
 
@@ -66,7 +70,7 @@ async def test_agents_when_time_runs_out_between_pages(auth: FakeAuth, connectio
 async def test_auth_that_cannot_answer(auth: FakeAuth, connections: Connections) -> None:
     """One exception, that says whether anybody was there."""
     auth.fails = grpc.StatusCode.PERMISSION_DENIED
-    channel = connections.channel(auth.address)
+    channel = connections.channel(auth.address, "auth")
     with pytest.raises(SourceFailed, match="permission denied: told to fail") as failed:
         await ask_agents(channel, "", 0, left=plenty, clock=time.time)
     assert failed.value.answered
@@ -83,7 +87,7 @@ async def test_instances_in_pages(auth: FakeAuth, connections: Connections) -> N
     labels["refloat.dev/region"] = "eu-west"
     labels["refloat.dev/heartbeat-auth"] = "auth-id"
     auth.proxies = [auth.resource(60.0, "1m30s", **labels), auth.resource(70.0, "nonsense")]
-    found = await ask_instances(connections.channel(auth.address), timeout=30)
+    found = await ask_instances(connections.channel(auth.address, "auth"), timeout=30)
     assert [(i.kind, i.expires_at, i.ttl, i.group, i.generation, i.region) for i in found] == [
         (InstanceKind.AUTH, 50.0, 10.0, "", 0, ""),
         (InstanceKind.PROXY, 60.0, 90.0, "g", 3, "eu-west"),
@@ -113,7 +117,9 @@ async def test_agents_with_texts_of_megabytes(auth: FakeAuth, connections: Conne
     auth.agents = lambda _: fleet_pb2.ListAgentsResponse(
         epoch="e", revision=7, full=True, agents=[long, endless]
     )
-    changes = await ask_agents(connections.channel(auth.address), "", 0, left=plenty, clock=lambda: 100.0)
+    changes = await ask_agents(
+        connections.channel(auth.address, "auth"), "", 0, left=plenty, clock=lambda: 100.0
+    )
     assert list(changes.agents) == ["a"]
     told = changes.agents["a"]
     assert told is not None
@@ -149,3 +155,24 @@ async def test_agent_with_ages_beyond_all_dates(auth: FakeAuth, connections: Con
     assert datetime.fromtimestamp(told.policy_read_at, UTC).year < 1930
     assert datetime.fromtimestamp(told.expires_at, UTC).year > 2100
     assert told.ttl == told.ttl_seen == 3_155_760_000
+
+
+def test_every_text_of_an_agent_is_bounded() -> None:
+    """Whatever field of an entry a text is in, also one that the entry gets later, what is kept of it is short."""
+    entry = fleet_pb2.AgentEntry()
+    _fill(entry, "x" * 100_000)
+    agent = listed_agent(entry, 100.0)
+
+    assert agent.name
+    assert max(len(value) for value in agent if isinstance(value, str)) <= LONGEST_NAME
+
+
+def _fill(message: Message, text: str) -> None:
+    """Put a text into every field of a message that takes one."""
+    for field in message.DESCRIPTOR.fields:
+        if field.is_repeated:
+            continue
+        if field.message_type is not None:
+            _fill(getattr(message, field.name), text)
+        elif field.type == field.TYPE_STRING:
+            setattr(message, field.name, text)

@@ -14,7 +14,7 @@ async def test_tunnels_opened_and_closed(proxy: FakeProxy, connections: Connecti
         tunnels=[fleet_pb2.TunnelEntry(agent_id="a", agent_name="one", open_for_ms=2500)],
         closed=["a", "b"],
     )
-    channel = connections.channel(proxy.address)
+    channel = connections.channel(proxy.address, "proxy")
     changes = await ask_tunnels(channel, "e", 1, left=lambda: 10.0, clock=lambda: 100.0)
     assert changes.agents == {"a": ("one", 97.5), "b": None}
     assert (changes.full, changes.complete, changes.revision) == (False, True, 4)
@@ -32,7 +32,7 @@ async def test_tunnels_with_texts_of_megabytes(proxy: FakeProxy, connections: Co
         ],
     )
     changes = await ask_tunnels(
-        connections.channel(proxy.address), "e", 1, left=lambda: 10.0, clock=lambda: 100.0
+        connections.channel(proxy.address, "proxy"), "e", 1, left=lambda: 10.0, clock=lambda: 100.0
     )
     assert list(changes.agents) == ["a"]
     opened = changes.agents["a"]

@@ -128,12 +128,15 @@ def test_server_options_do_not_share_ports() -> None:
     assert dict(channels.server_options())["grpc.so_reuseport"] == 0
 
 
-def test_tls_towards_auths() -> None:
-    """An auth's name counts there, and the one for all servers where none is given."""
-    files = TLSFiles(server_name="proxy.refloat.local", auth_name="auth.refloat.local")
-    assert files.towards_auths().server_name == "auth.refloat.local"
-    assert files.server_name == "proxy.refloat.local"
-    assert TLSFiles(server_name="x").towards_auths().server_name == "x"
+def test_tls_towards_a_role() -> None:
+    """The name of the role is expected where no other name is given; an auth may have one of its own."""
+    files = TLSFiles(server_name="proxy.example", auth_name="auth.example")
+
+    assert TLSFiles().towards("proxy").server_name == "proxy.refloat.local"
+    assert TLSFiles().towards("auth").server_name == "auth.refloat.local"
+    assert files.towards("auth").server_name == "auth.example"
+    assert files.towards("proxy").server_name == "proxy.example"
+    assert TLSFiles(server_name="x").towards("auth").server_name == "x"
 
 
 @pytest.mark.parametrize(
