@@ -86,12 +86,12 @@ def _proxies(
     tracked = {proxy.proxy_id: proxy for proxy in report.tracker.proxies}
     tunnels = {tunnel.proxy_id: tunnel for tunnel in report.tunnels}
     leaving = {*report.tracker.leaving, *report.tracker.going}
-    found = []
+    proxies = []
     for identity in {**tracked, **dict.fromkeys(report.tracker.claimed), **tunnels}:
         proxy, tunnel = tracked.get(identity), tunnels.get(identity)
         expires_at = answer.at + proxy.expires_in_ms / 1000 if proxy else None
         opened_at = answer.at - tunnel.open_for_ms / 1000 if tunnel and tunnel.open_for_ms else None
-        found.append(
+        proxies.append(
             SaidProxy(
                 id=identity,
                 name=names.get(identity, identity),
@@ -110,4 +110,4 @@ def _proxies(
                 advised=tunnel.advised if tunnel else False,
             )
         )
-    return tuple(sorted(found, key=lambda proxy: (not proxy.claimed, natural(proxy.name))))
+    return tuple(sorted(proxies, key=lambda proxy: (not proxy.claimed, natural(proxy.name))))

@@ -335,20 +335,20 @@ def reconnect_query(row: Incident, cause: InstanceState | None, table: FleetTabl
             )
         return urlencode({"proxy": row.cause_name}), ""
     text = quote(f"auth:{row.cause_name}")
-    if not _can_be_asked(table, agent_query.select(table, agent_query.parse(text))):
+    if not _have_reachable_tunnels(table, agent_query.select(table, agent_query.parse(text))):
         return "", f"No agent of {row.cause_name} has a tunnel through which it can be asked to reconnect."
     return urlencode({"connection": Connection.AUTH.value, "auth": row.cause_name}), ""
 
 
-def _can_be_asked(table: FleetTable, indices: Indices) -> bool:
-    """Whether any of these agents has a tunnel to a proxy that passes something on."""
-    answering = [
+def _have_reachable_tunnels(table: FleetTable, indices: Indices) -> bool:
+    """Return whether any of these agents has a tunnel to a proxy that is not cut off."""
+    proxies = [
         index
         for index, view in table.instances.items()
         if view.facts.kind is InstanceKind.PROXY and view.state not in CUT_OFF
     ]
-    asked = table.tunnel_agents[np.isin(table.tunnel_proxies, answering)]
-    return bool(np.isin(indices, asked).any())
+    reachable = table.tunnel_agents[np.isin(table.tunnel_proxies, proxies)]
+    return bool(np.isin(indices, reachable).any())
 
 
 def delivery_row(row: Delivery, now: float, *, limited: bool) -> dict[str, Any]:

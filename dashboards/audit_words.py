@@ -1,4 +1,4 @@
-"""The log in words: what was done, and what is different since."""
+"""The audit log in words: actions, and the values that they changed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: What an action is about, by its first word; others are their own words.
-_THINGS = {
+#: The subject of an action, by its first word; other subjects keep that word.
+_SUBJECTS = {
     "networking-config": "networking config",
     "policy": "policies",
     "reconnect": "reconnect campaign",
@@ -21,8 +21,8 @@ _THINGS = {
     "cluster": "cluster settings",
     "policy-target": "policies",
 }
-#: How what was done is said in the imperative, by the last word; others are their own words.
-_DEEDS = {
+#: The verb of an action, by its last word; other verbs keep that word.
+_VERBS = {
     "make": "create",
     "again": "resend",
     "let-go": "release",
@@ -54,14 +54,14 @@ def action_words(action: str) -> str:
     """Return an action in words: `retire agent`, `silence incident (on its page)`."""
     first, _, rest = action.partition(".")
     if first in ("page", "api"):
-        thing, _, deed = rest.partition(".")
-        what = f"{_deed(deed)} {_thing(thing)}" if deed else f"submit {_thing(thing)}"
-        return f"{what} ({'on its page' if first == 'page' else 'by the API'})"
+        subject, _, verb = rest.partition(".")
+        phrase = f"{_verb(verb) if verb else 'submit'} {_subject(subject)}"
+        return f"{phrase} ({'on its page' if first == 'page' else 'by the API'})"
     if not rest:
-        return _thing(first)
+        return _subject(first)
     if rest in _STATES:
-        return f"{_thing(first)}: {rest}"
-    return f"{_deed(rest)} {_thing(first)}"
+        return f"{_subject(first)}: {rest}"
+    return f"{_verb(rest)} {_subject(first)}"
 
 
 def differences(before: Any, after: Any) -> list[Difference]:
@@ -74,20 +74,20 @@ def differences(before: Any, after: Any) -> list[Difference]:
     ]
 
 
-def _thing(word: str) -> str:
-    return _THINGS.get(word, word.replace("-", " "))
+def _subject(word: str) -> str:
+    return _SUBJECTS.get(word, word.replace("-", " "))
 
 
-def _deed(word: str) -> str:
-    return _DEEDS.get(word, word.replace("-", " "))
+def _verb(word: str) -> str:
+    return _VERBS.get(word, word.replace("-", " "))
 
 
 def _flat(value: Any, path: str = "") -> dict[str, str]:
     if isinstance(value, Mapping):
-        found: dict[str, str] = {}
+        flat: dict[str, str] = {}
         for key, inner in value.items():
-            found |= _flat(inner, f"{path}.{key}" if path else str(key))
-        return found
+            flat |= _flat(inner, f"{path}.{key}" if path else str(key))
+        return flat
     return {} if value is None else {path or "value": _words(value)}
 
 

@@ -1,4 +1,4 @@
-"""Retiring an agent from a page or by the API: who asks, and that it is done soon."""
+"""Retirement of an agent from a page or by the API, and what is known of it."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ from fleet.models.changes import AuditEntry
 from fleet.models.remembered import Agent
 
 
-def is_alive(found: Explanation) -> bool:
-    """Whether an agent shows a sign of life: a heartbeat that counts still, or a tunnel."""
-    expires_at = found.view.expires_at
-    return bool(found.view.proxies) or (expires_at is not None and expires_at > reading.current_time())
+def is_alive(explanation: Explanation) -> bool:
+    """Return whether an agent shows a sign of life: an unexpired heartbeat, or a tunnel."""
+    expires_at = explanation.view.expires_at
+    return bool(explanation.view.proxies) or (expires_at is not None and expires_at > reading.current_time())
 
 
-def want(cluster: str, found: Explanation, by: By, *, retired: bool, reason: str) -> None:
-    """Keep what is wanted of an agent, and have the record follow."""
-    view = found.view
-    wanted = Wanted(view.id, view.name, view.index, retired, reason.strip(), by.actor, by.request_id)
-    retiring.ask(cluster, wanted, timezone.now)
+def request_retirement(cluster: str, explanation: Explanation, by: By, *, retired: bool, reason: str) -> None:
+    """Keep the request to retire or to reinstate an agent, and have the record follow."""
+    view = explanation.view
+    request = Wanted(view.id, view.name, view.index, retired, reason.strip(), by.actor, by.request_id)
+    retiring.ask(cluster, request, timezone.now)
     acting.enqueue("fleet.tasks.apply_retired")
 
 
 @dataclass(frozen=True, slots=True)
 class Retirement:
-    """What an operator said last of an agent that is retired, or is about to be or to count again."""
+    """The last request of an operator about an agent that is retired, or is about to be retired or reinstated."""
 
     retired: bool
-    #: Rounds judge the agent by it; until the next one they do not yet.
+    #: Whether the agent's verdict already follows from it; the next round sees to that.
     in_force: bool
     #: Empty and None where the log of that time is gone.
-    who: str = ""
+    actor: str = ""
     reason: str = ""
     at: datetime | None = None
     at_ms: int | None = None
 
 
-def retirement(cluster: str, found: Explanation, now: float) -> Retirement | None:
-    """Who retired an agent and why, or reinstated it a moment ago; None for one that nobody retired."""
-    view = found.view
+def retirement(cluster: str, explanation: Explanation, now: float) -> Retirement | None:
+    """Return who retired an agent and why, or reinstated it a moment ago; None for one that nobody retired."""
+    view = explanation.view
     retired = Agent.objects.filter(cluster=cluster, agent_id=view.id, retired=True).exists()
     judged = view.state is State.RETIRED
     if not retired and not judged:

@@ -41,15 +41,15 @@ class RetiredAnswer(Schema):
 @per_cluster.post("/agents/{agent_id}/retire", auth=_ACT, response={200: RetiredAnswer, **REFUSALS})
 def retire(request: HttpRequest, cluster: str, agent_id: str, body: Retiring) -> Any:
     """Retire an agent that is gone for good, or have it count again. The verdict follows within a round or two."""
-    found = reading.reader().explain(known(cluster), agent_id, reading.current_time())
-    if found is None:
+    explanation = reading.reader().explain(known(cluster), agent_id, reading.current_time())
+    if explanation is None:
         raise HttpError(404, f"There is no agent {agent_id} in the cluster {cluster}.")
     prove(request)
     if problem := problem_of(body.reason):
         raise HttpError(400, problem)
-    if body.retired and not body.alive and retiring.is_alive(found):
+    if body.retired and not body.alive and retiring.is_alive(explanation):
         raise HttpError(
-            409, f"{found.view.name} is alive: send `alive: true` if it is to be retired all the same."
+            409, f"{explanation.view.name} is alive: send `alive: true` if it is to be retired all the same."
         )
-    retiring.want(cluster, found, by(request), retired=body.retired, reason=body.reason)
-    return RetiredAnswer(id=found.view.id, name=found.view.name, retired=body.retired)
+    retiring.request_retirement(cluster, explanation, by(request), retired=body.retired, reason=body.reason)
+    return RetiredAnswer(id=explanation.view.id, name=explanation.view.name, retired=body.retired)

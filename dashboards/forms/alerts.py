@@ -287,13 +287,13 @@ class ChannelForm(OwnedForm):
         return saved
 
     def _origin(self) -> str:
-        """Where messages went before; empty where only a sealed secret says so."""
+        """Return where notifications went before; empty where only a sealed secret says so."""
         config: dict[str, str] = self.instance.config
         default = EVENTS if self.instance.kind == "pagerduty" else ""
         return config.get("url") or config.get("host") or default
 
     def _moves(self, kind: str | None, url: str, secret: str) -> bool:
-        """Whether messages go elsewhere: secrets and permission for private targets were given for one origin."""
+        """Return whether notifications will go to another origin, for which neither secrets nor permission hold."""
         if self.instance.pk is None or kind == "email":
             return False
         if kind != self._kind_before:

@@ -166,26 +166,26 @@ def _do(request: HttpRequest, user: User, cluster: str, form: LabelForm) -> Http
         return redirect(here)
     if do == "import":
         try:
-            found = rules_yaml.load(request.POST.get("document", ""))
+            imported = rules_yaml.load(request.POST.get("document", ""))
         except rules_yaml.RulesError as error:
             refusals.complain(request, f"Nothing was taken: {error}.")
             return redirect(here)
-        problem = _problem(user, found)
+        problem = _problem(user, imported)
         if problem:
             refusals.complain(request, f"Nothing was taken: {problem}")
             return redirect(here)
         proof.require(request)
-        _take(found)
-        owners = {rule.cluster for rule in found}
+        _save(imported)
+        owners = {rule.cluster for rule in imported}
         logged(
             request,
             user,
             owners.pop() if len(owners) == 1 else "",
             AuditAction.RULES_IMPORT,
-            f"{len(found)} rules",
-            after=[rule.name for rule in found],
+            f"{len(imported)} rules",
+            after=[rule.name for rule in imported],
         )
-        messages.success(request, f"{len(found)} rules are taken; those of other names stay as they are.")
+        messages.success(request, f"{len(imported)} rules are taken; those of other names stay as they are.")
         return redirect(here)
     return None
 
@@ -229,10 +229,10 @@ def _problem(user: User, rules: list[Rule]) -> str:
     return ""
 
 
-def _take(found: list[Rule]) -> None:
-    for one in found:
-        columns = asdict(one) | {"kind": one.kind.value, "severity": int(one.severity)}
-        AlertRule.objects.update_or_create(name=one.name, cluster=one.cluster, defaults=columns)
+def _save(imported: list[Rule]) -> None:
+    for rule in imported:
+        columns = asdict(rule) | {"kind": rule.kind.value, "severity": int(rule.severity)}
+        AlertRule.objects.update_or_create(name=rule.name, cluster=rule.cluster, defaults=columns)
 
 
 def _tried(form: RuleForm, row: AlertRule) -> Rule | None:

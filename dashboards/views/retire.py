@@ -31,13 +31,13 @@ def retire(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) 
     """
     now = reading.current_time()
     reader = reading.reader()
-    found = reader.explain(cluster, agent_id, now)
-    if found is None:
+    explanation = reader.explain(cluster, agent_id, now)
+    if explanation is None:
         raise Http404(f"There is no agent {agent_id} in the cluster {cluster}.")
     # What operators said last; the record follows within a round or two.
-    retirement = retiring.retirement(cluster, found, now)
+    retirement = retiring.retirement(cluster, explanation, now)
     retired = retirement is not None and retirement.retired
-    alive, wants = retiring.is_alive(found), request.POST.get("wanted")
+    alive, wants = retiring.is_alive(explanation), request.POST.get("wanted")
     form = RetireForm(
         request.POST if request.method == "POST" else None,
         alive=alive and not retired and wants != "unretire",
@@ -47,11 +47,11 @@ def retire(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) 
         user = request.user
         assert isinstance(user, User), "the view requires a permission, so somebody is signed in"
         by, reason = acting.by(request, user), form.cleaned_data["reason"]
-        retiring.want(cluster, found, by, retired=wants == "retire", reason=reason)
-        what = "will be retired" if wants == "retire" else "will be reinstated"
-        messages.success(request, f"{found.view.name} {what} with the next round.")
-        return redirect(f"{prefix_of(cluster)}/agents/{quote(found.view.id, safe='')}/")
-    context = presenters.agent_page(found, now) | {
+        retiring.request_retirement(cluster, explanation, by, retired=wants == "retire", reason=reason)
+        outcome = "will be retired" if wants == "retire" else "will be reinstated"
+        messages.success(request, f"{explanation.view.name} {outcome} with the next round.")
+        return redirect(f"{prefix_of(cluster)}/agents/{quote(explanation.view.id, safe='')}/")
+    context = presenters.agent_page(explanation, now) | {
         "retired": retired, "retirement": retirement, "alive": alive, "form": form,
     }  # fmt: skip
     frame = presenters.frame(reader.summary(cluster, now), now, "agents")
