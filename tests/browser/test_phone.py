@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, ViewportSize
 
+from fleet.protocol.announce import AUTH_TTL_VARIABLE
 from tests.browser.readers import SETTINGS, apply, overflow, prepare
 from tests.browser.visits import Sessions, new_context
 from tests.flow.web import GUEST, USERNAME, Console, web_console
@@ -174,4 +175,24 @@ async def test_present_tab_of_the_navigation_is_in_view(entrance: Entrance) -> N
           const { left, right } = document.querySelector(".nav [aria-current]").getBoundingClientRect();
           return left >= 0 && right <= innerWidth;
         }""")
+    await page.close()
+
+
+async def test_preview_of_policies_shows_every_column(entrance: Entrance) -> None:
+    """At 1400 px and the usual size of text no table beside the form hides its last column: that of the new values."""
+    page = await entrance.admin.new_page()
+    await page.set_viewport_size(DESKTOP)
+    await page.goto(f"{entrance.url}/policies/auth/")
+    await page.fill(f"#{AUTH_TTL_VARIABLE}", "30s")
+    await page.click("button[name=preview]")
+    await page.wait_for_selector(".change-side .outlook")
+    usual_size = await prepare(page)
+    hidden = {}
+    for setting in SETTINGS[:-1]:
+        await apply(page, setting, usual_size)
+        hidden[setting.name] = await page.evaluate(
+            "[...document.querySelectorAll('.change-side .table-frame')].map((f) => f.scrollWidth - f.clientWidth)"
+        )
+
+    assert hidden == {name: [0] for name in hidden}
     await page.close()
