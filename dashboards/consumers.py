@@ -31,6 +31,7 @@ from dashboards.hub import (
 from dashboards.permissions import Access
 from dashboards.revocation import UNCONFIRMED, Pace, until_refused
 from dashboards.sockets import refusal
+from fleet import background
 from fleet.domain.views import StreamHeader
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -108,7 +109,10 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
         # The group first, then the snapshot: no event can fall between them.
         self._feed, self._subscription = await current_hub().subscribe(self.cluster)
         current_hub().rechecks.add(self._recheck.set)
-        self._tasks = [asyncio.create_task(self._pump()), asyncio.create_task(self._guard(confirmed_at))]
+        self._tasks = [
+            background.start(self._pump(), name="pump of a socket"),
+            background.start(self._guard(confirmed_at), name="guard of a socket"),
+        ]
 
     @override
     async def disconnect(self, code: int) -> None:

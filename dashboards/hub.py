@@ -19,6 +19,7 @@ from typing import Any
 from channels.layers import get_channel_layer
 
 from dashboards import reading
+from fleet import background
 from fleet.domain.evidence import Timing
 from fleet.domain.verdicts import State
 from fleet.domain.views import Snapshot, StreamHeader
@@ -103,7 +104,10 @@ class Feed:
         self._joined = asyncio.Event()
         self._channel: str | None = None
         self._tick = tick
-        self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._watch())]
+        self._tasks = [
+            background.start(self._listen(), name=f"live events of {cluster}"),
+            background.start(self._watch(), name=f"clock of {cluster}"),
+        ]
 
     async def subscribe(self, patience: float = 2.0) -> Subscription:
         """Add a socket. Returns when the group is joined, or after `patience` seconds while Redis is away."""

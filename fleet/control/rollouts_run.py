@@ -174,8 +174,7 @@ class _Step:
         except (SourceFailed, AdminError) as error:
             self._to(row, StepState.FAILED, str(error))
             return
-        row.run_id, row.began_at = report.run_id, self.now
-        self._to(row, StepState.DRAINING, "draining")
+        self._to(row, StepState.DRAINING, "draining", run_id=report.run_id, began_at=self.now)
 
     def _carry_on(self, row: RolloutStep) -> None:
         seen = self._see(row)
@@ -238,15 +237,16 @@ class _Step:
             f"{policies.BY_NAME[one.name].label}: {one.text or 'nothing'} ({one.source})" for one in values
         )
 
-    def _to(self, row: RolloutStep, state: StepState, detail: str) -> None:
+    def _to(self, row: RolloutStep, state: StepState, detail: str, **more: object) -> None:
         over = state in (StepState.OK, StepState.FAILED, StepState.SKIPPED)
-        self._save(row, state=state.value, detail=detail, since=self.now, ended_at=self.now if over else 0.0)
+        ended_at = self.now if over else 0.0
+        self._save(row, state=state.value, detail=detail, since=self.now, ended_at=ended_at, **more)
 
     def _save(self, row: RolloutStep, **values: object) -> None:
         for name, value in values.items():
             setattr(row, name, value)
         with lease.fenced(self.held):
-            row.save()
+            row.save(update_fields=[*values])
 
 
 def _moment(now: float) -> datetime:

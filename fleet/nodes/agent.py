@@ -15,6 +15,7 @@ import click
 import grpc.aio
 from prometheus_client import CollectorRegistry
 
+from fleet import background
 from fleet.nodes import agent_services, agent_site, agent_status, running
 from fleet.nodes import flags as node_flags
 from fleet.nodes.addresses import Address
@@ -254,7 +255,7 @@ class AgentGroup:
         spread = len(self.agents) / 1000 * _START_OVER
         for agent in self.agents:
             agent.start(random.random() * spread)
-        self._clock = asyncio.create_task(self._run_clock(), name="agents' clock")
+        self._clock = background.start(self._run_clock(), name="agents' clock")
 
     async def stop(self) -> None:
         """End all of them at once."""

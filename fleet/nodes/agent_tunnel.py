@@ -17,7 +17,7 @@ import grpc
 import grpc.aio
 from typing_extensions import override
 
-from fleet import __version__
+from fleet import __version__, background
 from fleet.nodes.agent_connection import Identity
 from fleet.nodes.agent_services import AgentServices
 from fleet.protocol.keep_alive import KeepAlive, smoothed_rtt
@@ -223,7 +223,7 @@ class Tunnel:
         self.retired_for = why
         self.retired_at = time.monotonic()
         if self.sessions:
-            self._last_words = asyncio.create_task(self._tell_retiring(), name="retiring of a tunnel")
+            self._last_words = background.start(self._tell_retiring(), name="retiring of a tunnel")
         self._end_if_done()
 
     def cancel(self) -> None:

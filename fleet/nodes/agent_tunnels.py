@@ -18,6 +18,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from fleet import background
 from fleet.nodes.agent_auth_moves import Reply
 from fleet.nodes.agent_connection import Identity
 from fleet.nodes.agent_metrics import AgentMetrics
@@ -195,7 +196,8 @@ class AgentTunnels:
         self._metrics.dials.labels("made").inc()
         log.info("tunnel.opened: %s: proxy %s", self._identity.name, tunnel.proxy_id)
         self._leases[tunnel] = lease
-        self._tunnels[tunnel] = asyncio.create_task(self._hold(tunnel, lease))
+        name = f"tunnel of {self._identity.name}"
+        self._tunnels[tunnel] = background.start(self._hold(tunnel, lease), name=name)
         self._leave_advised(time.monotonic())
         self._changed()
         with contextlib.suppress(TimeoutError):

@@ -12,6 +12,7 @@ from typing import Any
 import uvicorn
 from typing_extensions import override
 
+from fleet import background
 from fleet.nodes import addresses, running
 from fleet.transport import listening
 from fleet.transport.bounded_http import BoundedProtocol
@@ -61,7 +62,7 @@ async def serving(app: App, listen: tuple[str, int], tls: TLSFiles) -> AsyncIter
     async with contextlib.AsyncExitStack() as stack:
         bound = await running.listening(listen, listening.bind(*listen))
         stack.callback(bound.close)
-        task = asyncio.create_task(server.serve(sockets=[bound]), name="HTTP server")
+        task = background.start(server.serve(sockets=[bound]), name="HTTP server")
         try:
             yield addresses.join(listen[0], bound.getsockname()[1])
         finally:

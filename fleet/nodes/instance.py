@@ -21,7 +21,7 @@ import grpc.aio
 from google.protobuf.timestamp_pb2 import Timestamp
 from prometheus_client import Counter, Histogram
 
-from fleet import __version__
+from fleet import __version__, background
 from fleet.nodes import addresses, http_site, lateness, running
 from fleet.nodes.instance_admin import InstanceAdminServicer
 from fleet.nodes.refusals import Refusals
@@ -163,9 +163,7 @@ class Instance:
         except running.StartError:
             await self.stop()
             raise
-        self._heartbeats = asyncio.create_task(
-            self._keep_announcing(), name=f"heartbeats of {self.flags.name}"
-        )
+        self._heartbeats = background.start(self._keep_announcing(), name=f"heartbeats of {self.flags.name}")
         if self.flags.degrade_when_late:
             await self._stack.enter_async_context(
                 lateness.watched(self.standing, self.flags.degrade_when_late)

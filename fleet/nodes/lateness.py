@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
+from fleet import background
 from fleet.transport.standing import Standing
 
 #: How often the loop's lateness is looked at, seconds.
@@ -19,7 +20,7 @@ _LASTS = 10.0
 @contextlib.asynccontextmanager
 async def watched(standing: Standing, limit: float) -> AsyncIterator[None]:
     """Say that the node is degraded while its loop is often late by more than `limit` seconds."""
-    task = asyncio.create_task(_watch(standing, limit), name="lateness")
+    task = background.start(_watch(standing, limit), name="lateness")
     try:
         yield
     finally:

@@ -15,6 +15,7 @@ from typing import Any
 import click
 from prometheus_client import Gauge
 
+from fleet import background
 from fleet.nodes import flags as node_flags
 from fleet.nodes import node_policies, running
 from fleet.nodes.addresses import Address
@@ -148,8 +149,8 @@ class Proxy:
                 announce.PROXY_TTL_VARIABLE,
             )
         self._tasks = [
-            asyncio.create_task(self._watch_proxies(), name="proxy watcher"),
-            asyncio.create_task(self._sweep(), name="tunnel sweeper"),
+            background.start(self._watch_proxies(), name="proxy watcher"),
+            background.start(self._sweep(), name="tunnel sweeper"),
         ]
 
     def ready_facts(self) -> dict[str, object]:

@@ -15,6 +15,8 @@ from typing import Any, cast
 
 from typing_extensions import override
 
+from fleet import background
+
 #: Close with RST at once, whatever is unsent: SO_LINGER on, 0 seconds.
 _LINGER_RESET = struct.pack("ii", 1, 0)
 
@@ -177,25 +179,18 @@ class Link:
 
 
 class Tasks:
-    """Tasks that nobody awaits, kept from the garbage collector, with their failures told."""
+    """Tasks that nobody awaits, kept from the garbage collector, with their faults reported."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[None]] = set()
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Run `work` in the background."""
-        task = asyncio.get_running_loop().create_task(work)
+        task = background.start(work, name="work of a connection")
         self._running.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._running.discard)
 
     def cancel(self) -> None:
         """Cancel all."""
         for task in list(self._running):
             task.cancel()
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            asyncio.get_running_loop().call_exception_handler(
-                {"message": "a connection's task failed", "exception": error, "task": task}
-            )

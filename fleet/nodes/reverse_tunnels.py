@@ -194,6 +194,8 @@ class TunnelControlServicer:
                 self._take(tunnel, frame)
         except grpc.aio.AioRpcError as error:
             log.debug("tunnel of %s broke: %s", tunnel.agent_name, error)
+        except Exception:  # of this tunnel alone
+            log.exception("tunnel.failed: %s: a fault of this proxy ends its tunnel", tunnel.agent_name)
         # Not an error and not a reason: the agent closed it.
         tunnel.end("", time.monotonic())
 

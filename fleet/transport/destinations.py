@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from fleet import background
 from fleet.protocol import picking, probing
 from fleet.protocol.destination import RECOMMENDED, Destination, Health, Probe, Proxied, Settings, Verdict
 from fleet.protocol.picking import Candidate, Pick, Picker
@@ -281,7 +282,7 @@ class _Loop:
         self._clock = loop.time
         self._started_at = loop.time()
         self._due_at = probing.first_at(loop.time(), destinations.chance(), settings)
-        self._task = loop.create_task(self._run())
+        self._task = background.start(self._run(), name=f"probes of {one.name}")
 
     def cancel(self) -> None:
         self._task.cancel()

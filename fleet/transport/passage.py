@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import grpc.aio
 
+from fleet import background
 from fleet.protocol import auth_path
 from fleet.protocol.tunnel import Target, TunnelError
 from fleet.transport.listening import stop_listening
@@ -40,7 +41,7 @@ class Passage:
         self.via = ""
         self._connections: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
-        self._serving = asyncio.create_task(self._serve(), name="passage")
+        self._serving = background.start(self._serve(), name="passage")
 
     @property
     def address(self) -> tuple[str, int]:

@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 #: This file spells the things it forbids.
 _ITSELF = ("tests/meta/house.py", "tests/meta/test_house.py")
 _LONGEST = 500
+_OF_PRODUCT = r"^(fleet|dashboards)/.*\.py$"
 _CODE = (".py", ".js", ".html", ".css")
 _ANY = (
     *_CODE,
@@ -106,6 +107,19 @@ RULES = (
         "a loop over clusters or changes keeps what goes wrong with one from the others: `with _apart(...)` first",
         r"^ +for (cluster|change) in .*:\n(?! *(#.*\n *)?with _apart\()",
         ends=("fleet/tasks.py",),
+    ),
+    Rule(
+        "whole-row",
+        "others write the row as well: save(update_fields=...), or an UPDATE that names what must still hold",
+        r"\.save\(\)",
+        where=r"^fleet/(alerts|control|models|pollers|tasks)",
+    ),
+    Rule(
+        "thread",
+        "a loop of the console that ends by a fault ends for good: keep each turn `_apart`",
+        r"threading\.Thread\(",
+        where=r"^(fleet/(alerts|control|pollers|management|tasks)|dashboards)/",
+        but=r"^fleet/alerts/running\.py",
     ),
     Rule(
         "new-pool",
@@ -264,6 +278,37 @@ def _sleeps(name: str, tree: ast.Module) -> Iterator[str]:
     yield from visit(tree, in_async=False, in_loop=False)
 
 
+#: Tasks in a field whose outcome somebody asks for, by file and field.
+_AWAITED = {
+    ("fleet/nodes/agent.py", "self._tasks"): "AgentGroup asks each agent at every tick of its clock",
+    ("fleet/nodes/auth_door.py", "self._looking"): "each call that needs the auths awaits it",
+    ("fleet/pollers/probe.py", "self._tasks"): "the end of the probe gathers both",
+    ("fleet/transport/tunnel/link.py", "self._run"): "the end of the attempt is its result",
+}
+
+
+def _unwatched_tasks(name: str, tree: ast.Module) -> Iterator[str]:
+    """Tasks that an object keeps in a field: asyncio reports their faults only when the object goes."""
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        text = ast.unparse(function)
+        for node in ast.walk(function):
+            if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+                continue
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            fields = [ast.unparse(one) for one in targets if isinstance(one, ast.Attribute | ast.Subscript)]
+            starts = any(
+                isinstance(call, ast.Call)
+                and isinstance(call.func, ast.Attribute)
+                and call.func.attr in {"create_task", "ensure_future"}
+                for call in ast.walk(node.value)
+            )
+            for field in fields if starts else ():
+                if (name, field) not in _AWAITED and f"{field}.add_done_callback(" not in text:
+                    yield f"{name}:{node.lineno}: unwatched-task: start it by fleet.background: its fault must be seen"
+
+
 def broken(name: str, text: str) -> Iterator[str]:
     """Everything that breaks a rule in one file."""
     if name in _ITSELF or "/wire/" in name:
@@ -275,6 +320,8 @@ def broken(name: str, text: str) -> Iterator[str]:
     # Parsing the whole tree takes seconds; few files sleep.
     if name.endswith(".py") and "sleep(" in text:
         yield from _sleeps(name, ast.parse(text))
+    if re.search(_OF_PRODUCT, name) and re.search(r"create_task\(|ensure_future\(", text):
+        yield from _unwatched_tasks(name, ast.parse(text))
 
 
 def main() -> int:

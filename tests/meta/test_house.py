@@ -19,6 +19,8 @@ _OFFENCES = {
     "redis-keys": ("fleet/x.py", "key = f'{prefix}:{cluster}:x'\n"),
     "open-folder": ("fleet/x.py", "home.mkdir(parents=True)\n"),
     "one-for-all": ("fleet/tasks.py", "    for cluster in Cluster.objects.all():\n        poll(cluster)\n"),
+    "whole-row": ("fleet/control/x.py", "row.state = state\nrow.save()\n"),
+    "thread": ("fleet/alerts/x.py", "threading.Thread(target=self._send).start()\n"),
     "new-pool": ("fleet/tasks.py", "book = PolicyBook(connect(settings.REDIS_URL), prefix)\n"),
     "raw-log-lines": ("fleet/x.py", "logging.basicConfig(level=10, format=LINE)\n"),
     "unbounded-number": ("dashboards/x.py", "pk = int(text) if text.isdecimal() else 0\n"),
@@ -39,6 +41,10 @@ _OFFENCES = {
     "machine-path": ("docs/x.md", "cd /root/x\n"),
     "blocking-sleep": ("fleet/x.py", "async def f():\n    time.sleep(1)\n"),
     "fixed-sleep": ("tests/x.py", "def test_x():\n    time.sleep(1)\n"),
+    "unwatched-task": (
+        "fleet/x.py",
+        "class X:\n    def start(self):\n        self._watcher = asyncio.create_task(self._watch())\n",
+    ),
     "too-long": ("fleet/x.py", "x = 1\n" * 501),
 }
 
@@ -61,6 +67,14 @@ def test_polling_loop_may_sleep() -> None:
     text = "def wait():\n    while not seen():\n        time.sleep(0.05)\n"
 
     assert not list(house.broken("tests/x.py", text))
+
+
+def test_task_whose_end_is_looked_at() -> None:
+    """A task of a field may have a callback of its own, and a task of a function goes with the function."""
+    text = "async def f(self):\n    task = asyncio.create_task(g())\n    self._dialing = asyncio.create_task(h())\n"
+    text += "    self._dialing.add_done_callback(self._dialed)\n    await task\n"
+
+    assert not list(house.broken("fleet/x.py", text))
 
 
 def test_tree_keeps_the_rules() -> None:

@@ -6,13 +6,14 @@ import asyncio
 import logging
 import random
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2
 
+from fleet import background
 from fleet.protocol.pick_healthy import Health
 from fleet.transport.pick_healthy import turns
 from fleet.transport.pick_healthy.events import (
@@ -60,20 +61,22 @@ class Connection:
         # Its end is waited for: it closes without waiting for quiet.
         self._hurried = False
         self._quiet: asyncio.Future[None] | None = None
-        self._following = _run(self._follow())
+        self._following = background.start(self._follow(), name="state of a connection")
         self._asking: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
 
     def ask(self, life: int) -> None:
         """Ask for the service config, until it is answered or the connection lost."""
         self.life = life
-        self._asking = _run(self._ask(life))
+        self._asking = background.start(self._ask(life), name="policy of a connection")
 
     def watch(self, life: int, service: str | None) -> None:
         """Watch the health of a service and of no other, until the connection is lost; None: of nothing."""
         if self._watching is not None:
             self._watching.cancel()
-        self._watching = None if service is None else _run(self._watch(life, service))
+        self._watching = None
+        if service is not None:
+            self._watching = background.start(self._watch(life, service), name="health of a connection")
 
     def settled(self) -> None:
         """It is known what it is good for: others may be made."""
@@ -171,17 +174,3 @@ class Connection:
 
 async def _end_of(call: grpc.aio.Call) -> None:
     await call.code()
-
-
-def _run(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """Run a task that nobody awaits; a fault of ours in it is told to the loop."""
-    task = asyncio.get_running_loop().create_task(work)
-    task.add_done_callback(_ended)
-    return task
-
-
-def _ended(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        asyncio.get_running_loop().call_exception_handler(
-            {"message": "a connection is followed no more", "exception": error, "task": task}
-        )

@@ -1,0 +1,27 @@
+"""Tasks that outlive the call that starts them: one that ends by a fault is reported at once.
+
+asyncio reports the exception of a task that nobody awaits when the last reference to the task goes. An object that
+keeps its task in a field holds that reference for as long as it lives, so the report would come at its end, or never.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def start(work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
+    """Start a task whose exception goes to the loop's exception handler, which logs it. Keep the task."""
+    task = asyncio.create_task(work, name=name)
+    task.add_done_callback(_report)
+    return task
+
+
+def _report(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        task.get_loop().call_exception_handler(
+            {"message": f"the task {task.get_name()!r} ended by a fault", "exception": error, "task": task}
+        )
