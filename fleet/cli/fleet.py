@@ -90,6 +90,7 @@ def _row(member: Member, modes: dict[str, str]) -> dict[str, Any]:
         "grpc": member.grpc,
         "diag": member.diag,
         "connect": member.connect,
+        "tunnel_v01": member.tunnel_v01,
         "id": member.id,
         "forwards": forwards,
         "faults": [f"{part} {mode}" for part, mode in forwards.items() if mode != Mode.PASS],

@@ -81,6 +81,7 @@ class _Teller:
                 "auths": record.addresses("auth"),
                 "proxies": record.addresses("proxy"),
                 "connect": [member.connect for member in record.members if member.connect],
+                "tunnel_v01": [member.tunnel_v01 for member in record.members if member.tunnel_v01],
                 "auth_balancer": record.auth_balancer,
                 "proxy_balancer": record.proxy_balancer,
                 "gateway": record.gateway,
@@ -159,6 +160,11 @@ def _sentences(record: FleetRecord, seconds: float) -> str:
     default="auth",
     show_default=True,
     help="Who writes the resources of proxies: auths, over HTTP, or the proxies themselves, to the backend.",
+)
+@click.option(
+    "--tunnel-v01",
+    is_flag=True,
+    help="Proxies have a listener for tunnels of version 0.1 as well, for clients of your own.",
 )
 @click.option("--no-faults", is_flag=True, help="Leave the forwarder out: no cut-backend, no blackhole.")
 @click.option("--tls", is_flag=True, help="Mutual TLS on every gRPC port, with a CA of the fleet's own.")

@@ -31,6 +31,7 @@ from fleet.protocol import announce, pick_healthy, tunnel_settings
 from fleet.protocol.address_order import AddressOrder
 from fleet.protocol.agent_pool import AgentPool, LinearBackoff
 from fleet.protocol.tracker import Snapshot, Tracker
+from fleet.protocol.tunnel import Wire
 from fleet.protocol.tunnel_settings import Overrides, TunnelSettings
 from fleet.transport import channels
 from fleet.transport.channels import AUTH_NAME, DeadPeer, TLSError, TLSFiles
@@ -75,6 +76,8 @@ class AgentFlags:
     services: Services = ()
     #: How long sessions may last on a tunnel that was let go, seconds; None is to their own end.
     drain: float | None = None
+    #: The version of TCP over gRPC that its tunnels speak.
+    tunnel_wire: Wire = Wire.V0_2
 
     @property
     def dead_peer(self) -> DeadPeer:
@@ -122,6 +125,7 @@ class Agent:
             flags.drain,
             lambda answered: self._choice.dialled(time.monotonic(), answered=answered),
             self.auth_moves.advise,
+            flags.tunnel_wire,
         )
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -386,6 +390,13 @@ async def serve(flags: AgentFlags, diag: tuple[str, int] | None = None) -> None:
     type=node_flags.Duration(),
     help="How long users' connections may last on a tunnel that was let go. Default: to their own end.",
 )
+@click.option(
+    "--tunnel-wire",
+    type=click.Choice([wire.value for wire in Wire]),
+    default=Wire.V0_2.value,
+    show_default=True,
+    help="Version of TCP over gRPC that tunnels speak. 0.1 needs the --tunnel-v01-listen of proxies at --proxy.",
+)
 @node_flags.keep_alive_options
 @node_flags.tls_options
 @click.option(
@@ -413,12 +424,17 @@ def command(
     tls_server_name: str,
     tls_auth_name: str,
     services: Services,
+    tunnel_wire: str,
     **given: Any,
 ) -> None:
     """Run agents: each keeps one gRPC connection to some auth for its heartbeats, and reverse tunnels to proxies."""
     if mesh and connections is not None:
         raise click.UsageError("--mesh and --connections exclude each other")
     agent_services.check_unique_flags(services)
+    if auth_via == "proxy" and tunnel_wire == Wire.V0_1.value:
+        raise click.UsageError(
+            "--auth-via proxy needs --tunnel-wire 0.2: agents find auths through version 0.2 only"
+        )
     if auth is None and auth_via == "direct":
         raise click.UsageError("--auth says where auths are; or reach them with --auth-via proxy")
     try:
@@ -435,6 +451,7 @@ def command(
         auth=auth or (),
         auth_via_proxy=auth_via == "proxy",
         services=services,
+        tunnel_wire=Wire(tunnel_wire),
         overrides=overrides,
         tls=node_flags.tls_files(tls_cert, tls_key, tls_ca, tls_server_name, tls_auth_name),
         balancer=pick_healthy.Settings(

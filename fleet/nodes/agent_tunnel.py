@@ -21,7 +21,7 @@ from fleet import __version__, background
 from fleet.nodes.agent_connection import Identity
 from fleet.nodes.agent_services import AgentServices
 from fleet.protocol.keep_alive import KeepAlive, smoothed_rtt
-from fleet.protocol.tunnel import Target, TunnelError
+from fleet.protocol.tunnel import Target, TunnelError, Wire
 from fleet.transport.tunnel.client import TunnelClient
 from fleet.transport.tunnel.handlers import Handler, Taken
 from fleet.transport.tunnel.stream import TunnelStream
@@ -76,15 +76,17 @@ class Tunnel:
         identity: Identity,
         keep_alive: KeepAlive,
         services: AgentServices,
+        wire: Wire = Wire.V0_2,
     ) -> None:
         self._channel = channel
+        self._wire = wire
         self._identity = identity
         self._keep_alive = keep_alive
         self._services = services
         self._call = fleet_pb2_grpc.TunnelControlStub(channel).Control()
         # A proxy may still hold a tunnel of ours that is dead: the later generation is the one that is not.
         self._client = TunnelClient(
-            channel, handler=_handler_of(self), name=identity.id, generation=_generations.next()
+            channel, wire, handler=_handler_of(self), name=identity.id, generation=_generations.next()
         )
         self._registered: asyncio.Task[None] | None = None
         self._writing = asyncio.Lock()
@@ -149,12 +151,16 @@ class Tunnel:
         self._registered = asyncio.create_task(self._client.run(), name="register of a tunnel")
         self._registered.add_done_callback(self._register_ended)
         await asyncio.sleep(0)  # it runs up to its first wait: targets may be added
-        status, *others = self._services.targets
         try:
             async with asyncio.timeout(_ANSWER_WITHIN):
-                await self._client.add_target(status)
-                for target in others:
-                    await self._client.add_target(target)
+                if self._wire is Wire.V0_1:  # it has no targets: the proxy asks for sessions by their names
+                    await self._client.wait_until_up()
+                    if not self._client.is_up:
+                        await asyncio.wait((self._registered,))
+                        raise DialError(self.why)
+                else:
+                    for target in self._services.targets:  # the status first
+                        await self._client.add_target(target)
         except TimeoutError:
             raise DialError("the proxy did not answer Register in time") from None
         except TunnelError as error:

@@ -30,6 +30,7 @@ from fleet.protocol.discovery import DiscoveryError
 from fleet.protocol.graceful_closing import GracefulClosing, LiveTunnel
 from fleet.protocol.keep_alive import KeepAlive
 from fleet.protocol.tracker import ClaimError, Lease
+from fleet.protocol.tunnel import Wire
 from fleet.protocol.tunnel_settings import TunnelSettings
 from fleet.wire import fleet_pb2
 
@@ -56,6 +57,7 @@ class AgentTunnels:
         drain: float | None = None,
         dialled: Callable[[bool], None] = lambda _: None,
         auth_advised: Callable[[fleet_pb2.AuthReconnectAdvisory, Reply], None] = lambda advisory, reply: None,
+        wire: Wire = Wire.V0_2,
     ) -> None:
         """Begin with none.
 
@@ -75,6 +77,7 @@ class AgentTunnels:
         self._drain = drain
         self._dialled = dialled
         self._auth_advised = auth_advised
+        self._wire = wire
         self._event = asyncio.Event()
         self._tunnels: dict[Tunnel, asyncio.Task[None]] = {}
         self._leases: dict[Tunnel, Lease] = {}
@@ -171,7 +174,7 @@ class AgentTunnels:
 
     async def _dial(self, lease: Lease) -> bool:
         """Make one attempt; whether it led to a proxy that we hold already."""
-        tunnel = Tunnel(self._open_channel(), self._identity, self._keep_alive, self._services)
+        tunnel = Tunnel(self._open_channel(), self._identity, self._keep_alive, self._services, self._wire)
         try:
             if self._pool.tracker.is_claimed(await tunnel.hello()):
                 raise ClaimError(f"proxy {tunnel.proxy_id} has a tunnel of ours", benign=True)

@@ -61,6 +61,8 @@ class FleetPlan:
     heartbeat_to: str = "auth"
     #: Auths and proxies run in so many regions, in turn; 1: in none.
     regions: int = 1
+    #: Proxies have a listener for tunnels of version 0.1 as well; agents do not use it.
+    tunnel_v01: bool = False
     #: Where the gateway of unary calls to auths listens.
     gateway_listen: str = _ANY_PORT
 
@@ -112,6 +114,8 @@ def instance(
         argv += ["--data", str(plan.data / name)]
     if role == "proxy":
         argv += ["--connect-listen", _ANY_PORT, "--heartbeat-to", plan.heartbeat_to]
+        if plan.tunnel_v01:
+            argv += ["--tunnel-v01-listen", _ANY_PORT]
     for part in PORTS[role] if forwards else ():
         argv += [_ADVERTISE[part], forwards[f"{name}/{part}"]]
     if role == "auth" and plan.bootstrap is not None:

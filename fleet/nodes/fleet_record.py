@@ -43,6 +43,8 @@ class Member:
     diag: str = ""
     #: A proxy's port for users.
     connect: str = ""
+    #: A proxy's listener for tunnels of version 0.1; no forward stands before it.
+    tunnel_v01: str = ""
     #: Host UUID of an auth or a proxy.
     id: str = ""
 

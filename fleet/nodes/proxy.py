@@ -31,6 +31,7 @@ from fleet.nodes.proxy_metrics import ProxyMetrics
 from fleet.nodes.proxy_networking import ProxyNetworking
 from fleet.nodes.reverse_tunnels import ReverseTunnels
 from fleet.nodes.tunnel_admin import TunnelAdminServicer
+from fleet.nodes.tunnel_v01_listener import TunnelV01Listener
 from fleet.nodes.tunnels import SHUTTING_DOWN
 from fleet.protocol import announce, discovery, durations, reconnecting, switches, tunnel_settings
 from fleet.protocol.discovery import ProxyResource, Publisher
@@ -72,6 +73,8 @@ class ProxyFlags:
     #: Between pieces of advice to reconnect, for each agent, seconds; 0 is never.
     reconnect_interval: float = 0.0
     heartbeat: HeartbeatFlags = field(default_factory=HeartbeatFlags)
+    #: Where tunnels of version 0.1 are accepted; None for nowhere.
+    tunnel_v01_listen: tuple[str, int] | None = None
 
 
 class Proxy:
@@ -105,6 +108,9 @@ class Proxy:
         self.instance.standing.listen(self._follow_standing)
         self.networking = ProxyNetworking(self.instance, flags.overrides, self.table)
         self.tunnels.add_to(self.instance.server)
+        self.tunnel_v01: TunnelV01Listener | None = None
+        if flags.tunnel_v01_listen is not None:
+            self.tunnel_v01 = TunnelV01Listener(flags.tunnel_v01_listen, flags.instance.tls, self.tunnels)
         agent_status_pb2_grpc.add_AgentStatusServicer_to_server(
             AgentStatusServicer(self.tunnels), self.instance.server
         )
@@ -132,8 +138,12 @@ class Proxy:
             if self.connect is not None:
                 await self.connect.start()
                 self.instance.labels[CONNECT_LABEL] = self.connect.advertised
+            if self.tunnel_v01 is not None:
+                await self.tunnel_v01.start()
             await self.instance.start()
         except running.StartError:
+            if self.tunnel_v01 is not None:
+                await self.tunnel_v01.stop()
             if self.connect is not None:
                 await self.connect.stop()
             raise
@@ -156,12 +166,20 @@ class Proxy:
     def ready_facts(self) -> dict[str, object]:
         """What the ready line says."""
         facts = self.instance.ready_facts()
-        return facts if self.connect is None else {**facts, "connect": self.connect.address}
+        if self.connect is not None:
+            facts["connect"] = self.connect.address
+        if self.tunnel_v01 is not None:
+            facts["tunnel_v01"] = self.tunnel_v01.address
+        return facts
 
     def same_addresses(self) -> list[str]:
         """Flags with which another run listens where this one does."""
         flags = self.instance.same_addresses()
-        return flags if self.connect is None else [*flags, "--connect-listen", self.connect.address]
+        if self.connect is not None:
+            flags += ["--connect-listen", self.connect.address]
+        if self.tunnel_v01 is not None:
+            flags += ["--tunnel-v01-listen", self.tunnel_v01.address]
+        return flags
 
     async def stop(self, drain: float | None = None) -> None:
         """End it gracefully: nobody new comes, agents are advised to go and given time, then all is closed.
@@ -186,6 +204,8 @@ class Proxy:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        if self.tunnel_v01 is not None:
+            await self.tunnel_v01.stop()
         await self.instance.stop()
 
     def _follow_standing(self) -> None:
@@ -348,6 +368,11 @@ def _connect_flags(
     help="HTTP ports of the auths to heartbeat through. Default: those that the auths in the backend advertise.",
 )
 @click.option(
+    "--tunnel-v01-listen",
+    type=Address(),
+    help="Port for tunnels of version 0.1 of TCP over gRPC; 0 is any. Default: none.",
+)
+@click.option(
     "--drain",
     type=node_flags.Duration(),
     default="2s",
@@ -368,6 +393,7 @@ def command(
     connect_limit: int,
     heartbeat_to: str,
     auth_http: tuple[tuple[str, int], ...],
+    tunnel_v01_listen: tuple[str, int] | None,
     drain: float,
     data: Path | None,
     announce_ttl: float | None,
@@ -399,6 +425,7 @@ def command(
             drain=drain,
             connect=_connect_flags(connect_listen, connect_advertise, connect_tokens, connect_limit),
             heartbeat=HeartbeatFlags(heartbeat_to == "auth", auth_http),
+            tunnel_v01_listen=tunnel_v01_listen,
         )
         again = running.on_loop(serve(from_environment(flags, own.merged()), own))
         if again:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Hashable
 from typing import Any
 
 import grpc
@@ -26,7 +26,7 @@ from fleet.nodes.tunnels import Tunnel, TunnelTable
 from fleet.protocol import agent_services, auth_path
 from fleet.protocol.discovery import Publisher
 from fleet.protocol.keep_alive import KeepAlive
-from fleet.protocol.tunnel import Target, TunnelError
+from fleet.protocol.tunnel import Target, TunnelError, Wire
 from fleet.protocol.tunnel_server import Connection, Limits
 from fleet.transport import peers
 from fleet.transport.tunnel.handlers import Handler
@@ -44,6 +44,11 @@ _HELLO_WITHIN = 10.0
 _MOST_TUNNELS = 5_000
 #: Of an agent: its services and its status; and sessions that wait for its service to answer, seconds each.
 _LIMITS = Limits(pending=256, set_up_within=15.0, targets=256)
+
+
+def key_of(peer: Hashable, wire: Wire) -> Hashable:
+    """Return the key of a client's connection: on two listeners one host and port may have one connection each."""
+    return peer if wire is Wire.V0_2 else f"{peer}/{wire.value}"
 
 
 class ReverseTunnels:
@@ -70,24 +75,20 @@ class ReverseTunnels:
         self.drained = False
         self._proxy_id = proxy_id
         self._cluster = cluster
-        self._server = TunnelServer(
-            handler=auth_door,
-            local=auth_path.TARGETS,
-            may_claim=agent_services.may_claim,
-            is_silent=lambda client: self.table.is_silent(client.key, time.monotonic()),
-            limits=_LIMITS,
-            on_client=self._on_client,
-            on_target=self._on_target,
-        )
+        self._servers = {wire: self._make_server(wire, auth_door) for wire in Wire}
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Serve on a server, which is not started yet."""
-        serve_tunnels(server, self._server)
-        fleet_pb2_grpc.add_TunnelControlServicer_to_server(
-            TunnelControlServicer(self._proxy_id, self), server
-        )
+        self.add_tunnels_to(server, Wire.V0_2)
         fleet_pb2_grpc.add_TunnelFeedServicer_to_server(
             TunnelFeedServicer(self._proxy_id, self.table), server
+        )
+
+    def add_tunnels_to(self, server: grpc.aio.Server, wire: Wire) -> None:
+        """Serve tunnels of one version on a server, which is not started yet."""
+        serve_tunnels(server, self._servers[wire])
+        fleet_pb2_grpc.add_TunnelControlServicer_to_server(
+            TunnelControlServicer(self._proxy_id, self, wire), server
         )
 
     async def open_session(self, tunnel: Tunnel, service: str) -> TunnelStream:
@@ -95,23 +96,36 @@ class ReverseTunnels:
         if tunnel.register is None:
             raise TunnelError("the agent's tunnel is not up")
         target = agent_services.target_of(service, tunnel.agent_id)
-        return await self._server.open_session(target, to=tunnel.register)
+        return await self._servers[tunnel.wire].open_session(target, to=tunnel.register)
 
-    def why_not(self, hello: fleet_pb2.AgentHello, context: Context) -> str:
+    def why_not(self, hello: fleet_pb2.AgentHello, context: Context, wire: Wire = Wire.V0_2) -> str:
         """Why an agent may not come in; empty when it may."""
-        if self.table.at(context.peer()) is not None:
+        if self.table.at(key_of(context.peer(), wire)) is not None:
             return "this connection has a tunnel already: one a connection"
         caller = peers.caller_of(context)
         return agent_admission.unproven(caller, hello.agent_id, hello.name, self._cluster)
 
-    def _on_client(self, client: Connection, there: bool) -> None:
-        tunnel = self.table.at(client.key)
+    def _make_server(self, wire: Wire, auth_door: Handler | None) -> TunnelServer:
+        return TunnelServer(
+            wire,
+            handler=auth_door,
+            local=auth_path.TARGETS,
+            may_claim=agent_services.may_claim,
+            is_silent=lambda client: self.table.is_silent(client.key, time.monotonic()),
+            limits=_LIMITS,
+            on_client=lambda client, there: self._on_client(wire, client, there),
+            on_target=self._on_target,
+            on_capabilities=self._on_capabilities,
+        )
+
+    def _on_client(self, wire: Wire, client: Connection, there: bool) -> None:
+        tunnel = self.table.at(key_of(client.key, wire))
         if there:
             if tunnel is None and not client.peer.name:
                 return  # it claims nothing, and only asks for the way to an auth
-            if tunnel is None or tunnel.agent_id != client.peer.name or tunnel.register is not None:
+            if tunnel is None or not _is_agent_of(tunnel, client) or tunnel.register is not None:
                 why = "say hello on the Control stream of this connection first, as the agent that registers"
-                self._server.end_client(client, why)
+                self._servers[wire].end_client(client, why)
                 return
             tunnel.register = client
         elif tunnel is not None and tunnel.register is client:
@@ -122,27 +136,48 @@ class ReverseTunnels:
         service, agent_id = agent_services.split(target)
         if service != agent_services.STATUS:
             return
-        owner = self._server.owner(target)
+        owner = self._servers[Wire.V0_2].owner(target)
         if there and owner is not None:
-            tunnel = self.table.at(owner.key)
-            if tunnel is not None:
-                now = time.monotonic()
-                self.table.join(tunnel, now)
-                self.reconnects.opened(tunnel, now)
+            self._join(self.table.at(owner.key))
         elif owner is None and (tunnel := self.table.current(agent_id)) is not None:
             tunnel.end("it let go of its status target", time.monotonic())
+
+    def _on_capabilities(self, client: Connection) -> None:
+        """Version 0.1 registers no targets: a tunnel counts once the agent has said that it has a handler."""
+        tunnel = self.table.at(key_of(client.key, Wire.V0_1))
+        if tunnel is None or tunnel.register is not client:
+            return
+        if client.has_handler:
+            self._join(tunnel)
+        else:
+            self._servers[Wire.V0_1].end_client(client, "an agent needs a handler: it serves sessions")
+
+    def _join(self, tunnel: Tunnel | None) -> None:
+        if tunnel is not None:
+            now = time.monotonic()
+            self.table.join(tunnel, now)
+            self.reconnects.opened(tunnel, now)
 
     def _closed(self, tunnel: Tunnel) -> None:
         self.reconnects.closed(tunnel)
         if tunnel.register is not None:
             register, tunnel.register = tunnel.register, None
-            self._server.end_client(register, tunnel.why_ended or "its Control stream ended")
+            self._servers[tunnel.wire].end_client(register, tunnel.why_ended or "its Control stream ended")
+
+
+def _is_agent_of(tunnel: Tunnel, client: Connection) -> bool:
+    """Return whether a Register stream is of the agent that said hello on its connection.
+
+    A client of version 0.1 that is none of ours has no name: the connection is enough.
+    """
+    return client.peer.name == tunnel.agent_id or (tunnel.wire is Wire.V0_1 and not client.peer.name)
 
 
 class TunnelControlServicer:
     """fleet.v1.TunnelControl. Method names here and below are those of the .proto."""
 
-    def __init__(self, proxy_id: str, tunnels: ReverseTunnels) -> None:
+    def __init__(self, proxy_id: str, tunnels: ReverseTunnels, wire: Wire = Wire.V0_2) -> None:
+        self._wire = wire
         self._hello = fleet_pb2.ProxyFrame(hello=fleet_pb2.ProxyHello(proxy_id=proxy_id, version=__version__))
         self._tunnels = tunnels
         self._table = tunnels.table
@@ -156,12 +191,13 @@ class TunnelControlServicer:
         if self._tunnels.drained:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "this proxy is drained: it takes nobody new")
         hello = await self._expect_hello(requests, context)
-        refusal = self._tunnels.why_not(hello, context)
+        refusal = self._tunnels.why_not(hello, context, self._wire)
         if refusal:
             host = host_of(context.peer())
             self._tunnels.refusals.refuse("tunnel", host, f"of {hello.name[:40]!r} at {host}", refusal)
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, refusal)
-        tunnel = self._table.open(hello, context.peer(), time.monotonic())
+        key = key_of(context.peer(), self._wire)
+        tunnel = self._table.open(hello, key, time.monotonic(), self._wire)
         tunnel.task = asyncio.current_task()
         reader = asyncio.create_task(self._read(tunnel, requests), name=f"tunnel of {tunnel.agent_name}")
         try:

@@ -15,6 +15,7 @@ from fleet.protocol import discovery
 from fleet.protocol.discovery import Publisher, Subscriber
 from fleet.protocol.feed import Feed, Page
 from fleet.protocol.keep_alive import KeepAlive, Liveness
+from fleet.protocol.tunnel import Wire
 from fleet.protocol.tunnel_server import Connection
 from fleet.transport.tunnel.stream import TunnelStream
 from fleet.wire import fleet_pb2
@@ -51,8 +52,11 @@ class Tunnel:
         subscriber: Subscriber,
         metrics: ProxyMetrics,
         now: float,
+        wire: Wire = Wire.V0_2,
     ) -> None:
         self.metrics = metrics
+        #: The version of TCP over gRPC that its Register stream speaks.
+        self.wire = wire
         self.agent_id = hello.agent_id
         self.agent_name = hello.name
         #: Names the connection that both streams ride.
@@ -199,9 +203,9 @@ class TunnelTable:
         ids = {agent} if agent in self._current else self._named.get(agent.lower(), set())
         return [tunnel for one in sorted(ids) if (tunnel := self._feed.get(one)) is not None]
 
-    def open(self, hello: fleet_pb2.AgentHello, key: Hashable, now: float) -> Tunnel:
+    def open(self, hello: fleet_pb2.AgentHello, key: Hashable, now: float, wire: Wire = Wire.V0_2) -> Tunnel:
         """An agent said hello: its tunnel counts when it is joined by a Register stream."""
-        tunnel = Tunnel(hello, key, Subscriber(self._publisher), self._metrics, now)
+        tunnel = Tunnel(hello, key, Subscriber(self._publisher), self._metrics, now, wire)
         self._open[key] = tunnel
         self._emptied.clear()
         return tunnel

@@ -232,7 +232,10 @@ class _Up:
         said = child.announced
         if plain.is_instance:
             grpc, diag, connect = (self._reached_at(child.name, part) for part in ("grpc", "diag", "connect"))
-            return replace(plain, grpc=grpc, diag=diag, connect=connect, id=str(said.get("id", "")))
+            tunnel_v01, instance_id = str(said.get("tunnel_v01", "")), str(said.get("id", ""))
+            return replace(
+                plain, grpc=grpc, diag=diag, connect=connect, tunnel_v01=tunnel_v01, id=instance_id
+            )
         return replace(
             plain, grpc=str(said.get("listen", "") or said.get("grpc", "")), diag=str(said.get("diag", ""))
         )
@@ -274,6 +277,8 @@ class _Up:
                 # Of a flag that is given twice, click takes the last.
                 if role == "proxy":
                     child.argv += ("--connect-listen", child.announced["connect"])
+                    if self.plan.tunnel_v01:
+                        child.argv += ("--tunnel-v01-listen", child.announced["tunnel_v01"])
                 elif role == "auth":
                     child.argv += ("--http-listen", child.announced["http"])
 

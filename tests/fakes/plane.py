@@ -85,6 +85,7 @@ class Plane:
         connect: ConnectFlags | None = None,
         reconnect_interval: float = 0.0,
         heartbeat: HeartbeatFlags = DIRECT,
+        tunnel_v01_listen: tuple[str, int] | None = None,
         **more: Any,
     ) -> Proxy:
         """A running proxy."""
@@ -97,6 +98,7 @@ class Plane:
                 connect=connect,
                 reconnect_interval=reconnect_interval,
                 heartbeat=heartbeat,
+                tunnel_v01_listen=tunnel_v01_listen,
             )
         )
         await made.start()

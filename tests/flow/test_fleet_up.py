@@ -13,6 +13,7 @@ own process, but for a few: the fleet that they read, break and mend is real all
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -30,9 +31,13 @@ import pytest
 from fleet.nodes import fleet_record
 from fleet.processes import children, pids
 from fleet.processes.pids import ProcessState
+from fleet.protocol import auth_path
 from fleet.protocol.service_config import RFD_VARIABLE
+from fleet.protocol.tunnel import Wire
+from fleet.transport.tunnel.client import TunnelClient
 from tests.fakes import commands
 from tests.fakes.commands import Result
+from tests.fakes.plane import channel_to
 from tests.fakes.waiting import eventually_sync
 
 #: Seconds for whatever a command does, on a machine that does other things too.
@@ -42,6 +47,7 @@ ANSWERS, IS_SILENT = 20.0, 1.0
 SHAPE = [
     *("--auths", "2", "--proxies", "2", "--agents", "6"),
     *("--announce-ttl", "4s", "--agent-announce-ttl", "6s"),
+    "--tunnel-v01",
 ]
 #: Agents leave an auth that is not healthy.
 POLICY = {
@@ -227,6 +233,31 @@ def test_up_everything_runs_and_every_agent_is_connected(fleet: Fleet) -> None:
     eventually_sync(lambda: fleet.readyz("auth-1") == fleet.readyz("proxy-2") == 200)
     eventually_sync(lambda: fleet.connections("auth") == 6)
     eventually_sync(lambda: fleet.connections("proxy") >= 6)
+
+
+def test_listener_of_version_0_1_of_each_proxy(fleet: Fleet) -> None:
+    """`ps` and the ready line name it, and a client of that version asks there for the id of the proxy."""
+    rows = [row for row in fleet.ps().values() if row["role"] == "proxy"]
+    assert sorted(row["tunnel_v01"] for row in rows) == sorted(fleet.ready["tunnel_v01"])
+    assert [asyncio.run(id_at(row["tunnel_v01"])) for row in rows] == [row["id"] for row in rows]
+
+
+async def id_at(address: str) -> str:
+    """Return the id of the proxy at a listener of version 0.1."""
+    channel = channel_to(address)
+    client = TunnelClient(channel, Wire.V0_1)
+    register = asyncio.create_task(client.run())
+    await asyncio.sleep(0)
+    async with asyncio.timeout(PATIENCE):
+        await client.wait_until_up()
+        stream = await client.open_session(auth_path.PROXY)
+        answer = await stream.read()
+        await stream.close()
+        await client.close()
+        await asyncio.wait((register,))
+    register.exception()
+    await channel.close()
+    return bytes(answer).decode()
 
 
 def test_config_is_read_through_the_gateway(fleet: Fleet) -> None:

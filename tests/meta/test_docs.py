@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
+import click
 import pytest
 
+from fleet.cli.main import main
 from fleet.domain.events import Event
+from fleet.nodes.__main__ import main as nodes
 from tests.meta.house import ROOT, tracked
 
 _READERS = r"env\.(?:text|switch|seconds|integer|items|choice|pairs|secret)\(\s*\"([A-Z_]+)\""
@@ -82,6 +86,44 @@ def test_index_leads_to_every_document() -> None:
     pages = {Path(name).name for name in tracked() if re.fullmatch(r"docs/\w+\.md", name)} - {"index.md"}
 
     assert not {page for page in pages if f"]({page})" not in _read("docs/index.md")}
+
+
+#: Flags of programs of others, which documents name.
+_FOREIGN_FLAGS = frozenset(
+    {
+        *("--bind", "--descriptor_set_out", "--find-links", "--include_imports", "--no-index"),
+        *("--proxy-cacert", "--proxy-cert", "--proxy-key", "--proxy-user", "--proxytunnel"),
+    }
+)
+
+
+def _flags_of(command: click.Command) -> Iterator[str]:
+    for parameter in command.params:
+        yield from (*parameter.opts, *parameter.secondary_opts)
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from _flags_of(found)
+
+
+def test_documented_flags_exist() -> None:
+    """No document names a flag that none of our programs takes."""
+    sources = (
+        _read(name) for name in tracked() if re.match(r"(fleet/management|tests/bench|manage)\b.*\.py", name)
+    )
+    literals = {flag for source in sources for flag in re.findall(r"\"(--[a-z][\w-]*)\"", source)}
+    flags = {*literals, *_FOREIGN_FLAGS, "--help", "--version", *_flags_of(main), *_flags_of(nodes)}
+    missing = {
+        f"{name}: {flag}"
+        for name in tracked()
+        if name.endswith(".md") and name != "CHANGELOG.md"
+        for flag in re.findall(r"(?<![\w-])--[a-z][\w-]*", _read(name))
+        if flag not in flags
+    }
+
+    assert not missing, ", ".join(sorted(missing))
 
 
 def _events() -> list[str]:

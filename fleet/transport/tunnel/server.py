@@ -96,13 +96,14 @@ class TunnelServer:
         limits: Limits | None = None,
         on_target: Callable[[Target, bool], None] | None = None,
         on_client: Callable[[Connection, bool], None] | None = None,
+        on_capabilities: Callable[[Connection], None] | None = None,
     ) -> None:
         """Make one.
 
         `handler` serves sessions that clients ask for, of `local` targets or, without those, of any. `bridge` connects
         clients with each other's targets. `is_silent` knows whether a client let a keep-alive go by: come back it
         displaces itself then, whatever its clock says. `on_target` and `on_client` hear of those that come (True) and
-        go.
+        go, `on_capabilities` of each client of version 0.1 once it has sent its capabilities.
         """
         self.wire = wire
         self._limits = limits or Limits()
@@ -118,6 +119,7 @@ class TunnelServer:
         self._handler = handler
         self._on_target = on_target
         self._on_client = on_client
+        self._on_capabilities = on_capabilities
         self._registered: dict[Connection, _Registered] = {}
         self._tokens: dict[str, _Registered] = {}
         self._waiters: dict[Request, asyncio.Future[TunnelStream]] = {}
@@ -185,7 +187,10 @@ class TunnelServer:
         try:
             while (raw := await context.read()) is not grpc.aio.EOF:
                 message = codec.decode(self.wire, raw)
+                is_first = self.wire is Wire.V0_1 and registered.connection.has_handler is None
                 self._do(self._state.receive(registered.connection, message, time.monotonic()))
+                if is_first:
+                    tell(self._on_capabilities, registered.connection)
                 _discard_unwanted(registered)
             registered.end("")
         except TunnelError as error:

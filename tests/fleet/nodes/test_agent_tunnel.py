@@ -20,7 +20,7 @@ from fleet.nodes.agent_tunnel import DialError, Tunnel
 from fleet.nodes.proxy import Proxy
 from fleet.protocol import agent_services
 from fleet.protocol.keep_alive import KeepAlive
-from fleet.protocol.tunnel import TunnelError
+from fleet.protocol.tunnel import TunnelError, Wire
 from fleet.transport.tunnel.stream import TunnelStream
 from tests.fakes.plane import Plane, channel_to
 from tests.fakes.tcp import echoing
@@ -123,7 +123,7 @@ async def test_register_that_is_ended(plane: Plane, make: Make) -> None:
     table = proxy.table.current("id-1")
     assert table is not None
     assert table.register is not None
-    proxy.tunnels._server.end_client(table.register, "go away")
+    proxy.tunnels._servers[Wire.V0_2].end_client(table.register, "go away")
     await eventually(reading.done)
     assert "go away" in tunnel.why
 

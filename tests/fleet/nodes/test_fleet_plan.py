@@ -122,3 +122,11 @@ def test_password_of_the_backend_is_in_no_command_line() -> None:
     argv = fleet_plan.instance(FleetPlan(), "auth", "auth-1", "b:1", {}, Path("backend/password"))
     assert flag(argv, "--backend") == "redis://b:1/0"
     assert flag(argv, "--backend-password-file") == "backend/password"
+
+
+def test_proxies_have_a_listener_for_version_0_1_on_request() -> None:
+    """Proxies alone, and only with the flag."""
+    old = fleet_plan.instance(FleetPlan(tunnel_v01=True), "proxy", "proxy-1", "127.0.0.1:9", {})
+    assert flag(old, "--tunnel-v01-listen") == "127.0.0.1:0"
+    for plan, role in ((FleetPlan(), "proxy"), (FleetPlan(tunnel_v01=True), "auth")):
+        assert "--tunnel-v01-listen" not in fleet_plan.instance(plan, role, "x", "127.0.0.1:9", {})

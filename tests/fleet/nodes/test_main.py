@@ -147,6 +147,10 @@ def test_port_in_use_of_a_program() -> None:
         ),
         (("auth", "--name", "x", "--backend", "redis://127.0.0.1:1/0"), "is --backend right"),
         (("agent", "--auth", "a:1", "--proxy", "b:1", "--mesh", "--connections", "1"), "exclude each other"),
+        (
+            ("agent", "--auth-via", "proxy", "--proxy", "b:1", "--tunnel-wire", "0.1"),
+            "--auth-via proxy needs --tunnel-wire 0.2",
+        ),
         (("auth", "--name", "x", "--backend", "http://x"), "--backend 'http://x'"),
     ],
 )
