@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dashboards.presenters import moment
+from fleet.domain.instances import InstanceFacts
 from fleet.domain.views import AgentView, InstanceView
 
 COLUMNS = (
     "id", "name", "state", "reason", "sentence", "cause", "since", "recovery", "recovers_at",
     "auth", "proxies", "home", "heartbeat_at", "expires_at",
+    "mode", "health_check", "policy_read_at", "groups", "generations",
 )  # fmt: skip
 #: What a spreadsheet takes for the beginning of a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+_SWITCH = {None: "", True: "on", False: "off"}
 
 
 def cell(text: str) -> str:
@@ -22,9 +25,18 @@ def cell(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-def row(view: AgentView, name: Callable[[str | None], str]) -> list[str]:
-    """One agent's cells, in the order of COLUMNS; `name` gives the name of an instance by its id."""
+def row(view: AgentView, instances: Mapping[str, InstanceFacts]) -> list[str]:
+    """One agent's cells, in the order of COLUMNS; `instances` by id, which become names.
+
+    Groups and generations are those of the proxies that it has tunnels to, each once.
+    """
+
+    def name(instance: str | None) -> str:
+        facts = instances.get(instance or "")
+        return (instance or "") if facts is None else facts.name
+
     verdict = view.verdict
+    proxies = [instances[proxy] for proxy in view.proxies if proxy in instances]
     return [
         cell(text)
         for text in (
@@ -42,6 +54,11 @@ def row(view: AgentView, name: Callable[[str | None], str]) -> list[str]:
             name(view.home),
             _iso(view.heartbeat_at),
             _iso(view.expires_at),
+            view.mode.name.lower(),
+            _SWITCH[view.health_check],
+            _iso(view.policy_read_at),
+            " ".join(sorted({facts.group for facts in proxies} - {""})),
+            " ".join(map(str, sorted({facts.generation for facts in proxies}))),
         )
     ]
 
@@ -50,14 +67,10 @@ def lines(
     views: Iterable[AgentView], instances: Iterable[InstanceView], *, at_once: int = 500
 ) -> Iterator[str]:
     """The head and then all agents, as pieces of `at_once` lines."""
-    names = {known.facts.id: known.facts.name for known in instances}
-
-    def name(instance: str | None) -> str:
-        return names.get(instance or "", instance or "")
-
+    by_id = {instance.facts.id: instance.facts for instance in instances}
     rows: list[Sequence[str]] = [COLUMNS]
     for view in views:
-        rows.append(row(view, name))
+        rows.append(row(view, by_id))
         if len(rows) >= at_once:
             yield _written(rows)
             rows = []

@@ -10,6 +10,9 @@ from dashboards.presenters import age_ms, moment
 from fleet.domain.agent_report import AgentReport, Answer
 from fleet.domain.naming import natural
 from fleet.domain.views import Explanation, InstanceView
+from fleet.protocol.durations import format_seconds
+
+_UPSTREAM = "after 2 s to 3 s, as Teleport waits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,30 @@ class SaidProxy:
 
 
 @dataclass(frozen=True, slots=True)
+class AuthReconnect:
+    """When an agent moves its auth connection. Seconds."""
+
+    #: From an unhealthy auth to the first attempt at another, at most; None: 2 s to 3 s, as Teleport waits.
+    first_wait: float | None
+    #: RPCs on a connection that was left end by force after this; None: never.
+    drain_timeout: float | None
+    #: It moves to a new connection this often; None: never.
+    every: float | None
+
+    @property
+    def words(self) -> tuple[tuple[str, str], ...]:
+        """The settings as words and values."""
+        within = _UPSTREAM if self.first_wait is None else f"within {format_seconds(self.first_wait)}"
+        timeout = "no limit" if self.drain_timeout is None else format_seconds(self.drain_timeout)
+        every = "never" if self.every is None else f"every {format_seconds(self.every)}"
+        return (
+            ("First attempt at another auth", within),
+            ("RPCs on an auth connection that was left", timeout),
+            ("New auth connection", every),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Said:
     """What came of asking."""
 
@@ -56,6 +83,8 @@ class Said:
     dials: int = 0
     services: tuple[str, ...] = ()
     proxies: tuple[SaidProxy, ...] = ()
+    #: None of an agent that does not say.
+    auth_reconnect: AuthReconnect | None = None
 
 
 def said(explanation: Explanation, now: float) -> Said | None:
@@ -76,7 +105,23 @@ def said(explanation: Explanation, now: float) -> Said | None:
         dials=report.tracker.inflight if report else 0,
         services=report.services if report else (),
         proxies=_proxies(answer, report, explanation.instances, now) if report else (),
+        auth_reconnect=_auth_reconnect(report),
     )
+
+
+def _auth_reconnect(report: AgentReport | None) -> AuthReconnect | None:
+    reported = report.auth_reconnect if report else None
+    if reported is None:
+        return None
+    return AuthReconnect(
+        first_wait=_seconds(reported.first_wait_ms),
+        drain_timeout=_seconds(reported.drain_timeout_ms),
+        every=_seconds(reported.every_ms),
+    )
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
 
 
 def _proxies(

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dashboards.agent_query import READING_ORDER
-from fleet.domain.evidence import AgentEvidence, Heartbeat
-from fleet.domain.instances import SICK, InstanceKind
+from fleet.domain.evidence import AgentEvidence, Heartbeat, Mode
+from fleet.domain.instances import SICK, InstanceFacts, InstanceKind
 from fleet.domain.naming import natural
 from fleet.domain.verdicts import Reason, Recovery, State, Verdict
 from fleet.domain.views import AgentView, Explanation, InstanceView, Summary
@@ -59,6 +59,8 @@ class InstanceCard:
     grey: str
     #: Why it drains; None when it does not.
     draining: str | None
+    #: Group and generation of a proxy, `blue 3`; empty when it states none.
+    generation: str
     #: Of a proxy: the auth it heartbeats through. Of an auth: the proxies that do so, in words. Empty for none.
     heartbeats: str = ""
 
@@ -80,7 +82,11 @@ class AgentRow:
     auth: str
     #: Slug of the auth's state; empty when it is not known.
     auth_slug: str
+    #: The policy of its auth connection: `reconnect, health check`; empty when no heartbeat says.
+    mode: str
     proxies: tuple[str, ...]
+    #: Groups and generations of these proxies, each once, for those that state one: `blue 3`.
+    generations: tuple[str, ...]
     home: str
     expires: datetime | None
     expires_ms: int | None
@@ -173,11 +179,20 @@ def agent_row(view: AgentView, instances: Mapping[str, InstanceView], now: float
         since_ms=age_ms(view.since, now),
         auth=name(view.auth),
         auth_slug="" if auth is None else auth.state.slug,
+        mode=mode_words(view.mode, health_check=bool(view.health_check)),
         proxies=tuple(name(proxy) for proxy in view.proxies),
+        generations=_generations(instances[proxy].facts for proxy in view.proxies if proxy in instances),
         home=name(view.home),
         expires=moment(view.expires_at),
         expires_ms=age_ms(view.expires_at, now),
     )
+
+
+def mode_words(mode: Mode, *, health_check: bool) -> str:
+    """Return the policy of an agent's auth connection in words; empty when it is not known."""
+    if mode is Mode.UNKNOWN:
+        return ""
+    return f"{mode.name.lower()}, health check" if health_check else mode.name.lower()
 
 
 def recovery_words(verdict: Verdict, cause: str) -> str:
@@ -290,6 +305,7 @@ def instance_card(view: InstanceView, now: float, names: Mapping[str, str]) -> I
         grey=view.health_sentence if view.state not in SICK else "",
         draining=None if view.draining is None else view.draining.reason,
         heartbeats=_heartbeat_path(view, names),
+        generation=generation_words(facts),
     )
 
 
@@ -302,6 +318,15 @@ def _heartbeat_path(view: InstanceView, names: Mapping[str, str]) -> str:
         return ""
     named, more = ", ".join(view.proxies[:_NAMED_PROXIES]), len(view.proxies) - _NAMED_PROXIES
     return f"takes heartbeats of {named}" + (f" and {more} more" if more > 0 else "")
+
+
+def generation_words(facts: InstanceFacts) -> str:
+    """Return group and generation of a proxy; empty when it states none."""
+    return f"{facts.group} {facts.generation}".strip() if facts.group or facts.generation else ""
+
+
+def _generations(proxies: Iterable[InstanceFacts]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, map(generation_words, proxies))))
 
 
 def _tunnels(explanation: Explanation, now: float) -> tuple[AgentTunnel, ...]:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from celery import shared_task
 from channels.layers import get_channel_layer
@@ -26,6 +26,7 @@ from fleet.control import (
     ControlError,
     campaigns_run,
     changes,
+    degrading_run,
     drains,
     drains_run,
     networking,
@@ -34,9 +35,11 @@ from fleet.control import (
     rollouts_run,
     working,
 )
+from fleet.control.audit import record
+from fleet.control.degrading import DegradeRequest
 from fleet.control.dialing import Dialer
 from fleet.control.networking_run import Auths
-from fleet.domain.changes import ChangeKind, ChangeState
+from fleet.domain.changes import SYSTEM, ChangeKind, ChangeState
 from fleet.domain.evidence import Timing
 from fleet.models import Change, Cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -257,6 +260,15 @@ def apply_drains() -> None:
             wanted = drains.due(cluster.id, here.writer.load_instances(cluster.id))
             if wanted:
                 drains.told(wanted, here.worker.run(drains_run.tell(wanted, _tls())), _now())
+
+
+@shared_task(name="fleet.tasks.degrade_instance", ignore_result=True)
+def degrade_instance(**fields: Any) -> None:
+    """Have an instance report that it is degraded, or no longer; a failure is a row in the log."""
+    here, request = process(), DegradeRequest(**fields)
+    instances = here.writer.load_instances(request.cluster)
+    if error := here.worker.run(degrading_run.send(request, instances, _tls())):
+        record(request.attempt(SYSTEM, detail=error), "failed", _now())
 
 
 @shared_task(name="fleet.tasks.apply_retired", ignore_result=True)

@@ -55,9 +55,13 @@ def instance(view: InstanceView) -> schemas.InstanceItem:
         cause=view.cause,
         heartbeat_auth=facts.heartbeat_auth,
         proxies=list(view.proxies),
+        degraded=facts.watch.says,
         address=facts.address,
         diag_address=facts.diag_address,
         version=facts.version,
+        group=facts.group,
+        generation=facts.generation,
+        region=facts.region,
         ttl_seconds=facts.ttl,
         expires_at=moment(facts.expires_at),
         serving=None if facts.serving is None else facts.serving.name,
@@ -103,6 +107,13 @@ def _agent_fields(view: AgentView, by_id: Mapping[str, InstanceView]) -> dict[st
         known = by_id.get(instance_id)
         return schemas.InstanceRef(id=instance_id, name=instance_id if known is None else known.facts.name)
 
+    def proxy(instance_id: str) -> schemas.ProxyRef:
+        known = by_id.get(instance_id)
+        if known is None:
+            return schemas.ProxyRef(id=instance_id, name=instance_id, group="", generation=0)
+        facts = known.facts
+        return schemas.ProxyRef(id=facts.id, name=facts.name, group=facts.group, generation=facts.generation)
+
     verdict = view.verdict
     return {
         "id": view.id,
@@ -116,7 +127,10 @@ def _agent_fields(view: AgentView, by_id: Mapping[str, InstanceView]) -> dict[st
         "strands_at": moment(verdict.strands_at),
         "since": moment(view.since),
         "auth": ref(view.auth),
-        "proxies": [ref(proxy) for proxy in view.proxies],
+        "mode": view.mode.name.lower(),
+        "health_check": view.health_check,
+        "policy_read_at": moment(view.policy_read_at),
+        "proxies": [proxy(instance_id) for instance_id in view.proxies],
         "home": ref(view.home),
         "heartbeat_at": moment(view.heartbeat_at),
         "expires_at": moment(view.expires_at),
@@ -157,6 +171,7 @@ def _said(explanation: Explanation) -> schemas.SaidItem | None:
     if found is None:
         return None
     through = found.through_id and schemas.InstanceRef(id=found.through_id, name=found.through)
+    reconnect = found.auth_reconnect
     return schemas.SaidItem(
         asked_at=found.at,
         through=through or None,
@@ -183,6 +198,13 @@ def _said(explanation: Explanation) -> schemas.SaidItem | None:
             )
             for proxy in found.proxies
         ],
+        auth_reconnect=None
+        if reconnect is None
+        else schemas.AuthReconnectItem(
+            first_wait_seconds=reconnect.first_wait,
+            drain_timeout_seconds=reconnect.drain_timeout,
+            every_seconds=reconnect.every,
+        ),
     )
 
 

@@ -40,6 +40,13 @@ class InstanceRef(Schema):
     name: str
 
 
+class ProxyRef(InstanceRef):
+    """A proxy that an agent has a tunnel to; its group and generation, empty and 0 for a proxy that states none."""
+
+    group: str
+    generation: int
+
+
 class AgentItem(Schema):
     """One agent in a list."""
 
@@ -57,7 +64,12 @@ class AgentItem(Schema):
     strands_at: datetime | None
     since: datetime | None
     auth: InstanceRef | None
-    proxies: list[InstanceRef]
+    #: The policy of its auth connection, as its heartbeat has it: `reconnect`, `pick_first`, or `unknown`; whether it
+    #: checks the health of its auth; when it read the policy.
+    mode: str
+    health_check: bool | None
+    policy_read_at: datetime | None
+    proxies: list[ProxyRef]
     home: InstanceRef | None
     heartbeat_at: datetime | None
     expires_at: datetime | None
@@ -109,9 +121,16 @@ class InstanceItem(Schema):
     heartbeat_auth: str
     #: Of an auth: names of the proxies that heartbeat through it.
     proxies: list[str]
+    #: Why it reports that it is degraded, so that others are preferred to it; null when it does not.
+    degraded: str | None
     address: str
     diag_address: str
     version: str
+    #: Of a proxy: its group and generation, empty and 0 when it states none.
+    group: str
+    generation: int
+    #: Where it runs; empty when it does not say.
+    region: str
     ttl_seconds: float | None
     expires_at: datetime | None
     #: The last answers of grpc.health.v1 and of `/readyz`.
@@ -185,6 +204,17 @@ class SaidProxyItem(InstanceRef):
     expires_at: datetime | None
 
 
+class AuthReconnectItem(Schema):
+    """When an agent moves its auth connection, by its flags."""
+
+    #: From an unhealthy auth to the first attempt at another, at most; null: 2 s to 3 s, as Teleport waits.
+    first_wait_seconds: float | None
+    #: RPCs on a connection that was left end by force after this; null: never.
+    drain_timeout_seconds: float | None
+    #: It moves to a new connection this often; null: never.
+    every_seconds: float | None
+
+
 class SaidItem(Schema):
     """What an agent said of itself when it was asked through its tunnel."""
 
@@ -199,6 +229,8 @@ class SaidItem(Schema):
     dials: int
     services: list[str]
     proxies: list[SaidProxyItem]
+    #: Null for an agent that does not say.
+    auth_reconnect: AuthReconnectItem | None
 
 
 class AgentAnswer(AgentItem):

@@ -26,6 +26,8 @@ from dashboards.api import (
     answers,
     changes,
     changing,
+    degrading,
+    draining,
     networking,
     policies,
     reconnect,
@@ -79,6 +81,8 @@ api.add_router("", reconnect.router)
 api.add_router("", changes.router)
 api.add_router("", alerts.router)
 api.add_router("", retiring.router)
+api.add_router("", draining.router)
+api.add_router("", degrading.router)
 
 per_cluster = PerCluster(api)
 _VIEW = ApiAccess(Permission.VIEW_FLEET)

@@ -77,8 +77,11 @@ def agents(
     if as_json:
         show_json(found)
         return
-    rows = [(one["name"], word(one["state"]), names(one["proxies"]), one["sentence"]) for one in found]
-    click.echo(table(("name", "state", "proxies", "why"), rows))
+    rows = [
+        (item["name"], word(item["state"]), mode_of(item), proxies_of(item), item["sentence"])
+        for item in found
+    ]
+    click.echo(table(("name", "state", "reconnect mode", "proxies", "why"), rows))
 
 
 @click.command()
@@ -101,7 +104,8 @@ def agent(console: api.Console, cluster: str, agent_id: str, as_json: bool) -> N
         "cause": said["cause"],
         "recovers": _recovery(said),
         "auth": names([said["auth"]] if said["auth"] else []),
-        "tunnels": names(said["proxies"]),
+        "mode": mode_of(said),
+        "tunnels": proxies_of(said),
         "home": names([said["home"]] if said["home"] else []),
         "heartbeat": said["heartbeat_at"] or "",
         "expires": said["expires_at"] or "",
@@ -126,10 +130,18 @@ def instances(console: api.Console, cluster: str, as_json: bool) -> None:
 def instance_table(found: list[dict[str, Any]]) -> str:
     """Lay out auths and proxies."""
     rows = [
-        (one["name"], word(one["state"]), one["address"], str(one["agents"]), one["sentence"])
-        for one in found
+        (
+            item["name"],
+            word(item["state"]),
+            item["address"],
+            str(item["agents"]),
+            generation_of(item),
+            _draining(item),
+            item["sentence"],
+        )
+        for item in found
     ]
-    return table(("name", "state", "address", "agents", "why"), rows)
+    return table(("name", "state", "address", "agents", "generation", "draining", "why"), rows)
 
 
 def word(slug: str) -> str:
@@ -140,6 +152,30 @@ def word(slug: str) -> str:
 def names(instances: list[dict[str, str]]) -> str:
     """Instances by name."""
     return ", ".join(one["name"] for one in instances)
+
+
+def mode_of(agent: dict[str, Any]) -> str:
+    """Return the policy of an agent's auth connection, `reconnect, health check`; empty when it is not known."""
+    if agent["mode"] == "unknown":
+        return ""
+    return f"{agent['mode']}, health check" if agent["health_check"] else str(agent["mode"])
+
+
+def generation_of(proxy: dict[str, Any]) -> str:
+    """Return group and generation of a proxy; empty when it states none."""
+    stated = proxy["group"] or proxy["generation"]
+    return f"{proxy['group']} {proxy['generation']}".strip() if stated else ""
+
+
+def proxies_of(agent: dict[str, Any]) -> str:
+    """Return the proxies of an agent's tunnels by name, each with its generation where it states one."""
+    words = ((proxy["name"], generation_of(proxy)) for proxy in agent["proxies"])
+    return ", ".join(f"{name} ({generation})" if generation else name for name, generation in words)
+
+
+def _draining(instance: dict[str, Any]) -> str:
+    draining = instance["draining"]
+    return "" if draining is None else draining["reason"] or "yes"
 
 
 def age(said: dict[str, Any]) -> str:

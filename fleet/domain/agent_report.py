@@ -63,6 +63,17 @@ class ReportedPolicy(_Part):
     read_age_ms: _Milliseconds = 0
 
 
+class ReportedAuthReconnect(_Part):
+    """When it moves its auth connection; flags of the agent."""
+
+    #: From an unhealthy auth to the first attempt at another, at most; None: 2 s to 3 s, as Teleport waits.
+    first_wait_ms: _Milliseconds | None = None
+    #: RPCs on a connection that was left end by force after this; None: never.
+    drain_timeout_ms: _Milliseconds | None = None
+    #: It moves to a new connection this often; None: never.
+    every_ms: _Milliseconds | None = None
+
+
 class ReportedTunnel(_Part):
     """A tunnel as the agent has it."""
 
@@ -84,6 +95,8 @@ class AgentReport(_Part):
     version: _Text = ""
     tracker: ReportedTracker = ReportedTracker()
     policy: ReportedPolicy | None = None
+    #: None of an agent that does not say.
+    auth_reconnect: ReportedAuthReconnect | None = None
     tunnels: tuple[ReportedTunnel, ...] = ()
     services: tuple[_Text, ...] = ()
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fleet.domain.agent_report import Answer
-from fleet.domain.evidence import AgentEvidence, FleetEvidence
+from fleet.domain.evidence import AgentEvidence, FleetEvidence, Mode
 from fleet.domain.instances import InstanceFacts, InstanceState
 from fleet.domain.verdicts import State, Verdict
 from fleet.protocol.destination import Draining, Health
@@ -126,6 +126,11 @@ class AgentView:
     #: When its heartbeat was written, and when its resource expires.
     heartbeat_at: float | None
     expires_at: float | None
+    #: The policy of its auth connection, as its heartbeat has it: mode, whether it checks the health of its auth, and
+    #: when it read the policy. Of an agent without a heartbeat nothing is known.
+    mode: Mode = Mode.UNKNOWN
+    health_check: bool | None = None
+    policy_read_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,6 +147,7 @@ class Agent:
             self.tunnels.tunnels,
             self._services.names,
             time.monotonic(),
+            self._flags.balancer,
         )
 
     def start(self, delay: float) -> None:

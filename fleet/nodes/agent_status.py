@@ -11,6 +11,7 @@ from typing import Any
 from fleet import __version__
 from fleet.nodes.agent_connection import Identity
 from fleet.nodes.agent_tunnel import Tunnel
+from fleet.protocol import pick_healthy
 from fleet.protocol.tracker import Tracker
 from fleet.transport.pick_healthy.events import Policy
 
@@ -22,6 +23,7 @@ def document(
     tunnels: Iterable[Tunnel],
     services: Sequence[str],
     now: float,
+    auth_connection: pick_healthy.Settings = pick_healthy.DEFAULTS,
 ) -> dict[str, Any]:
     """What the agent knows at `now`, of a monotonic clock."""
     return {
@@ -30,6 +32,11 @@ def document(
         "version": __version__,
         "tracker": _tracker(tracker, now),
         "policy": None if policy is None else _policy(policy, now),
+        "auth_reconnect": {
+            "first_wait_ms": _ms_or_none(auth_connection.first_wait),
+            "drain_timeout_ms": _ms_or_none(auth_connection.drain_timeout),
+            "every_ms": _ms_or_none(auth_connection.reconnect_every),
+        },
         "tunnels": [
             {
                 "proxy_id": tunnel.proxy_id,
@@ -80,6 +87,10 @@ def _policy(policy: Policy, now: float) -> dict[str, Any]:
         "read_age_ms": _ms(now - policy.read_at),
         "problem": policy.problem,
     }
+
+
+def _ms_or_none(seconds: float | None) -> int | None:
+    return None if seconds is None else _ms(seconds)
 
 
 def _ms(seconds: float) -> int:

@@ -21,7 +21,7 @@ from fleet.domain.columns import (
     REASON_BITS,
     RECOVERY_SHIFT,
 )
-from fleet.domain.evidence import AgentEvidence, FleetEvidence, Timing
+from fleet.domain.evidence import AgentEvidence, FleetEvidence, Mode, Timing
 from fleet.domain.instances import InstanceKind, InstanceState
 from fleet.domain.naming import natural
 from fleet.domain.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State, Verdict
@@ -150,6 +150,9 @@ def view_of(table: FleetTable, index: int, frame: FleetFrame) -> AgentView:
         home=_id(table, _index(table.memory[index]["home"])),
         heartbeat_at=heartbeat.expires_at - heartbeat.ttl if heartbeat else None,
         expires_at=heartbeat.expires_at if heartbeat else None,
+        mode=heartbeat.mode if heartbeat else Mode.UNKNOWN,
+        health_check=heartbeat.health_check if heartbeat else None,
+        policy_read_at=heartbeat.policy_read_at if heartbeat else None,
     )
 
 

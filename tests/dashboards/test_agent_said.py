@@ -87,3 +87,30 @@ def test_proxies_it_knows_holds_and_has_forgotten() -> None:
     assert [(one.draining, one.leaving, one.advised) for one in shown.proxies] == [
         *((False, True, False), (False, False, True), (True, False, False))
     ]
+
+
+def test_when_the_auth_connection_moves() -> None:
+    """In words; an agent of another version says nothing of it."""
+    index, identity, _ = proxies()[0]
+    settings = {"first_wait_ms": 250, "drain_timeout_ms": 60_000, "every_ms": 3_600_000}
+    report = parse(json.dumps({"agent_id": identity, "auth_reconnect": settings}))
+    shown = said(explained(Answer(ASKED, index, report)), NOW)
+    assert shown is not None
+    assert shown.auth_reconnect is not None
+    assert dict(shown.auth_reconnect.words) == {
+        "First attempt at another auth": "within 250ms",
+        "RPCs on an auth connection that was left": "1m0s",
+        "New auth connection": "every 1h0m0s",
+    }
+    none = parse(json.dumps({"agent_id": identity, "auth_reconnect": {}}))
+    shown = said(explained(Answer(ASKED, index, none)), NOW)
+    assert shown is not None
+    assert shown.auth_reconnect is not None
+    assert [value for _, value in shown.auth_reconnect.words] == [
+        "after 2 s to 3 s, as Teleport waits",
+        "no limit",
+        "never",
+    ]
+    silent = said(explained(Answer(ASKED, index, parse(json.dumps({"agent_id": identity})))), NOW)
+    assert silent is not None
+    assert silent.auth_reconnect is None

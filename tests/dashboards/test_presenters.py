@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dashboards import presenters
+from fleet.domain.evidence import Mode
 from fleet.domain.instances import InstanceState
 from fleet.domain.verdicts import Reason, Recovery, State, Verdict
 from tests.fakes.reader import FakeReader
@@ -96,6 +97,21 @@ def test_frame_counts_agents_without_those_that_are_retired() -> None:
     fake = FakeReader(states=[State.HEALTHY, State.RETIRED, State.STRANDED], as_of=NOW)
     frame = presenters.frame(fake.summary("default", NOW), NOW, "fleet")
     assert (frame["fleet_size"], frame["retired_count"]) == (2, 1)
+
+
+def test_rows_and_cards_show_mode_and_generation() -> None:
+    """In words; empty for what nobody reported."""
+    fake = FakeReader(states=[State.HEALTHY] * 2, as_of=NOW)
+    table = fake.table("default", NOW)
+    instances = {view.facts.id: view for view in table.instances.values()}
+    rows = [presenters.agent_row(fake.agent(table, index), instances, NOW) for index in range(2)]
+    assert [(row.mode, row.generations) for row in rows] == [
+        ("", ()),
+        ("reconnect, health check", ("blue 3",)),
+    ]
+    assert presenters.mode_words(Mode.PICK_FIRST, health_check=False) == "pick_first"
+    cards = presenters.instance_cards(tuple(instances.values()), NOW)["proxies"]
+    assert [card.generation for card in cards] == ["", "blue 3"]
 
 
 def test_agent_page_names_instances() -> None:

@@ -184,6 +184,9 @@ class FakeReader:
             home=proxy,
             heartbeat_at=self.as_of,
             expires_at=float(table.heartbeats["expires_at"][index]),
+            mode=Mode.RECONNECT if index % 2 else Mode.UNKNOWN,
+            health_check=True if index % 2 else None,
+            policy_read_at=self.as_of if index % 2 else None,
         )
 
     def agents(self, table: FleetTable, indices: Iterable[int]) -> Iterator[AgentView]:
@@ -247,6 +250,9 @@ class FakeReader:
                 attempts=(Attempt(at=now - 1, ok=True),),
                 serving=ServingStatus.SERVING,
                 readyz=200,
+                group="blue" if kind is InstanceKind.PROXY and number == 2 else "",
+                generation=3 if kind is InstanceKind.PROXY and number == 2 else 0,
+                region="eu-1",
             ),
             state=state,
             sentence="" if state is InstanceState.OK else "Its last two probes failed.",

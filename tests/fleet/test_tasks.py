@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 
 import pytest
 from celery import signals
@@ -14,8 +15,10 @@ from pytest_django import Settings
 
 from dashboards.config.celery import app
 from fleet import tasks
+from fleet.control.degrading import DegradeRequest
 from fleet.domain.verdicts import State
 from fleet.models import Agent, Change, Cluster, Drain, Transition
+from fleet.models.changes import AuditEntry
 from fleet.models.networking import NetworkingReading
 from fleet.pollers.policies import NOT_OURS
 from fleet.state.connect import connect
@@ -108,6 +111,17 @@ def test_drains_are_told_and_what_goes_wrong_is_kept(auth: FakeAuth) -> None:
     row = Drain.objects.get()
     assert "not found" in row.error.lower()
     assert row.told_at is None
+
+
+def test_degrading_that_fails_is_in_the_log(auth: FakeAuth) -> None:
+    """An auth of another make does not know the call: a row says so, for nothing keeps the request."""
+    for _ in range(3):
+        tasks.start_round()
+    request = DegradeRequest("default", "auth-1-id", "auth-1", True, "slow disk", 60.0, "r-1")
+    tasks.degrade_instance(**asdict(request))
+    row = AuditEntry.objects.get(action="instance.degrade")
+    assert (row.outcome, row.subject, row.request_id) == ("failed", "auth-1", "r-1")
+    assert "not found" in row.detail.lower()
 
 
 def test_retired_agents_are_marked_and_classified(auth: FakeAuth, valkey_url: str, prefix: str) -> None:

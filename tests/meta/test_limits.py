@@ -114,6 +114,8 @@ def _api_bodies(path: str) -> list[dict[str, Any]]:
         "/end": [{}],
         "/extend": [{"hours": 1}],
         "/retire": [{"retired": True, "reason": _REASON, "alive": True}],
+        "/drain": [{"drained": True, "reason": _REASON, "even_last": True}],
+        "/degrade": [{"degraded": True, "reason": _REASON}],
         "/confirm": [{"reason": _REASON}],
         "/approve": [{}],
         "/cancel": [{}],

@@ -19,6 +19,7 @@ EXEMPT = {
     "dashboards/config/asgi.py": "wires routing to middlewares; tests/flow/test_demo.py serves it",
     "dashboards/config/beat.py": "an app and its schedule; tests/flow/test_demo.py runs it",
     "dashboards/config/celery.py": "an app; tests/flow/test_demo.py runs its workers",
+    "dashboards/draining.py": "tests/dashboards/views/test_drain.py and the API's test_draining.py go by it",
     "dashboards/forms/drain.py": "tests/dashboards/views/test_drain.py fills it in",
     "dashboards/forms/networking.py": "tests/dashboards/views/test_networking.py fills in every field",
     "dashboards/forms/alerts.py": "tests/dashboards/views/test_channels.py and its neighbours fill them in",

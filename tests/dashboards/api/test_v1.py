@@ -125,7 +125,10 @@ def test_agent_is_explained(client: Client, bearer: dict[str, str], fake_reader:
 
 def test_agent_in_its_own_words(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:
     """What it said of itself, with the names of the proxies it spoke of."""
-    report = parse('{"agent_id": "id-2", "version": "9", "tracker": {"claimed": ["proxy-id-1"]}}')
+    report = parse(
+        '{"agent_id": "id-2", "version": "9", "tracker": {"claimed": ["proxy-id-1"]},'
+        ' "auth_reconnect": {"first_wait_ms": 250, "every_ms": 3600000}}'
+    )
     fake_reader.answer = Answer(1_700_000_000.0, 2, report)
     said = _get(client, "agents/id-2", bearer)["said"]
     assert said["asked_at"] == "2023-11-14T22:13:20Z"
@@ -133,6 +136,9 @@ def test_agent_in_its_own_words(client: Client, bearer: dict[str, str], fake_rea
     assert (said["version"], said["error"], said["desired"]) == ("9", "", 0)
     (proxy,) = said["proxies"]
     assert (proxy["name"], proxy["claimed"], proxy["expires_at"]) == ("proxy-1", True, None)
+    assert said["auth_reconnect"] == {
+        "first_wait_seconds": 0.25, "drain_timeout_seconds": None, "every_seconds": 3600,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("odd", ["%00", "%ED%A0%80", "%F0%9F%9A%A2", "a%2Fb", "default%0A", "x" * 5000])
@@ -160,6 +166,32 @@ def test_instances(client: Client, bearer: dict[str, str], fake_reader: FakeRead
     assert found["instances"][0]["serving"] == "SERVING"
     path = [(item["cause"], item["heartbeat_auth"], item["proxies"]) for item in found["instances"]]
     assert path == [("", "", [])] * 4
+
+
+def test_generation_and_reconnect_mode_are_listed(
+    client: Client, bearer: dict[str, str], fake_reader: FakeReader
+) -> None:
+    """Of each proxy its group and generation; of each agent those of its proxies, and the policy that it runs with."""
+    agents = _get(client, "agents", bearer)["agents"]
+    assert [agent["mode"] for agent in agents] == ["unknown", "reconnect"] * 2
+    assert (agents[0]["health_check"], agents[0]["policy_read_at"]) == (None, None)
+    assert agents[1]["health_check"] is True
+    assert datetime.fromisoformat(agents[1]["policy_read_at"]).timestamp() == pytest.approx(
+        fake_reader.as_of, abs=0.01
+    )
+    listed = [
+        {"id": "proxy-id-1", "name": "proxy-1", "group": "", "generation": 0},
+        {"id": "proxy-id-2", "name": "proxy-2", "group": "blue", "generation": 3},
+    ]
+    assert [agent["proxies"] for agent in agents] == [[listed[0]], [listed[1]]] * 2
+    instances = _get(client, "instances", bearer)["instances"]
+    assert [(item["name"], item["group"], item["generation"]) for item in instances] == [
+        ("auth-1", "", 0),
+        ("auth-2", "", 0),
+        ("proxy-1", "", 0),
+        ("proxy-2", "blue", 3),
+    ]
+    assert {item["region"] for item in instances} == {"eu-1"}
 
 
 def test_clusters_and_their_routes(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from celery import current_app
 from django.test import Client
 
-from dashboards.views import drain
+from dashboards import draining
 from fleet.models.changes import AuditEntry
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.drains import Drain
@@ -18,21 +17,12 @@ pytestmark = pytest.mark.django_db
 REASON = "kernel update"
 
 
-class Celery:
-    """Takes note of what is enqueued."""
-
-    def __init__(self) -> None:
-        self.sent: list[str] = []
-
-    def send_task(self, name: str, **_: Any) -> None:
-        self.sent.append(name)
-
-
 @pytest.fixture
-def celery(monkeypatch: pytest.MonkeyPatch) -> Celery:
-    made = Celery()
-    monkeypatch.setattr(drain, "current_app", made)
-    return made
+def tasks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the tasks that workers are given."""
+    names: list[str] = []
+    monkeypatch.setattr(current_app, "send_task", lambda name, **_: names.append(name))
+    return names
 
 
 @pytest.fixture
@@ -45,7 +35,7 @@ def path(client: Client, person: MakeUser, record: Writer) -> str:
     return f"/instances/{identity}/drain/"
 
 
-def test_drain_and_undrain(client: Client, path: str, celery: Celery) -> None:
+def test_drain_and_undrain(client: Client, path: str, tasks: list[str]) -> None:
     """A reason makes a row, an entry in the log and a task; the page then offers the way back."""
     assert f'href="{path}"' in client.get("/").content.decode()
     assert "Drain proxy-1" in client.get(path).content.decode()
@@ -53,7 +43,7 @@ def test_drain_and_undrain(client: Client, path: str, celery: Celery) -> None:
     row = Drain.objects.get()
     assert (row.name, row.drained, row.reason) == ("proxy-1", True, REASON)
     assert AuditEntry.objects.get().action == "instance.drain"
-    assert celery.sent == ["fleet.tasks.apply_drains"]
+    assert tasks == ["fleet.tasks.apply_drains"]
     page = client.get(path).content.decode()
     assert "does not say so yet" in page
     assert "Undrain proxy-1" in page
@@ -62,20 +52,20 @@ def test_drain_and_undrain(client: Client, path: str, celery: Celery) -> None:
 
 
 @pytest.mark.parametrize("reason", ["", "x", "x" * 201, "a\x01bc"])
-def test_reason_is_needed(client: Client, path: str, celery: Celery, reason: str) -> None:
+def test_reason_is_needed(client: Client, path: str, tasks: list[str], reason: str) -> None:
     """Without one, or with one nobody can read, nothing is done."""
     answer = client.post(path, {"wanted": "drain", "reason": reason, "sure": "on"})
     assert answer.status_code == 200
     assert answer.context["form"].errors
     assert not Drain.objects.exists()
-    assert celery.sent == []
+    assert tasks == []
 
 
 def test_last_one_asks_twice(
-    client: Client, path: str, celery: Celery, monkeypatch: pytest.MonkeyPatch
+    client: Client, path: str, tasks: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When no other proxy takes connections, that must be meant."""
-    monkeypatch.setattr(drain, "_takes", lambda _: False)
+    monkeypatch.setattr(draining, "accepts_connections", lambda _: False)
     assert "No other proxy takes connections" in client.get(path).content.decode()
     assert client.post(path, {"wanted": "drain", "reason": REASON}).context["form"].errors["sure"]
     assert client.post(path, {"wanted": "drain", "reason": REASON, "sure": "on"}).status_code == 302

@@ -14,7 +14,7 @@ from fleet.domain.verdicts import State
 from tests.fakes.console import TOKEN, FakeConsole, answering
 
 DATED = {"cluster": "default", "as_of": "2026-01-02T03:04:05Z", "age_ms": 400, "stale": False}
-PROXY = {"id": "p", "name": "proxy-1"}
+PROXY = {"id": "p", "name": "proxy-1", "group": "blue", "generation": 3}
 AGENT: dict[str, Any] = {
     "id": "a",
     "name": "agent-1",
@@ -26,6 +26,9 @@ AGENT: dict[str, Any] = {
     "strands_at": None,
     "since": "2026-01-02T03:04:00Z",
     "auth": None,
+    "mode": "reconnect",
+    "health_check": True,
+    "policy_read_at": None,
     "proxies": [PROXY],
     "home": PROXY,
     "heartbeat_at": None,
@@ -46,6 +49,9 @@ INSTANCES = {
             "state": "silent",
             "address": "127.0.0.1:5",
             "agents": 50,
+            "group": "blue",
+            "generation": 3,
+            "draining": {"reason": "kernel update", "since": "2026-01-02T03:04:00Z"},
             "sentence": "It does not answer.",
         }
     ],
@@ -86,8 +92,22 @@ def test_summary_stale_says_so(fake: FakeConsole) -> None:
 
 def test_lists_show_names_and_reasons(fake: FakeConsole) -> None:
     """One line each."""
-    assert "agent-1  at risk  proxy-1  Its proxy does not answer." in refloat(fake, "agents").output
-    assert "proxy-1  silent  127.0.0.1:5  50      It does not answer." in refloat(fake, "instances").output
+    agents = " ".join(refloat(fake, "agents").output.split())
+    assert "agent-1 at risk reconnect, health check proxy-1 (blue 3) Its proxy does not answer." in agents
+    instances = " ".join(refloat(fake, "instances").output.split())
+    assert "proxy-1 silent 127.0.0.1:5 50 blue 3 kernel update It does not answer." in instances
+
+
+def test_lists_leave_out_what_nobody_stated(fake: FakeConsole) -> None:
+    """An agent without a heartbeat has no mode, a proxy without a group no generation."""
+    proxy = {**PROXY, "group": "", "generation": 0}
+    silent = {**AGENT, "mode": "unknown", "health_check": None, "proxies": [proxy]}
+    fake.answers["/api/v1/agents/a%2Fb"] = (200, silent)
+    lines = refloat(fake, "agent", "a/b").output.splitlines()
+    assert "tunnels    proxy-1" in lines
+    assert not any(line.startswith("mode") for line in lines)
+    fake.answers["/api/v1/agents/a%2Fb"] = (200, {**silent, "mode": "pick_first", "health_check": False})
+    assert "mode       pick_first" in refloat(fake, "agent", "a/b").output.splitlines()
 
 
 def test_agent_is_explained_by_id(fake: FakeConsole) -> None:

@@ -31,6 +31,7 @@ DOCUMENT = {
     },
     "policy": {"mode": "reconnect", "health_check": True, "auth_id": "auth-1", "read_age_ms": 7},
     "tunnels": [{"proxy_id": "p-1", "open_for_ms": 12, "sessions": 1, "advised": False, "retired": True}],
+    "auth_reconnect": {"first_wait_ms": 250, "drain_timeout_ms": None, "every_ms": 3_600_000},
     "services": ["web"],
 }
 

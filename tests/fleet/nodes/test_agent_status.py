@@ -7,6 +7,7 @@ import json
 from fleet.domain import agent_report
 from fleet.nodes import agent_status
 from fleet.nodes.agent_connection import Identity
+from fleet.protocol import pick_healthy
 from fleet.protocol.discovery import DiscoveredProxy
 from fleet.protocol.service_config import Mode
 from fleet.protocol.tracker import Tracker
@@ -35,6 +36,7 @@ def test_document_has_the_tracker_in_full() -> None:
         "read_age_ms": 3000,
         "problem": "",
     }
+    assert document["auth_reconnect"] == {"first_wait_ms": 250, "drain_timeout_ms": None, "every_ms": None}
     assert document["tracker"] == {
         "desired_count": 1,
         "claimed": ["p-new"],
@@ -62,6 +64,19 @@ def test_document_has_the_tracker_in_full() -> None:
             },
         ],
     }
+
+
+def test_document_has_when_the_auth_connection_moves() -> None:
+    """The settings of the flags, in milliseconds; null is never, and for the first wait that of Teleport."""
+    settings = pick_healthy.Settings(first_wait=None, drain_timeout=60.0, reconnect_every=3600.0)
+    document = agent_status.document(
+        Identity("id", "agent-1"), Tracker("default"), None, (), (), 4.0, settings
+    )
+    expected = {"first_wait_ms": None, "drain_timeout_ms": 60_000, "every_ms": 3_600_000}
+    assert document["auth_reconnect"] == expected
+    report = agent_report.parse(json.dumps(document)).auth_reconnect
+    assert report is not None
+    assert report.model_dump() == expected
 
 
 def test_document_before_anything_is_known() -> None:

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from redis import Redis
 
+from fleet.domain.columns import HEALTH_CHECK
+from fleet.domain.evidence import Mode
 from fleet.domain.instances import InstanceState
 from fleet.domain.verdicts import Reason, State
 from fleet.state import StateUnavailable
@@ -168,6 +172,24 @@ def test_agent_and_its_explanation(writer: Writer, reader: Reader) -> None:
     assert found.view.state is State.STRANDED
     assert "next one will tell" in found.view.verdict.sentence
     assert reader.explain("default", "nobody", AS_OF + 1) is None
+
+
+def test_agent_with_the_policy_of_its_heartbeat(writer: Writer, reader: Reader) -> None:
+    """Mode, health check and when it read them; of an agent that no auth lists nothing is known."""
+    fill(writer, STATES)
+    table = reader.table("default", AS_OF + 1)
+    view = reader.agent(table, 0)
+    assert (view.mode, view.health_check, view.policy_read_at) == (Mode.UNKNOWN, False, None)
+    rows = table.heartbeats.copy()
+    rows["mode"][0], rows["flags"][0], rows["policy_read_at"][0] = Mode.RECONNECT, HEALTH_CHECK, AS_OF - 5
+    rows["expires_at"][1] = 0
+    reporting, silent = reader.agents(replace(table, heartbeats=rows), range(2))
+    assert (reporting.mode, reporting.health_check, reporting.policy_read_at) == (
+        Mode.RECONNECT,
+        True,
+        AS_OF - 5,
+    )
+    assert (silent.mode, silent.health_check, silent.policy_read_at) == (Mode.UNKNOWN, None, None)
 
 
 def test_agent_when_data_is_old(writer: Writer, reader: Reader) -> None:

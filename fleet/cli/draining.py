@@ -1,0 +1,87 @@
+"""`refloat drain` and `refloat undrain`: instances that accept no new connections, through a console."""
+
+from __future__ import annotations
+
+import urllib.parse
+from typing import Any
+
+import click
+
+from fleet.cli import api
+from fleet.cli.answers import Failure, show_json
+from fleet.cli.console import asks_console
+
+_reason = click.option("--reason", required=True, help="Shown wherever the instance is, and kept in the log.")
+_instances = click.argument("instances", metavar="ID|NAME...", nargs=-1, required=True)
+_json = click.option("--json", "as_json", is_flag=True, help="Print a JSON array of the API's answers.")
+
+
+@click.command()
+@_instances
+@_reason
+@click.option(
+    "--even-last", is_flag=True, help="Also the last instance of its kind that accepts connections."
+)
+@asks_console
+@_json
+def drain(
+    console: api.Console,
+    cluster: str,
+    instances: tuple[str, ...],
+    reason: str,
+    even_last: bool,
+    as_json: bool,
+) -> None:
+    """Drain auths and proxies: they keep their connections and accept no new ones.
+
+    The console drains an instance again when it restarts.
+    """
+    body = {"drained": True, "reason": reason, "even_last": even_last}
+    _request(console, cluster, instances, body, as_json=as_json)
+
+
+@click.command()
+@_instances
+@_reason
+@asks_console
+@_json
+def undrain(
+    console: api.Console, cluster: str, instances: tuple[str, ...], reason: str, as_json: bool
+) -> None:
+    """Undrain auths and proxies: they accept connections again."""
+    _request(console, cluster, instances, {"drained": False, "reason": reason}, as_json=as_json)
+
+
+def _request(
+    console: api.Console, cluster: str, instances: tuple[str, ...], body: dict[str, Any], *, as_json: bool
+) -> None:
+    ids = ids_of(console, cluster, instances)
+    answers = []
+    for instance_id in ids:
+        path = f"/instances/{urllib.parse.quote(instance_id, safe='')}/drain"
+        answer = console.post(path, body, cluster=cluster)
+        answers.append(answer)
+        if not as_json:
+            done = "will accept no new connections" if body["drained"] else "will accept connections again"
+            click.echo(f"{answer['name']} {done}")
+    if as_json:
+        show_json(answers)
+
+
+def ids_of(console: api.Console, cluster: str, instances: tuple[str, ...]) -> list[str]:
+    """Return the ids of instances by id or name: every name is right before anything is requested. Raises Failure."""
+    listed = console.get("/instances", cluster=cluster)["instances"]
+    return [_id_of(text, listed) for text in instances]
+
+
+def _id_of(text: str, listed: list[dict[str, Any]]) -> str:
+    """Return the id of an instance by its id, or else by its name: of one that is still registered, if there is one."""
+    if any(item["id"] == text for item in listed):
+        return text
+    named = [item for item in listed if item["name"] == text]
+    ids = [item["id"] for item in named if item["state"] != "gone"] or [item["id"] for item in named]
+    if not ids:
+        raise Failure(f"no instance has the id or the name {text}; `refloat instances` lists all")
+    if len(ids) > 1:
+        raise Failure(f"{len(ids)} instances have the name {text}; use an id: {', '.join(ids[:5])}")
+    return str(ids[0])

@@ -1,0 +1,63 @@
+"""What operators do on pages they can do by the API, or docs/api.md names it as a page's alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from dashboards.api.v1 import api
+from tests.meta.house import ROOT
+from tests.meta.walk import ROUTES, Visitor
+
+pytestmark = pytest.mark.usefixtures("db", "fleet_in_memory")
+
+#: By page with a form: the operation of the API that does the same.
+_OPERATIONS: Mapping[str, str] = {
+    "drain": "/instances/{instance_id}/drain",
+    "retire": "/agents/{agent_id}/retire",
+    "networking": "/networking-config/plan",
+    "policy-target": "/policies/plan",
+    "reconnect": "/reconnect/plan",
+    "change": "/changes/{change_id}/confirm",
+    "incident": "/incidents/{number}/acknowledge",
+    "silences": "/silences",
+}
+#: By page with a form that no operation replaces: its row in docs/api.md, "On pages only".
+_PAGES_ONLY: Mapping[str, str] = {
+    "channels": "notification channels",
+    "channel": "notification channels",
+    "route": "routes of notifications",
+    "alert-rules": "alert rules",
+    "alert-rule": "alert rules",
+    "tokens": "API tokens",
+}
+
+
+def test_every_form_has_an_operation_or_is_documented() -> None:
+    """A new page that changes something fails here until it has either."""
+    visitor = Visitor("admin")
+    pages = {
+        route.name.removesuffix("-of-cluster")
+        for route in ROUTES
+        if not route.path.startswith(("/api/", "/accounts/"))
+        and route.access is not None
+        and visitor.send(route, body={}).status_code != 405
+    }
+    assert pages == {*_OPERATIONS, *_PAGES_ONLY}
+
+
+def test_operations_are_posts_of_the_api() -> None:
+    """Each exists, for the default cluster and for any cluster."""
+    paths = api.get_openapi_schema(path_prefix="/")["paths"]
+    posts = {path for path, operations in paths.items() if "post" in operations}
+    for path in _OPERATIONS.values():
+        assert {path, f"/clusters/{{cluster}}{path}"} <= posts
+
+
+def test_forms_without_an_operation_are_documented() -> None:
+    """docs/api.md has a row for each under *On pages only*."""
+    document = (ROOT / "docs/api.md").read_text(encoding="utf-8")
+    section = document.partition("## On pages only")[2]
+    for words in _PAGES_ONLY.values():
+        assert f"| {words}" in section
