@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fleet.control.audit import Attempt
+from fleet.domain.actions import AuditAction
 from fleet.domain.changes import Actor
 
 
@@ -29,7 +30,7 @@ class DegradeRequest:
         """Return its row in the log."""
         return Attempt(
             actor,
-            "instance.degrade" if self.degraded else "instance.restore",
+            AuditAction.INSTANCE_DEGRADE if self.degraded else AuditAction.INSTANCE_RESTORE,
             self.cluster,
             subject=self.name,
             reason=self.reason,

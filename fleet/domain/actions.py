@@ -20,6 +20,8 @@ class AuditAction(StrEnum):
 
     INSTANCE_DRAIN = "instance.drain"
     INSTANCE_UNDRAIN = "instance.undrain"
+    INSTANCE_DEGRADE = "instance.degrade"
+    INSTANCE_RESTORE = "instance.restore"
     AGENT_RETIRE = "agent.retire"
     AGENT_UNRETIRE = "agent.unretire"
     #: A revision that was not written through the console was read.

@@ -54,6 +54,16 @@ class Person:
         )
         assert answer.status_code == status, f"{path} {fields}: {answer.status_code} {answer.text[:3000]}"
 
+    def request(self, path: str, /, **body: Any) -> None:
+        """Send a request to the API, which takes it."""
+        answer = self.session.post(
+            f"{self.console.url}/api/v1{path}",
+            json=body,
+            headers={"X-CSRFToken": self.session.cookies.get("csrftoken") or ""},
+            timeout=60,
+        )
+        assert answer.ok, f"{path} {body}: {answer.status_code} {answer.text[:3000]}"
+
     def metrics(self) -> Iterator[str]:
         """The metrics of the console."""
         yield self.session.get(f"{self.console.url}/metrics", timeout=60).text
@@ -175,6 +185,8 @@ def test_acts_on_the_fleet(person: Person) -> None:
     """What is wanted of an instance or of an agent; what cannot be is refused, and is a row too."""
     person.post("/instances/proxy-1-id/drain/", wanted="drain", reason=REASON)
     person.post("/instances/proxy-1-id/drain/", wanted="undrain", reason=REASON)
+    person.request("/instances/proxy-1-id/degrade", degraded=True, reason=REASON)
+    person.request("/instances/proxy-1-id/degrade", degraded=False, reason=REASON)
     person.post("/agents/agent-1-id/retire/", wanted="retire", reason=REASON, sure="on")
     person.post("/agents/agent-1-id/retire/", wanted="unretire", reason=REASON)
     person.post("/networking/", try_closing="yes")
@@ -184,7 +196,8 @@ def test_acts_on_the_fleet(person: Person) -> None:
     produced(
         Database(person.console.home),
         actions=(
-            *("instance.drain", "instance.undrain", "agent.retire", "agent.unretire"),
+            *("instance.drain", "instance.undrain", "instance.degrade", "instance.restore"),
+            *("agent.retire", "agent.unretire"),
             *("networking-config.try-closing", "api"),
         ),
     )

@@ -119,7 +119,8 @@ RULES = (
         "a loop of the console that ends by a fault ends for good: keep each turn `_apart`",
         r"threading\.Thread\(",
         where=r"^(fleet/(alerts|control|pollers|management|tasks)|dashboards)/",
-        but=r"^fleet/alerts/running\.py",
+        # Of Apprise it is one attempt, whose faults go to who waits for it.
+        but=r"^fleet/alerts/(running|senders/apprise)\.py",
     ),
     Rule(
         "new-pool",

@@ -85,9 +85,7 @@ def test_nobody_of_that_name(client: Client, path: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["auth-1", "proxy-1"])
-def test_agents_can_be_moved_off_the_instance(
-    client: Client, path: str, record: Writer, celery: Celery, name: str
-) -> None:
+def test_agents_can_be_moved_off_the_instance(client: Client, path: str, record: Writer, name: str) -> None:
     """The page plans a campaign off a proxy or off an auth: the form is filled in with it."""
     (identity,) = (instance for instance, _, known in record.instance_names("default") if known == name)
     page = client.get(f"/instances/{identity}/drain/").content.decode()
