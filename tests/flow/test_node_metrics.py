@@ -170,11 +170,14 @@ def test_fleet_that_is_well(fleet: Fleet) -> None:
     fleet.do("config", "get")
     fleet.do("config", "set", "keep_alive_count_max=4")
     fleet.do("reconnect", "proxy-1", "proxy-2")
+    fleet.do("reconnect", "auth-2")
     produced(
         Pages(fleet.pages),
         seconds=PATIENCE,
         metrics=(
-            *("teleport_build_info", "backend_write_requests", "backend_write_seconds"),
+            *("refloat_auth_advisories", "refloat_auth_advisory_replies", "refloat_agent_auth_moves"),
+            *("refloat_proxy_heartbeats", "teleport_build_info"),
+            *("backend_write_requests", "backend_write_seconds"),
             *("heartbeat_connections_received", "teleport_connected_resources", "refloat_auth_agents"),
             *("refloat_networking_config_writes", "refloat_networking_config_pushed"),
             *("teleport_reverse_tunnels_connected", "refloat_tunnels", "refloat_tunnels_closed"),
