@@ -171,6 +171,11 @@ def test_document_says_what_must_be_sent() -> None:
     assert wants == {"networking-config/plan", "policies/plan"} | {
         f"changes/{{change_id}}/{w}" for w in ASKED
     }
-    # What is made anew, a word about one agent, and alerts, which are no changes of a fleet.
+    # What is made anew, a word about one agent or one instance, and alerts, which are no changes of a fleet.
     others = {path for path in without if not path.startswith(("incidents", "silences"))}
-    assert others == {"reconnect/plan", "agents/{agent_id}/retire"}
+    assert others == {
+        "reconnect/plan",
+        "agents/{agent_id}/retire",
+        "instances/{instance_id}/drain",
+        "instances/{instance_id}/degrade",
+    }

@@ -82,7 +82,7 @@ async def test_proxy_that_dies_takes_the_connection_with_it(plane: Plane) -> Non
     group = await through(plane, first, second)
     (agent,) = group.agents
     await eventually(lambda: bool(agent.auth_id))
-    used = first if agent._channel.via == first.instance.flags.id else second
+    used = first if agent.heartbeats.channel.via == first.instance.flags.id else second
     await plane.stop(used)
     other = second if used is first else first
 

@@ -149,7 +149,9 @@ async def test_agent_with_ages_beyond_all_dates(auth: FakeAuth, connections: Con
     entry.agent.policy.read_age_ms = entry.agent.tracker.ttl_seen_ms = 2**64 - 1
     auth.agents = lambda _: fleet_pb2.ListAgentsResponse(epoch="e", revision=7, full=True, agents=[entry])
     now = time.time()
-    changes = await ask_agents(connections.channel(auth.address), "", 0, left=plenty, clock=lambda: now)
+    changes = await ask_agents(
+        connections.channel(auth.address, "auth"), "", 0, left=plenty, clock=lambda: now
+    )
     told = changes.agents["a"]
     assert told is not None
     assert datetime.fromtimestamp(told.policy_read_at, UTC).year < 1930
