@@ -80,6 +80,7 @@ class Fuzzed:
         make = {
             "cluster": lambda: "default",
             "agent_id": lambda: "agent-1-id",
+            "instance_id": lambda: "proxy-1-id",
             "change_id": lambda: self._created("reconnect/plan", {"proxy": "proxy-1"})["id"],
             "number": lambda: (
                 NUMBER
@@ -141,7 +142,9 @@ def _operations() -> dict[str, Any]:
 
 OPERATIONS = _operations()
 #: Operations that a token with the scope view_fleet may not use.
-BEYOND_VIEWERS = [each for each in OPERATIONS if not each.startswith("GET ") or each.endswith("/audit")]
+BEYOND_VIEWERS = [
+    each for each in OPERATIONS if not each.startswith("GET ") or each.endswith(("/audit", "/drain"))
+]
 FOR_VIEWERS = [each for each in OPERATIONS if each not in BEYOND_VIEWERS]
 
 
