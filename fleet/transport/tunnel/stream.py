@@ -38,6 +38,10 @@ class TunnelAborted(TunnelError):
     """The session ended without the other end having said so; what came before it may not be all."""
 
 
+class _Ended(TunnelAborted):
+    """The other end had ended the call, as it should, when this was sent."""
+
+
 class TunnelStream(ABC):
     """A session, whichever end has it. One reads and one writes at a time."""
 
@@ -201,9 +205,13 @@ class ClientStream(TunnelStream):
         try:
             await self._call.write(message)
         except grpc.aio.AioRpcError as error:
-            raise TunnelAborted(_reason(error.code(), error.details())) from None
+            # Of a write that met the end gRPC keeps no status: a server that was finished is taken at its word.
+            met_the_end = self.remote_finished and _is_met_end(error.code(), error.details())
+            kind = _Ended if met_the_end else TunnelAborted
+            raise kind(_reason(error.code(), error.details())) from None
         except asyncio.InvalidStateError:
-            raise TunnelAborted(await self.verdict() or _CLOSED) from None
+            why = await self.verdict()
+            raise (TunnelAborted(why) if why else _Ended(_CLOSED)) from None
         except asyncio.CancelledError:
             self._tell_abort()
             raise
@@ -226,9 +234,11 @@ class ClientStream(TunnelStream):
 
     @override
     async def _say_finished(self) -> None:
-        await super()._say_finished()
-        if self.half_close:
-            await self._call.done_writing()
+        # A call that has ended needs no end from here.
+        with contextlib.suppress(_Ended):
+            await super()._say_finished()
+            if self.half_close:
+                await self._call.done_writing()
 
     @override
     async def _finish(self) -> None:
@@ -330,8 +340,12 @@ class ServerStream(TunnelStream):
         self.abort(_CLIENT_GONE)
 
 
+def _is_met_end(code: grpc.StatusCode, details: str | None) -> bool:
+    return code is grpc.StatusCode.INTERNAL and details == _MET_THE_END
+
+
 def _reason(code: grpc.StatusCode, details: str | None) -> str:
-    if code is grpc.StatusCode.INTERNAL and details == _MET_THE_END:
+    if _is_met_end(code, details):
         return f"{_CLOSED}, while more was sent to it"
     return details or code.name
 

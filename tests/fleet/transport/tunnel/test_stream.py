@@ -132,6 +132,16 @@ async def test_write_after_the_server_closed_says_so(ground: Ground) -> None:
         await pair.client.write(b"x")
 
 
+async def test_end_that_meets_the_server_s_end_is_a_good_one(ground: Ground) -> None:
+    """The server has closed both directions, and needs no end from here: nothing was lost, so nothing is aborted."""
+    pair = await ground.pair()
+    await pair.server.close()
+    assert await pair.client.read() == b""
+    await eventually(pair.client.over.done)
+    await pair.client.write_eof()
+    await pair.client.close()
+
+
 async def test_message_that_is_too_large_is_told_to_both_ends(ground: Ground) -> None:
     """The sender hears gRPC's words; the server, to whom gRPC tells nothing, names it among what it may be."""
     pair = await ground.pair()
