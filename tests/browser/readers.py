@@ -92,14 +92,19 @@ _OVERFLOW = """() => {
 
 async def prepare(page: Page) -> float:
     """Give a page the typefaces, open its details, pause it, and return its font size in pixels."""
+    # What the bar says of the numbers' age comes with the socket's first words, and on the map a moment after a pause.
+    await page.wait_for_function("""document.getElementById("age-text")?.textContent !== "loading" """)
     await page.add_style_tag(content=_RULES)
-    return float(
+    size = float(
         await page.evaluate("""() => {
           for (const details of document.querySelectorAll("details")) details.open = true;
           document.getElementById("pause")?.click();
           return parseFloat(getComputedStyle(document.body).fontSize);
         }""")
     )
+    await page.wait_for_function("""() => !location.pathname.endsWith("/map/")
+      || document.getElementById("age-text").textContent.startsWith("paused, ")""")
+    return size
 
 
 async def apply(page: Page, setting: Setting, usual_size: float) -> None:
