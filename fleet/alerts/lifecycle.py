@@ -255,16 +255,25 @@ def _is_untold(incident: Incident, look: Look) -> bool:
 
 
 def _worsened(incident: Incident, mark: Mark, finding: Finding) -> Incident:
-    """Keep the worst severity it fired with, and how it was called when it harmed most."""
-    severity, sentence = incident.worst_severity, incident.worst_sentence
+    """Keep the worst severity it fired with, and how it was called when it harmed most.
+
+    Agents strand after they were at risk, and their number stays the same: of two such looks the one with more stranded
+    agents is the worse one.
+    """
+    severity, sentence, stranded = incident.worst_severity, incident.worst_sentence, incident.worst_stranded
     rises = mark.ripe and not incident.inhibited_by and (severity is None or mark.severity > severity)
     if rises:
         severity = mark.severity
-    if not sentence or finding.affected > incident.peak or (rises and not incident.peak):
-        sentence = finding.harm or mark.sentence
-    if (severity, sentence) == (incident.worst_severity, incident.worst_sentence):
+    harms_more = (finding.affected, finding.stranded) > (incident.peak, stranded)
+    if not sentence or harms_more or (rises and not incident.peak):
+        sentence, stranded = finding.harm or mark.sentence, finding.stranded
+    if (severity, sentence, stranded) == (
+        incident.worst_severity,
+        incident.worst_sentence,
+        incident.worst_stranded,
+    ):
         return incident
-    return replace(incident, worst_severity=severity, worst_sentence=sentence)
+    return replace(incident, worst_severity=severity, worst_sentence=sentence, worst_stranded=stranded)
 
 
 def _traced(incident: Incident, now: float) -> Incident:

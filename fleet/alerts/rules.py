@@ -268,6 +268,7 @@ def _finding(
         root_cause="" if sick is None else sick.root_cause,
         labels=frozenset(label for group in groups for label in group.labels),
         harm=harm_words(groups, past=True),
+        stranded=sum(group.stranded for group in groups),
         began_at=_beginning(members, facts),
     )
 

@@ -28,8 +28,9 @@ from fleet.models.incidents import Incident, IncidentEvent, VersionChange
 #: What a look may write; acknowledgements are people's.
 _WRITTEN = (
     "state", "severity", "began_at", "fired_at", "quiet_since", "resolved_at", "affected", "peak", "names", "heals_at",
-    "stuck", "sentence", "worst_severity", "worst_sentence", "marks", "flips", "flapping_since", "trend", "notified_at",
-    "notified_severity", "notified_affected", "notices", "escalated_at", "inhibited_by", "silenced_by", "labels",
+    "stuck", "sentence", "worst_severity", "worst_sentence", "worst_stranded", "marks", "flips", "flapping_since",
+    "trend", "notified_at", "notified_severity", "notified_affected", "notices", "escalated_at", "inhibited_by",
+    "silenced_by", "labels",
 )  # fmt: skip
 _columns_of = attrgetter(*_WRITTEN)
 _CHUNK = 500
@@ -56,6 +57,7 @@ def value_of(row: Incident) -> values.Incident:
         sentence=row.sentence,
         worst_severity=None if row.worst_severity is None else Severity(row.worst_severity),
         worst_sentence=row.worst_sentence,
+        worst_stranded=row.worst_stranded,
         marks={name: _mark(kept) for name, kept in row.marks.items()},
         flips=tuple(row.flips),
         flapping_since=row.flapping_since,

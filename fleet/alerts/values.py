@@ -113,6 +113,8 @@ class Finding:
     labels: frozenset[str] = frozenset()
     #: What it does to them, in the past tense: how the incident is called when nobody is harmed any more.
     harm: str = ""
+    #: How many of the affected agents are stranded.
+    stranded: int = 0
     #: When the cause fell sick, or at the earliest; None when that is not known.
     began_at: float | None = None
 
@@ -159,6 +161,8 @@ class Incident:
     #: The worst that it fired with, and how it was called when it harmed most: so it is called when it is over.
     worst_severity: Severity | None = None
     worst_sentence: str = ""
+    #: How many agents were stranded then.
+    worst_stranded: int = 0
     #: By rule.
     marks: Mapping[str, Mark] = field(default_factory=dict)
     #: Times at which it began to fire or to be quiet again.

@@ -38,6 +38,8 @@ class Incident(models.Model):
     sentence = models.TextField(blank=True, default="")
     worst_severity = models.PositiveSmallIntegerField(null=True, blank=True)
     worst_sentence = models.TextField(blank=True, default="")
+    #: How many agents were stranded when it was called that.
+    worst_stranded = models.PositiveIntegerField(default=0)
     marks = models.JSONField(default=dict)
     flips = models.JSONField(default=list)
     flapping_since = models.FloatField(null=True, blank=True)

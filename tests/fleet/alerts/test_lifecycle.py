@@ -136,6 +136,18 @@ def test_incident_that_nobody_is_harmed_by_any_more_is_called_what_its_peak_was(
     assert (over.sentence, over.peak) == (quiet.sentence, 130)
 
 
+def test_agents_at_risk_that_strand_later_are_called_stranded_when_the_incident_is_over() -> None:
+    """The number of affected agents stays the same while they strand: stranded is the worse of the two."""
+    watch = Watch()
+    for at_risk in (27, 18, 0, 27):
+        group = Affected(PROXY, stranded=27 - at_risk, at_risk=at_risk)
+        watch.run(20, replace(stranded(27 - at_risk), groups=(group,)))
+    watch.run(10, sound())
+    quiet = watch.incidents[PROXY.key]
+    assert (quiet.state, quiet.peak) == (IncidentState.RECOVERING, 27)
+    assert quiet.sentence == "27 agents were stranded."
+
+
 def test_trend_is_thinned() -> None:
     """Sixty points at most, and only where something changed."""
     watch = Watch()
