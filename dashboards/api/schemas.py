@@ -137,7 +137,7 @@ class InstanceItem(Schema):
     serving: str | None
     readyz: int | None
     attempts: list[AttemptItem]
-    #: Live tunnels it reports (proxies), or agents whose heartbeats it wrote (auths).
+    #: Live tunnels it reports (proxies), or agents that are connected to it (auths), stranded ones among them.
     agents: int
     #: Its agents by state, those with none left out.
     counts: dict[str, int]

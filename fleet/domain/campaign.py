@@ -110,7 +110,7 @@ class AuthSeen:
     name: str
     #: It is well and takes connections: agents may go there.
     usable: bool
-    #: Agents whose heartbeats it wrote last.
+    #: Agents that are connected to it.
     agents: int = 0
 
 

@@ -90,7 +90,7 @@ class InstanceView:
     state: InstanceState
     #: One sentence for a person: why it is not ok; empty when it is.
     sentence: str
-    #: Live tunnels it reports (proxies), or agents whose heartbeats it wrote (auths).
+    #: Live tunnels it reports (proxies), or agents that are connected to it (auths), stranded ones among them.
     agents: int
     #: Agents of its, by verdict: those it is the home or the auth of.
     counts: Mapping[State, int]

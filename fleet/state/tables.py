@@ -76,8 +76,7 @@ def views_of(
     homes = _by_state(record.memory["home"], states, size)
     auths = _by_state(record.memory["last_auth"], states, size)
     tunnels = np.bincount(record.tunnel_proxies, minlength=size)
-    alive = record.heartbeats["auth"][record.heartbeats["expires_at"] > now]
-    writers = np.bincount(alive, minlength=NO_INSTANCE + 1)
+    connected = _connected_agents(record, now)
     frame = prepare(fleet, now)
     proxies = _proxies_by_auth(frame)
     views = {}
@@ -93,7 +92,7 @@ def views_of(
             sentence=instance_sentence(facts, state, now, frame.cause_clause(index)),
             cause="" if cause == index else _cause_id(record, cause),
             proxies=proxies.get(facts.id, ()),
-            agents=int(tunnels[index] if proxy else writers[index]),
+            agents=int(tunnels[index] if proxy else connected[index]),
             counts=dict(zip(State, counts.tolist(), strict=True)),
             health=health,
             health_since=None if health is Health.UNKNOWN else facts.watch.active.signal.at,
@@ -102,6 +101,18 @@ def views_of(
             listed=facts.listed_at is None or now - facts.listed_at < fleet.timing.stale_after,
         )
     return views
+
+
+def _connected_agents(record: Record, now: float) -> npt.NDArray[np.int64]:
+    """Count the agents that are connected to each auth: those that it was the last one to hear from, and that live.
+
+    The resource of an agent that its auth strands has expired, but the agent keeps the connection, and its tunnels.
+    """
+    expires_at = record.heartbeats["expires_at"]
+    auths = np.where(expires_at > 0, record.heartbeats["auth"], record.memory["last_auth"])
+    live = expires_at > now
+    live[record.tunnel_agents] = True
+    return np.bincount(auths[live], minlength=NO_INSTANCE + 1)
 
 
 def _cause_id(record: Record, cause: int) -> str:

@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 from redis import Redis
 
-from fleet.domain.columns import HEALTH_CHECK
-from fleet.domain.evidence import Mode
+from fleet.domain.columns import HEALTH_CHECK, TUNNEL
+from fleet.domain.evidence import Feed, Mode
 from fleet.domain.instances import InstanceState
 from fleet.domain.verdicts import Reason, State
 from fleet.state import StateUnavailable
+from fleet.state.codec import FeedState, blank
 from fleet.state.connect import connect
 from fleet.state.reader import Reader
 from fleet.state.writer import Writer
@@ -129,7 +130,7 @@ def test_table_is_kept_until_a_round_concludes(writer: Writer, reader: Reader) -
 
 
 def test_instances_with_their_agents(writer: Writer, reader: Reader) -> None:
-    """A proxy counts its tunnels and the agents at home on it, an auth the agents whose heartbeats it wrote."""
+    """A proxy counts its tunnels and the agents at home on it, an auth the agents that are connected to it."""
     fill(writer, STATES)
     views = reader.instances("default", AS_OF + 1)
     assert [view.facts.name for view in views] == ["auth-1", "auth-2", "proxy-1", "proxy-2"]
@@ -137,6 +138,20 @@ def test_instances_with_their_agents(writer: Writer, reader: Reader) -> None:
     assert [view.agents for view in views] == [4, 0, 2, 2]
     assert views[2].counts[State.HEALTHY] == views[2].counts[State.RETIRED] == 1
     assert views[3].counts[State.STRANDED] == 1
+
+
+def test_auth_counts_the_agents_that_it_strands(writer: Writer, reader: Reader) -> None:
+    """Their resources have expired, and they keep their connections to the auth: their tunnels show that they live."""
+    epoch = fill(writer, STATES)
+    later = AS_OF + 25
+    assert reader.instances("default", later)[0].agents == 4
+
+    for proxy in (2, 3):
+        feed = writer.feed("default", str(proxy))
+        after = FeedState(feed=Feed(attempted_at=AS_OF, answered_at=AS_OF), epoch="tunnels", revision=9)
+        assert writer.write_tunnels("default", epoch, proxy, before=feed, after=after, rows=blank(TUNNEL, 0))
+    assert conclude(writer, STATES, as_of=later)
+    assert reader.instances("default", later)[0].agents == 0
 
 
 def test_instances_polled_long_ago(writer: Writer, reader: Reader) -> None:
