@@ -124,7 +124,8 @@ def incident_row(
         flapping=row.flapping_since is not None,
         silenced_by=value.silenced_by,
         inhibited_by=(names or {}).get(row.inhibited_by, row.inhibited_by),
-        heals=recovery_words(value) if value.affected else "",
+        # A rule of the whole fleet knows no cause, and so no recovery of its agents.
+        heals=recovery_words(value) if value.affected and value.cause.kind is not CauseKind.FLEET else "",
         trend=trend_points(
             value.trend, now if value.state is not IncidentState.RESOLVED else value.resolved_at or now
         ),
@@ -335,7 +336,10 @@ def reconnect_query(row: Incident, cause: InstanceState | None, table: FleetTabl
             )
         return urlencode({"proxy": row.cause_name}), ""
     text = quote(f"auth:{row.cause_name}")
-    if not _have_reachable_tunnels(table, agent_query.select(table, agent_query.parse(text))):
+    connected = agent_query.select(table, agent_query.parse(text))
+    if not len(connected):
+        return "", ""
+    if not _have_reachable_tunnels(table, connected):
         return "", f"No agent of {row.cause_name} has a tunnel through which it can be asked to reconnect."
     return urlencode({"connection": Connection.AUTH.value, "auth": row.cause_name}), ""
 

@@ -45,8 +45,8 @@ _AGENTS = 50
 def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """List open incidents, worst first, and those that are over.
 
-    Template `dashboards/incidents.html`: `open`, `pending`, `past` (IncidentRow), `looked`, `looked_ms`: when
-    somebody last looked.
+    Template `dashboards/incidents.html`: `open`, `pending`, `past` (IncidentRow), `quiet`: how many of `open` the
+    badge leaves out, `looked`, `looked_ms`: when somebody last looked.
     """
     now = reading.current_time()
     prefix = prefix_of(cluster)
@@ -59,10 +59,12 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     current = [alert_presenters.incident_row(row, now, prefix, names, quiet=quiet) for row in shown]
     over = rows.filter(state=IncidentState.RESOLVED.value).order_by("-resolved_at")[:_PAST]
     clock = AlertClock.objects.filter(cluster=cluster).first()
+    opened = [row for row in current if row.state != IncidentState.PENDING.value]
     context = {
         "page": "incidents",
         "tab": "incidents",
-        "open": [row for row in current if row.state != IncidentState.PENDING.value],
+        "open": opened,
+        "quiet": sum(1 for row in opened if row.silenced_by or row.inhibited_by),
         "pending": [row for row in current if row.state == IncidentState.PENDING.value],
         "past": [alert_presenters.incident_row(row, now, prefix, quiet=quiet) for row in over],
         "looked": presenters.moment(clock.looked_at if clock else None),

@@ -6,7 +6,7 @@ docs/alerts.md, "Facts".
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import cast
@@ -137,21 +137,20 @@ def gather(
     if verdicts is not table.verdicts and muted is not None:
         verdicts["state"][muted] = State.HEALTHY
     states = verdicts["state"]
-    lost = np.isin(states, (State.STRANDED, State.OFFLINE, State.AT_RISK))
     return Facts(
         cluster=table.cluster,
         now=now,
         as_of=table.as_of,
         fresh=True,
-        agents=int(np.count_nonzero((states != State.RETIRED) & (states != State.NEVER))),
+        agents=int(np.count_nonzero(_counting(table, verdicts))),
         stranded=int(np.count_nonzero(states == State.STRANDED)),
         groups=(harmed or Harmed()).count(table, verdicts, labels or _NO_LABELS),
         sick=tuple(_sick(view) for view in table.instances.values() if view.state in FAULTS),
         backend_down=frame.backend_down,
         unreachable=frame.unreachable,
-        lost_lately=int(np.count_nonzero(lost & (verdicts["since"] > table.as_of - RATE_SECONDS))),
-        excess=int(np.count_nonzero(states == State.EXCESS)),
-        drifted=_drifted(table, states),
+        lost_lately=int(np.count_nonzero(_lost_lately(table, verdicts))),
+        excess=int(np.count_nonzero(_with_excess(table, verdicts))),
+        drifted=int(np.count_nonzero(_drifted(table, verdicts))),
         off_policy=tuple(off_policy),
         versions={
             view.facts.id: (view.facts.name, view.facts.version)
@@ -203,7 +202,10 @@ def whole_of(cluster: str) -> Cause:
 
 
 def agents_of(table: FleetTable, key: str) -> npt.NDArray[np.intp]:
-    """Indices of the agents that an incident of this key harms now."""
+    """Return the indices of the agents that an incident of this key counts now: those that its cause harms."""
+    counted = _COUNTED_BY_KEY.get(key) or (_counting if key == whole_of(table.cluster).key else None)
+    if counted is not None:
+        return np.flatnonzero(counted(table, table.verdicts))
     hurt = np.flatnonzero(np.isin(table.verdicts["state"], (State.STRANDED, State.AT_RISK)))
     if not len(hurt):
         return hurt
@@ -344,14 +346,38 @@ def beginnings(table: FleetTable, frame: FleetFrame) -> dict[str, float]:
     return began
 
 
-def _drifted(table: FleetTable, states: npt.NDArray[np.uint8]) -> int:
+def _counting(_: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
+    """Agents that count as the fleet."""
+    states = verdicts["state"]
+    return cast("Mask", (states != State.RETIRED) & (states != State.NEVER))
+
+
+def _lost_lately(table: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
+    """Agents that became stranded, offline or at risk within the last minute."""
+    lost = np.isin(verdicts["state"], (State.STRANDED, State.OFFLINE, State.AT_RISK))
+    return lost & (verdicts["since"] > (table.as_of or 0.0) - RATE_SECONDS)
+
+
+def _with_excess(_: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
+    """Agents that hold more tunnels than they want."""
+    return cast("Mask", verdicts["state"] == State.EXCESS)
+
+
+def _drifted(table: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
     """Agents whose reported mode and health check are not those of most."""
-    reporting = (table.heartbeats["mode"] > 0) & (states != State.UNKNOWN)
-    policies = table.heartbeats["mode"][reporting].astype(np.int64) * 2 + (
-        table.heartbeats["flags"][reporting] & HEALTH_CHECK
-    )
-    counts = np.bincount(policies) if len(policies) else np.zeros(1, np.int64)
-    return int(len(policies) - counts.max())
+    reporting = (table.heartbeats["mode"] > 0) & (verdicts["state"] != State.UNKNOWN)
+    policies = table.heartbeats["mode"].astype(np.int64) * 2 + (table.heartbeats["flags"] & HEALTH_CHECK)
+    if not reporting.any():
+        return np.zeros(len(policies), np.bool_)
+    return cast("Mask", reporting & (policies != np.bincount(policies[reporting]).argmax()))
+
+
+#: What incidents without a cause of their own count, by their keys: of each kind of rule that looks at the whole fleet.
+_COUNTED_BY_KEY: Mapping[str, Callable[[FleetTable, npt.NDArray[np.void]], Mask]] = {
+    f"{CauseKind.FLEET.value}/rate": _lost_lately,
+    f"{CauseKind.FLEET.value}/excess": _with_excess,
+    f"{CauseKind.FLEET.value}/drift": _drifted,
+}
 
 
 def fail_together(sick: int, members: int) -> bool:

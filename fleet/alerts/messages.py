@@ -111,12 +111,21 @@ def prefix_url(console: str, cluster: str) -> str:
     return console + ("" if cluster == "default" else f"/c/{quote(cluster)}")
 
 
+#: States of the agents that rules of the whole fleet count, by the kind of the rule.
+_FLEET_STATES = {"rate": ("stranded", "offline", "at_risk"), "excess": ("excess",)}
+
+
 def agents_path(cause: Cause) -> str:
-    """The list of agents that a cause harms, as a page of the console."""
-    query = [("state", "stranded"), ("state", "at_risk")]
+    """Return the path of the page that lists the agents of a cause; all agents where no filter fits."""
+    if cause.kind is CauseKind.FLEET:
+        query = [("state", state) for state in _FLEET_STATES.get(cause.id, ())]
+    elif cause.kind is CauseKind.CLUSTER:
+        query = []
+    else:
+        query = [("state", "stranded"), ("state", "at_risk")]
     if cause.kind in (CauseKind.PROXY, CauseKind.AUTH):
         query.append((cause.kind.value, cause.name))
-    return f"/agents/?{urlencode(query)}"
+    return f"/agents/?{urlencode(query)}" if query else "/agents/"
 
 
 def payload(notice: Notice, links: Links) -> dict[str, Any]:

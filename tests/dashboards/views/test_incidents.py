@@ -163,6 +163,39 @@ def test_reconnect_is_offered_where_agents_can_be_asked(
     assert bool(why) == bool(expected[1])
 
 
+def test_nothing_is_said_of_reconnects_when_every_agent_has_left_the_auth(incident: Incident) -> None:
+    """Nobody is left to move, so the page does not complain that nobody can be asked."""
+    incident.cause_kind, incident.cause_name = "auth", "auth-1"
+    table = FakeReader([State.HEALTHY] * 4, as_of=time.time()).table("default", time.time())
+    table.memory["last_auth"] = table.heartbeats["auth"] = 1
+    assert reconnect_query(incident, InstanceState.EXPIRED, table) == ("", "")
+
+
+def test_list_counts_silenced_incidents_apart(client: Client, person: MakeUser, incident: Incident) -> None:
+    """The badge leaves them out: without that the two figures contradict each other."""
+    client.force_login(person("operator"))
+    client.post(f"/incidents/{incident.pk}/", {"do": "silence", "reason": "known"})
+    page = client.get("/incidents/").content.decode()
+    assert client.get("/incidents/badge.json").json()["open"]["critical"] == 0
+    assert "<b>1</b> open, 1 of them silenced or explained by another." in page
+
+
+def test_incident_of_the_whole_fleet_lists_its_agents(
+    client: Client, person: MakeUser, incident: Incident, fake_reader: FakeReader
+) -> None:
+    """Its figure counts them, so the page does not say that nobody is harmed, nor how a cause recovers."""
+    fake_reader.states[:] = [State.HEALTHY, State.EXCESS, State.STRANDED, State.HEALTHY]
+    incident.key, incident.cause_kind, incident.cause_id = "fleet/excess", "fleet", "excess"
+    incident.save()
+    client.force_login(person("viewer"))
+    answer = client.get(f"/incidents/{incident.pk}/")
+    page = answer.content.decode()
+    assert [row.name for row in answer.context["agents"]] == ["agent-1"]
+    assert "No agent is harmed now" not in page
+    assert 'href="/agents/?state=excess"' in page
+    assert "<dt>Recovery</dt>" not in page
+
+
 def test_reconnect_of_an_auth_finds_the_agents_that_it_stranded(incident: Incident) -> None:
     """All of its agents are stranded and have their tunnels: the query that is offered finds each of them."""
     incident.cause_kind, incident.cause_name = "auth", "auth-1"

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from fleet.alerts.facts import agents_of, gather, match_names
+from fleet.alerts.rules import DEFAULT_RULES, find
 from fleet.alerts.values import CauseKind
 from fleet.domain.instances import InstanceState
 from fleet.domain.verdicts import NO_CAUSE, Reason, Recovery, State
@@ -42,6 +43,27 @@ def test_gather_groups_agents_by_cause() -> None:
     assert (facts.agents, facts.stranded, facts.lost_lately) == (5, 3, 3)
     assert [sick.cause.name for sick in facts.sick] == ["proxy-1"]
     assert agents_of(table, "proxy/proxy-id-1").tolist() == [0, 1, 2]
+
+
+def test_incident_of_the_whole_fleet_names_the_agents_that_it_counts() -> None:
+    """The page of such an incident lists as many agents as its figure says; no rule of the fleet is left out."""
+    states = [State.STRANDED, State.STRANDED, State.OFFLINE, State.EXCESS, State.HEALTHY, State.RETIRED]
+    table = _table(states, [2, 2, NO_CAUSE, NO_CAUSE, NO_CAUSE, NO_CAUSE])
+    table.heartbeats["mode"] = [1, 1, 1, 2, 1, 0]
+    facts = gather(table, _NOW)
+    rules = [replace(rule, enabled=True, min_count=1, min_share=0.0) for rule in DEFAULT_RULES]
+    found = {key: one for key, one in find(facts, rules).items() if one.cause.kind is CauseKind.FLEET}
+    assert {key: agents_of(table, key).tolist() for key in found} == {
+        "fleet/rate": [0, 1],
+        "fleet/excess": [3],
+        "fleet/drift": [3],
+    }
+    assert {key: one.affected for key, one in found.items()} == {
+        "fleet/rate": 2,
+        "fleet/excess": 1,
+        "fleet/drift": 1,
+    }
+    assert agents_of(table, f"cluster/{table.cluster}").tolist() == [0, 1, 2, 3, 4]
 
 
 def test_regions_stand_for_their_instances_where_there_are_several() -> None:

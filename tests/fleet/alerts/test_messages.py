@@ -3,8 +3,19 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from fleet.alerts.messages import Links, duration_words, payload, recovery_words, subject, text, trial
-from fleet.alerts.values import Notice, NoticeKind
+import pytest
+
+from fleet.alerts.messages import (
+    Links,
+    agents_path,
+    duration_words,
+    payload,
+    recovery_words,
+    subject,
+    text,
+    trial,
+)
+from fleet.alerts.values import Cause, CauseKind, Notice, NoticeKind
 from tests.fakes.alerting import NO_TUNNEL, Watch, sound, stranded
 
 _LINKS = Links("https://console.example.com", "https://wiki.example.com/proxy", 7)
@@ -95,3 +106,19 @@ def test_durations_read_well() -> None:
         "3 h 5 min",
         "2 d 7 h",
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "path"),
+    [
+        (CauseKind.AUTH, "auth-1", "/agents/?state=stranded&state=at_risk&auth=auth-1"),
+        (CauseKind.BACKEND, "default", "/agents/?state=stranded&state=at_risk"),
+        (CauseKind.FLEET, "rate", "/agents/?state=stranded&state=offline&state=at_risk"),
+        (CauseKind.FLEET, "excess", "/agents/?state=excess"),
+        (CauseKind.FLEET, "drift", "/agents/"),
+        (CauseKind.CLUSTER, "default", "/agents/"),
+    ],
+)
+def test_list_of_agents_shows_those_that_the_incident_counts(kind: CauseKind, name: str, path: str) -> None:
+    """Agents with excess tunnels are neither stranded nor at risk."""
+    assert agents_path(Cause(kind, name, name)) == path
