@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from celery import current_app
 from django.test import Client
 
 from dashboards import draining
+from fleet.domain.instances import Attempt
+from fleet.domain.verdicts import State
 from fleet.models.changes import AuditEntry
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.drains import Drain
+from fleet.state.codec import Poll
 from fleet.state.writer import Writer
 from tests.dashboards.conftest import MakeUser, prove
+from tests.fakes.record import conclude
 
 pytestmark = pytest.mark.django_db
 REASON = "kernel update"
@@ -82,6 +88,22 @@ def test_viewer_neither_sees_nor_does(client: Client, path: str, person: MakeUse
 def test_nobody_of_that_name(client: Client, path: str) -> None:
     """404."""
     assert client.get("/instances/nobody/drain/").status_code == 404
+
+
+def test_sick_instance_is_not_said_to_take_connections(client: Client, path: str, record: Writer) -> None:
+    """The page says what Fleet now says of it."""
+    assert "It takes connections." in client.get(path).content.decode()
+    epoch, now = record.epoch("default"), time.time()
+    assert epoch is not None
+    (index,) = (place for place, facts in record.load_instances("default").items() if facts.name == "proxy-1")
+    silent = Poll(
+        attempts=(Attempt(now - 1, ok=False, error="refused"), Attempt(now, ok=False, error="refused"))
+    )
+    record.write_instances("default", epoch, resources={}, polls={index: silent}, probed_at=now)
+    assert conclude(record, [State.HEALTHY] * 4, as_of=now)
+    page = client.get(path).content.decode()
+    assert "It takes connections." not in page
+    assert "does not answer" in page
 
 
 @pytest.mark.parametrize("name", ["auth-1", "proxy-1"])

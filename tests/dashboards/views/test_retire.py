@@ -55,6 +55,20 @@ def test_retire_and_count_again(client: Client, page: str, sent: list[str]) -> N
     assert not Agent.objects.get().retired
 
 
+def test_stranded_agent_is_not_said_to_strand_later(
+    client: Client, person: MakeUser, record: Writer, sent: list[str]
+) -> None:
+    """The third agent of the record is stranded now: the page names the state, and asks for the same proof."""
+    ensure_default_cluster()
+    client.force_login(person("operator"))
+    path = f"/agents/{record.agent_ids('default')[0][2]}/retire/"
+    shown = client.get(path).content.decode()
+    assert "It is alive, and stranded." in shown
+    assert "strands later" not in shown
+    assert client.post(path, {"wanted": "retire", "reason": REASON}).context["form"].errors["sure"]
+    assert sent == []
+
+
 @pytest.mark.parametrize(
     ("said", "field"),
     [({"reason": ""}, "reason"), ({"reason": "x"}, "reason"), ({"reason": REASON, "sure": ""}, "sure")],
