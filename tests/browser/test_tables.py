@@ -77,3 +77,32 @@ async def test_agent_page_follows_the_agent(visiting: Visiting) -> None:
     await expect(page.locator(".agent-verdict")).to_contain_text("stranded")
     await expect(page.locator(".agent-sentence")).to_contain_text("proxy-1 does not answer")
     await expect(page.locator(".recovery")).to_contain_text(re.compile(r"yes, by \d\d:\d\d:\d\d UTC"))
+
+
+async def test_frame_of_a_list_that_fits_does_not_scroll(visiting: Visiting) -> None:
+    """The hatch of old numbers lies over the table, and not four pixels beyond it."""
+    visit = await visiting()
+    await visit.fleet.begin({0: State.STRANDED})
+    page = await visit.open("/agents/")
+    await expect(page.locator("tbody tr").first).to_be_visible()
+    beyond = "frame => [frame.scrollWidth - frame.clientWidth, frame.scrollHeight - frame.clientHeight]"
+    assert await page.locator(".table-frame").evaluate(beyond) == [0, 0]
+
+
+async def test_moment_of_a_clock_that_is_a_little_ahead_is_not_still_to_come(visiting: Visiting) -> None:
+    """Some milliseconds are no future: `in 0.0 s` would be wrong, `in 5.0 s` is right."""
+    visit = await visiting()
+    await visit.fleet.begin()
+    page = await visit.open("/agents/")
+    words = await page.evaluate("""async () => {
+      const { adoptTimes } = await import("/static/dashboards/js/page.js");
+      const root = document.createElement("p");
+      for (const ms of [-20, 0, 2000, -5040]) {
+        const time = Object.assign(document.createElement("time"), { innerHTML: '<span class="ago"></span>' });
+        time.dataset.agoMs = ms;
+        root.append(time);
+      }
+      adoptTimes(root);
+      return [...root.children].map((time) => time.textContent);
+    }""")
+    assert words == ["0.0 s ago", "0.0 s ago", "2.0 s ago", "in 5.0 s"]

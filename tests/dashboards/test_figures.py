@@ -28,6 +28,35 @@ def test_colours_are_those_of_the_style_sheet(state: State) -> None:
     assert css_colour(state.slug.replace("_", "-")) == figures.COLOURS[state]
 
 
+def luminance(colour: str) -> float:
+    """The relative luminance of a colour, by WCAG 2."""
+    shares = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    red, green, blue = (
+        share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(some: str, other: str) -> float:
+    """The contrast of two colours, by WCAG 2."""
+    darker, lighter = sorted((luminance(some), luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+@pytest.mark.parametrize("theme", [0, 1])
+@pytest.mark.parametrize("ground", ["page", "sunk", "raised"])
+@pytest.mark.parametrize("ink", ["ink", "ink-2", "ink-3", "ink-warn", "ink-stranded"])
+def test_small_text_is_readable_on_every_ground(ink: str, ground: str, theme: int) -> None:
+    """4.5:1, as text below 24 px needs: the numbers of stranded agents above the blocks of the map are 12 px high."""
+    assert contrast(css_colour(ink)[theme], css_colour(ground)[theme]) >= 4.5
+
+
+def test_numbers_above_the_blocks_of_the_map_have_a_colour_for_text() -> None:
+    """The colour of the marks is too dark for them."""
+    sheet = (STATIC / "css" / "map.css").read_text()
+    assert re.search(r"\.block-bad \{[^}]* color: var\(--ink-stranded\)", sheet)
+
+
 @pytest.mark.parametrize("theme", [0, 1])
 @pytest.mark.parametrize("state", State)
 def test_colourscale_each_state_in_its_own_band(state: State, theme: int) -> None:

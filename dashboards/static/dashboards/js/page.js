@@ -77,7 +77,8 @@ function tellTimes(root) {
     const ago = time.querySelector(".ago");
     if (ago === null || time.agoZero === undefined) continue;
     const ms = now - time.agoZero;
-    const text = ms >= 0 ? `${formatAge(ms)} ago` : `in ${formatAge(ms)}`;
+    // Clocks of two processes differ by some milliseconds: what was dated just now is not still to come.
+    const text = ms > -50 ? `${formatAge(Math.max(0, ms))} ago` : `in ${formatAge(ms)}`;
     if (ago.textContent !== text) ago.textContent = text;
   }
 }
