@@ -112,8 +112,10 @@ def preview_of(text: str, cluster: str, now: float) -> dict[str, Any]:
         hit = [row for row in rows if mask[agents_of(table, row.key)].any()]
         return found | {"agents": int(np.count_nonzero(mask)), "incidents": [row.cause_name for row in hit]}
     hit = [row for row in rows if matches(parsed, store.value_of(row))]
+    # Several incidents may count one agent: its auth strands it, and it was lost within the minute.
+    harmed = {index for row in hit for index in agents_of(table, row.key).tolist()}
     return found | {
-        "agents": sum(row.affected for row in hit),
+        "agents": len(harmed),
         "incidents": [row.cause_name or row.key for row in hit],
     }
 

@@ -22,16 +22,18 @@ class Runbook:
 
 RUNBOOKS: Mapping[RuleKind, Runbook] = {
     RuleKind.STRANDED: Runbook(
-        "Agents cannot be reached: none of their tunnels ends at a proxy that works and is announced.",
+        "Agents cannot be reached: none of their tunnels ends at a proxy that works and is announced, or their auth "
+        "does not renew their resources, and the cluster has forgotten them.",
         (
-            "The cause card of the incident: does the proxy answer, and when was its last heartbeat?",
+            "The cause card of the incident: does the proxy or the auth answer, and when was its last heartbeat?",
             "The heat map: one bad row is a proxy, one bad column an auth; both full is something beneath them.",
             "Heals by itself: who hears of other proxies is back after one announce TTL. Is that soon enough?",
             "The half hour before: a change, a config or a version that is new.",
         ),
         (
-            "Restore the proxy, or stop it for good: once its resource has expired its agents look for others.",
-            "If it answers and is only sick, plan a reconnect; through a silent proxy nobody can be asked.",
+            "An auth: move its agents to another one by a campaign, also when the auth does not answer; or restore it.",
+            "A proxy: restore it, or stop it for good: once its resource has expired its agents look for others.",
+            "A proxy that answers and is only sick: plan a reconnect; through a silent proxy nobody can be asked.",
             "If they do not heal by themselves, restart these agents where they run.",
         ),
     ),

@@ -5,8 +5,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.test import Client
 
+from fleet.domain.verdicts import State
 from fleet.models.alerting import MaintenanceWindow, Silence
 from fleet.models.changes import AuditEntry
+from fleet.models.clusters import ensure_default_cluster
+from fleet.models.incidents import Incident
 from tests.dashboards.conftest import MakeUser, prove
 from tests.fakes.reader import FakeReader
 
@@ -30,6 +33,18 @@ def test_preview_says_what_it_matches(operator: Client) -> None:
     assert "<b>4</b> agents" in said[0]
     assert "Empty is everything: matches" in said[1]
     assert "no field colour" in said[2].lower()
+
+
+def test_preview_counts_an_agent_of_several_incidents_once(operator: Client, fake_reader: FakeReader) -> None:
+    """An incident of the whole fleet counts agents that another one counts as well."""
+    fake_reader.states[:] = [State.EXCESS, State.EXCESS, State.HEALTHY, State.HEALTHY]
+    for kind, identity, affected in (("fleet", "excess", 2), ("cluster", "default", 4)):
+        Incident.objects.create(
+            cluster=ensure_default_cluster(), key=f"{kind}/{identity}", cause_kind=kind, cause_id=identity,
+            cause_name=identity, generation=1, state="firing", severity=2, opened_at=1.0, affected=affected,
+        )  # fmt: skip
+    found = operator.get("/silences/preview", {"matchers": ""}).content.decode()
+    assert "<b>4</b> agents and <b>2</b> incidents" in found
 
 
 def test_silence_is_made_extended_and_ended_by_who_is_signed_in(operator: Client) -> None:
