@@ -54,8 +54,8 @@ def subject(notice: Notice) -> str:
 
 def headline(incident: Incident) -> str:
     """What is wrong, without the time: `207 agents stranded, proxy-1`."""
-    # Details in brackets are for the page of the instance.
-    said = re.sub(r" \([^()]*\)$", "", incident.sentence.rstrip("."))
+    # Details in brackets are for the page of the instance. They are errors of others, with brackets of their own.
+    said = re.sub(r" \(.*\)$", "", incident.sentence.rstrip("."), flags=re.DOTALL)
     name = incident.cause.name
     return said if name in said or incident.cause.kind is CauseKind.FLEET else f"{said}, {name}"
 

@@ -9,6 +9,7 @@ from fleet.alerts.messages import (
     Links,
     agents_path,
     duration_words,
+    headline,
     payload,
     recovery_words,
     subject,
@@ -16,7 +17,7 @@ from fleet.alerts.messages import (
     trial,
 )
 from fleet.alerts.values import Cause, CauseKind, Notice, NoticeKind
-from tests.fakes.alerting import NO_TUNNEL, Watch, sound, stranded
+from tests.fakes.alerting import NO_TUNNEL, PROXY, Watch, sound, stranded
 
 _LINKS = Links("https://console.example.com", "https://wiki.example.com/proxy", 7)
 
@@ -122,3 +123,15 @@ def test_durations_read_well() -> None:
 def test_list_of_agents_shows_those_that_the_incident_counts(kind: CauseKind, name: str, path: str) -> None:
     """Agents with excess tunnels are neither stranded nor at risk."""
     assert agents_path(Cause(kind, name, name)) == path
+
+
+@pytest.mark.parametrize("error", ["deadline exceeded", "getsockopt(SO_ERROR): reset", "reset by peer (104)"])
+def test_headline_leaves_out_the_error_of_an_instance(error: str) -> None:
+    """A name that fits a pager, whatever brackets the error has."""
+    watch = Watch()
+    watch.run(15, stranded(207))
+    incident = watch.incidents[PROXY.key]
+    sick = replace(
+        incident, sentence=f"proxy-1 does not answer: the last two attempts failed (127.0.0.1:1: {error})."
+    )
+    assert headline(sick) == "proxy-1 does not answer: the last two attempts failed"
