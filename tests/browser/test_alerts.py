@@ -142,8 +142,12 @@ async def test_incident_on_a_phone_shows_ten_of_its_agents(page: Page, visit: Vi
     await expect(rows).to_have_count(10)
     await expect(rows.first.locator("th, td").locator("visible=true")).to_have_count(4)
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    hidden = "frame => frame.scrollWidth - frame.clientWidth"
+    assert await page.locator("#agents .table-frame").evaluate(hidden) == 0, "the last column is cut"
     await link.click()
     await expect(page.locator("#matches")).to_contain_text("match")
+    await page.goto(f"{visit.url}/incidents/")
+    assert await page.locator("#open").evaluate(hidden) == 0, "the last column is cut"
     await page.set_viewport_size(usual)
 
 
