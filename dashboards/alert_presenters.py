@@ -26,7 +26,7 @@ from fleet.alerts.routes import Route, escalates_at, leaves, receivers
 from fleet.alerts.rules import Rule
 from fleet.alerts.senders import origin
 from fleet.alerts.silences import Silence, active, silencing
-from fleet.alerts.values import CauseKind, IncidentState, Notice, NoticeKind, Severity
+from fleet.alerts.values import CauseKind, IncidentState, Notice, NoticeKind, Severity, is_of_console
 from fleet.domain.campaign import Connection
 from fleet.domain.changes import OCCUPYING
 from fleet.domain.columns import NO_INSTANCE, REASON_BITS
@@ -75,6 +75,7 @@ class IncidentRow:
     acked_by: str
     flapping: bool
     silenced_by: str
+    #: What explains it or holds it, in words; empty when nothing does.
     inhibited_by: str
     #: Whether it heals by itself, in words; empty when nothing is harmed.
     heals: str
@@ -123,7 +124,7 @@ def incident_row(
         acked_by=row.acked_by,
         flapping=row.flapping_since is not None,
         silenced_by=value.silenced_by,
-        inhibited_by=(names or {}).get(row.inhibited_by, row.inhibited_by),
+        inhibited_by=_inhibited_words(row.inhibited_by, names or {}),
         # A rule of the whole fleet knows no cause, and so no recovery of its agents.
         heals=recovery_words(value) if value.affected and value.cause.kind is not CauseKind.FLEET else "",
         trend=trend_points(
@@ -131,6 +132,13 @@ def incident_row(
         ),
         agents_url=f"{prefix}{agents_path(value.cause)}",
     )
+
+
+def _inhibited_words(key: str, names: Mapping[str, str]) -> str:
+    """Say what explains an incident. A console that sees nothing explains none: it holds them as they are."""
+    if is_of_console(key):
+        return "on hold: the console cannot see the fleet"
+    return f"explained by {names.get(key, key)}" if key else ""
 
 
 def trend_points(trend: Sequence[tuple[float, int]], until: float) -> str:

@@ -97,7 +97,8 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
     Template `dashboards/incident.html`: `incident` (IncidentRow), `next`, `cause` (InstanceCard or None),
     `heartbeat`: when its last one was, `turns` (TurnLine), `seen`: when the newest round concluded, `before` (Before),
     `common`, `agents` (AgentRow), `more`, `events`, `deliveries`, `runbook`, `marks`, `pictures`
-    (incident_figures.pictures); `reconnect`: the query of the page that plans one, or `unmovable`: why there is none.
+    (incident_figures.pictures); `reconnect`: the query of the page that plans one, or `unmovable`: why there is none;
+    `unseen`: nobody can say now which agents it harms.
     """
     row = Incident.objects.filter(cluster=cluster, pk=incident_id).first()
     if row is None:
@@ -158,6 +159,7 @@ def _live(row: Incident, cluster: str, now: float) -> dict[str, Any]:
             "reconnect": "",
             "unmovable": "",
             "pictures": None,
+            "unseen": row.state != IncidentState.RESOLVED.value,
         }
     known = {view.facts.id: view for view in table.instances.values()}
     over = row.state == IncidentState.RESOLVED.value
@@ -178,6 +180,7 @@ def _live(row: Incident, cluster: str, now: float) -> dict[str, Any]:
         "unmovable": why_not,
         "common": alert_presenters.in_common(table, indices),
         "seen": presenters.moment(summary.as_of),
+        "unseen": summary.stale and not over,
         "cause": card,
         "heartbeat": presenters.moment(None if card is None else _before(now, card.heartbeat_ms)),
         "pictures": incident_figures.pictures(table, indices),

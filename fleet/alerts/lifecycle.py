@@ -22,6 +22,7 @@ from fleet.alerts.values import (
     NoticeKind,
     Severity,
     TimelineKind,
+    is_of_console,
 )
 
 #: So many turns within this time are flapping, and so long without one ends it.
@@ -123,6 +124,8 @@ def plan(incident: Incident, look: Look) -> Plan:
 def _held_back(incident: Incident) -> str:
     """Return why no notification but the end is sent, or nothing."""
     if incident.inhibited_by:
+        if is_of_console(incident.inhibited_by):
+            return "the console cannot see the fleet"
         return f"{incident.inhibited_by} explains it"
     if incident.silenced_by:
         return f"it is silenced: {incident.silenced_by}"

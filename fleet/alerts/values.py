@@ -78,6 +78,11 @@ class Cause:
         return f"{self.lead} {self.name}".lstrip()
 
 
+def is_of_console(key: str) -> bool:
+    """Return whether a key names the console itself as the cause."""
+    return key.startswith(f"{CauseKind.CONSOLE.value}/")
+
+
 @dataclass(frozen=True, slots=True)
 class Signal:
     """What one rule found at one cause."""

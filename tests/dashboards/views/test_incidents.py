@@ -163,6 +163,27 @@ def test_reconnect_is_offered_where_agents_can_be_asked(
     assert bool(why) == bool(expected[1])
 
 
+@pytest.mark.parametrize("is_down", [False, True])
+def test_incident_page_does_not_say_that_nobody_is_harmed_while_nobody_can_see(
+    client: Client, person: MakeUser, incident: Incident, fake_reader: FakeReader, *, is_down: bool
+) -> None:
+    """Polling has stopped, or the record cannot be read: the figure is old, and the list is not known."""
+    fake_reader.as_of, fake_reader.down = time.time() - 60, is_down
+    incident.inhibited_by = "console/default"
+    incident.save()
+    client.force_login(person("viewer"))
+    page = client.get(f"/incidents/{incident.pk}/").content.decode()
+    assert "No agent is harmed now" not in page
+    assert "None now." not in page
+    assert "The agents that it harms are not known now" in page
+    assert "agents when last seen, 207 at most" in page
+    assert "No further message, because the console cannot see the fleet." in page
+    assert "on hold: the console cannot see the fleet" in client.get("/incidents/").content.decode()
+
+    Incident.objects.update(state="resolved", resolved_at=time.time(), inhibited_by="")
+    assert "No agent is harmed now" in client.get(f"/incidents/{incident.pk}/").content.decode()
+
+
 def test_nothing_is_said_of_reconnects_when_every_agent_has_left_the_auth(incident: Incident) -> None:
     """Nobody is left to move, so the page does not complain that nobody can be asked."""
     incident.cause_kind, incident.cause_name = "auth", "auth-1"

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from fleet.alerts.values import Cause, CauseKind, Incident, IncidentState, Severity
+from fleet.alerts.values import Cause, CauseKind, Incident, IncidentState, Severity, is_of_console
 from tests.fakes.alerting import PROXY
 
 
@@ -30,3 +30,10 @@ def test_kinds_are_ordered_by_strength() -> None:
         "console", "cluster", "backend", "region", "auth", "proxy-group", "proxy", "agents", "fleet",
     ]  # fmt: skip
     assert Severity.CRITICAL > Severity.WARNING > Severity.INFO
+
+
+def test_key_of_the_console_is_told_from_others() -> None:
+    """A cause may be named as it likes: the kind before the slash counts."""
+    assert is_of_console(Cause(CauseKind.CONSOLE, "default", "the console").key)
+    assert not is_of_console(Cause(CauseKind.PROXY, "console/1", "console").key)
+    assert not is_of_console("")
