@@ -228,6 +228,7 @@ class TunnelControlServicer:
             async for frame in requests:
                 self._table.heard(tunnel, time.monotonic())
                 self._take(tunnel, frame)
+                await tunnel.room()
         except grpc.aio.AioRpcError as error:
             log.debug("tunnel of %s broke: %s", tunnel.agent_name, error)
         except Exception:  # of this tunnel alone

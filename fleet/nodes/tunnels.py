@@ -24,6 +24,8 @@ from fleet.wire import fleet_pb2
 _END_WITHIN = 1.0
 #: A ping that is later than this is missing, seconds.
 _PING_LATE = 1.0
+#: Frames that wait for an agent that does not read; with so many nothing more is read of what it sends.
+_MOST_UNREAD = 64
 #: An agent that said hello must have registered within this, seconds.
 _REGISTER_WITHIN = 10.0
 
@@ -89,6 +91,9 @@ class Tunnel:
         self._subscriber = subscriber
         self._frames: deque[fleet_pb2.ProxyFrame] = deque()
         self._woken = asyncio.Event()
+        #: Few enough frames wait.
+        self._has_room = asyncio.Event()
+        self._has_room.set()
 
     @property
     def full_at(self) -> float | None:
@@ -98,7 +103,13 @@ class Tunnel:
     def send(self, frame: fleet_pb2.ProxyFrame) -> None:
         """Queue a frame."""
         self._frames.append(frame)
+        if len(self._frames) >= _MOST_UNREAD:
+            self._has_room.clear()
         self._woken.set()
+
+    async def room(self) -> None:
+        """Wait until the agent has read enough of what it was sent: else each ping would cost memory for ever."""
+        await self._has_room.wait()
 
     def poke(self) -> None:
         """There may be proxies to tell of: what gathers until the next write goes in one message."""
@@ -117,7 +128,10 @@ class Tunnel:
             if self.ended_at is not None:
                 return None
             if self._frames:
-                return self._frames.popleft()
+                frame = self._frames.popleft()
+                if len(self._frames) < _MOST_UNREAD:
+                    self._has_room.set()
+                return frame
             proxies = self._subscriber.read(clock())
             if proxies:
                 request = discovery.encode(proxies)

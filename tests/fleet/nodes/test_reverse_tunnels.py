@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
@@ -11,6 +13,7 @@ import pytest
 
 from fleet.nodes.agent import Agent
 from fleet.nodes.proxy import Proxy
+from fleet.nodes.reverse_tunnels import TunnelControlServicer
 from fleet.protocol import agent_services
 from fleet.protocol.keep_alive import KeepAlive
 from fleet.protocol.tunnel import Target, TunnelError
@@ -216,6 +219,31 @@ async def test_frames_that_mean_nothing_are_counted_and_told_once(
 async def _mean_nothing(agent: FakeAgent) -> None:
     await agent.send()
     await agent.send(hello=fleet_pb2.AgentHello(agent_id="a"))
+
+
+async def test_agent_that_pings_and_reads_nothing(plane: Plane) -> None:
+    """Each ping is answered: while too many answers wait, the proxy reads no more pings."""
+    proxy = await plane.proxy(ttl=600.0)
+    sent = 0
+
+    async def pings() -> AsyncIterator[fleet_pb2.AgentFrame]:
+        nonlocal sent
+        for sequence in range(100_000):
+            sent += 1
+            yield fleet_pb2.AgentFrame(ping=fleet_pb2.Ping(sequence=sequence))
+            await asyncio.sleep(0)
+
+    tunnel = proxy.table.open(fleet_pb2.AgentHello(agent_id="a", name="a"), "a", time.monotonic())
+    reading = asyncio.create_task(TunnelControlServicer("p", proxy.tunnels)._read(tunnel, pings()))
+    await eventually(lambda: sent >= 64)
+    for _ in range(200):
+        await asyncio.sleep(0)
+    assert sent == 64
+    for _ in range(10):
+        assert await tunnel.next_frame(time.monotonic) is not None
+    await eventually(lambda: sent == 74)
+    reading.cancel()
+    proxy.table.close(tunnel)
 
 
 async def test_hello_with_a_name_of_megabytes(plane: Plane, agents: Agents) -> None:
