@@ -12,6 +12,8 @@ from typing import TypeAlias
 
 from typing_extensions import override
 
+#: Characters of the name and of the type of a target: answers repeat them, and subscribers hear them.
+LONGEST_TARGET = 1024
 #: Tags are int32, and 0 is nobody's.
 LAST_TAG = (1 << 31) - 1
 

@@ -322,6 +322,9 @@ class ServerState:
         if kind in connection.subscriptions:
             error = f"subscribed already to {kind or 'all types'}"
             return [*effects, Send(connection, Subscription(Op.ADD, kind, error=error))]
+        if len(connection.subscriptions) >= self._limits.targets:
+            error = f"this client has {self._limits.targets} subscriptions, the most allowed"
+            return [*effects, Send(connection, Subscription(Op.ADD, kind, error=error))]
         connection.subscriptions.add(kind)
         return [*effects, Send(connection, Subscription(Op.ADD, kind, accept=True))]
 

@@ -159,7 +159,7 @@ class TunnelClient:
             async with asyncio.timeout(_FINISH_WITHIN):
                 await run.wait_until_answered()
                 await self._wait_for_refusals(run)
-                run.outgoing.put_nowait(None)
+                run.outgoing.end()
                 await run.ended.wait()
         self.stop()
 

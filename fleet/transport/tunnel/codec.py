@@ -9,6 +9,7 @@ from __future__ import annotations
 from google.protobuf.message import DecodeError
 
 from fleet.protocol.tunnel import (
+    LONGEST_TARGET,
     Capabilities,
     Message,
     Op,
@@ -72,9 +73,9 @@ def _encode_v01(message: Message) -> bytes:
 def _decode_v01(raw: bytes) -> Message:
     session = tunnel_v01_pb2.Session.FromString(raw)
     if not session.HasField("capabilities"):
-        return Session(session.tag, Target(session.target_id), session.accept, session.error)
+        return Session(session.tag, _target(session.target_id), session.accept, session.error)
     if session.tag or session.target_id or session.accept or session.error:
-        return Session(session.tag, Target(session.target_id), malformed=_BOTH)
+        return Session(session.tag, _target(session.target_id), malformed=_BOTH)
     return Capabilities(session.capabilities.handler)
 
 
@@ -113,15 +114,22 @@ def _decode_v02(raw: bytes) -> Message:
     op = tunnel_pb2.RegisterOp.FromString(raw)
     which = op.WhichOneof("Registration")
     if which == "target":
-        target = Target(op.target.target, op.target.target_type)
+        target = _target(op.target.target, op.target.target_type)
         return Registration(_op(op.target.op), target, op.target.accept, op.target.error)
     if which == "session":
-        target = Target(op.session.target, op.session.target_type)
+        target = _target(op.session.target, op.session.target_type)
         return Session(op.session.tag, target, op.session.accept, op.session.error)
     if which == "subscription":
         found = op.subscription
-        return Subscription(_op(found.op), found.target_type, found.accept, found.error)
+        kind = _target("", found.target_type).type
+        return Subscription(_op(found.op), kind, found.accept, found.error)
     return None
+
+
+def _target(name: str, kind: str = "") -> Target:
+    if max(len(name), len(kind)) > LONGEST_TARGET:
+        raise TunnelError(f"the name or the type of a target has more than {LONGEST_TARGET} characters")
+    return Target(name, kind)
 
 
 def _op(number: int) -> Op:

@@ -13,12 +13,10 @@ import grpc.aio
 from fleet.protocol.tunnel import Target, TunnelError, Wire
 from fleet.protocol.tunnel_client import ClientState, Failed
 from fleet.protocol.tunnel_server import Limits
+from fleet.transport.tunnel.outgoing import Outgoing
 from fleet.transport.tunnel.stream import ClientStream
 
 log = logging.getLogger(__name__)
-
-#: Messages waiting for a server that does not read its Register stream; then the tunnel is ended.
-_MOST_UNREAD = 10_000
 
 
 class RegisterStream:
@@ -28,7 +26,7 @@ class RegisterStream:
         self.state = ClientState(wire, has_handler=has_handler, limits=limits)
         self.call: Any = None
         #: None ends it.
-        self.outgoing: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.outgoing = Outgoing()
         self.waiters: dict[int, asyncio.Future[ClientStream]] = {}
         #: Changes of a target that the server did not answer yet, and who waits for each. It answers in their order.
         self.changes: dict[Target, deque[asyncio.Future[None] | None]] = {}
@@ -67,9 +65,7 @@ class RegisterStream:
 
     def send(self, raw: bytes) -> None:
         """Say something; a server that does not listen is left."""
-        if self.outgoing.qsize() < _MOST_UNREAD:
-            self.outgoing.put_nowait(raw)
-        else:
+        if not self.outgoing.put(raw):
             log.warning("the tunnel's server does not read its Register stream: the tunnel is ended")
             self.call.cancel()
 

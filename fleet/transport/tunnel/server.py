@@ -35,14 +35,13 @@ from fleet.protocol.tunnel_server import (
 )
 from fleet.transport.tunnel import codec, metadata
 from fleet.transport.tunnel.handlers import Bridge, Handler, Taken, tell
+from fleet.transport.tunnel.outgoing import Outgoing
 from fleet.transport.tunnel.stream import ServerStream, TunnelStream
 
 log = logging.getLogger(__name__)
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
-#: Messages waiting for a client that does not read its Register stream; then it is ended.
-_MOST_UNREAD = 10_000
 #: A Tunnel stream must say its tag within this, seconds.
 _TAG_WITHIN = 10.0
 #: A client whose Register stream is to end may take so long to read what was said before that, seconds.
@@ -56,7 +55,7 @@ class _Registered:
         self.connection = connection
         self.half_close = half_close
         self.token = secrets.token_urlsafe(16)
-        self.outgoing: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.outgoing = Outgoing()
         #: Sessions of the client that the handler took, until their streams come.
         self.taken: dict[int, Taken] = {}
         self.asking: dict[int, asyncio.Task[None]] = {}
@@ -68,15 +67,13 @@ class _Registered:
     def end(self, why: str) -> None:
         """Let the Register stream end after what is to be said, and soon."""
         self.why = self.why or why
-        self.outgoing.put_nowait(None)
+        self.outgoing.end()
         if self.task is not None and self.ending is None:
             self.ending = asyncio.get_running_loop().call_later(_SAID_WITHIN, self.task.cancel)
 
     def send(self, raw: bytes) -> None:
         """Say something; a client that does not listen is ended."""
-        if self.outgoing.qsize() < _MOST_UNREAD:
-            self.outgoing.put_nowait(raw)
-        elif self.task is not None:
+        if not self.outgoing.put(raw) and self.task is not None:
             log.warning("a client of tunnels does not read its Register stream: its call is ended")
             self.task.cancel()
 
@@ -298,7 +295,7 @@ class TunnelServer:
         registered = self._registered[effect.connection]
         task = asyncio.create_task(self._take(registered, effect), name=f"session to {effect.target}")
         registered.asking[effect.tag] = task
-        task.add_done_callback(lambda _: registered.asking.pop(effect.tag, None))
+        task.add_done_callback(lambda _: _forget_asking(registered, effect.tag, task))
 
     async def _take(self, registered: _Registered, effect: AskHandler) -> None:
         ask = self._bridge if effect.bridge else self._handler
@@ -336,9 +333,17 @@ class TunnelServer:
 
 
 def _discard_unwanted(registered: _Registered) -> None:
-    """Let go of what was taken for sessions that are no longer set up."""
+    """Let go of what was taken, or is being taken, for sessions that are no longer set up."""
     for tag in registered.taken.keys() - registered.connection.asking.keys():
         _discard(registered, tag)
+    # Else a client that withdraws what it asked for, again and again, would have any number of them under way.
+    for tag in registered.asking.keys() - registered.connection.asking.keys():
+        registered.asking.pop(tag).cancel()
+
+
+def _forget_asking(registered: _Registered, tag: int, task: asyncio.Task[None]) -> None:
+    if registered.asking.get(tag) is task:  # the client may use the tag of a session that it withdrew again
+        del registered.asking[tag]
 
 
 def _discard(registered: _Registered, tag: int) -> None:

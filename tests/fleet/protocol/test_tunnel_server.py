@@ -315,6 +315,20 @@ def test_subscription_to_all_and_to_one_type() -> None:
     assert told(add(state, owner, OTHER), watcher) == [Registration(Op.ADD, OTHER)]
 
 
+def test_subscriptions_of_one_client_are_bounded() -> None:
+    """As its targets are; one that it ends makes room."""
+    state = state_02(bridge=True, limits=Limits(targets=2))
+    watcher = client(state, "a")
+    for kind in ("a", "b"):
+        subscribe(state, watcher, kind)
+
+    assert subscribe(state, watcher, "c") == [
+        Subscription(Op.ADD, "c", error="this client has 2 subscriptions, the most allowed")
+    ]
+    subscribe(state, watcher, "a", Op.REMOVE)
+    assert subscribe(state, watcher, "c") == [Subscription(Op.ADD, "c", accept=True)]
+
+
 def test_subscription_survives_its_own_targets() -> None:
     """Letting go of a target of one's own ends no subscription."""
     state = state_02(bridge=True)

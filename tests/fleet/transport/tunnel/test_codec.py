@@ -197,3 +197,18 @@ def test_session_of_0_1_that_carries_capabilities(more: dict[str, Any]) -> None:
     assert isinstance(found, Session)
     assert (found.tag, found.target.name) == (more.get("tag", 0), more.get("target_id", ""))
     assert "carries no capabilities" in found.malformed
+
+
+@pytest.mark.parametrize(
+    ("wire", "message"),
+    [
+        (Wire.V0_1, Session(-1, Target("n" * 1_025))),
+        (Wire.V0_2, Session(-1, Target("n" * 1_025))),
+        (Wire.V0_2, Registration(Op.ADD, Target("n", "t" * 1_025))),
+        (Wire.V0_2, Subscription(Op.ADD, "t" * 1_025)),
+    ],
+)
+def test_target_whose_name_is_too_long(wire: Wire, message: Message) -> None:
+    """Answers would repeat it, and subscribers hear it: whoever sends one of megabytes is not listened to."""
+    with pytest.raises(TunnelError, match="more than 1024 characters"):
+        codec.decode(wire, codec.encode(wire, message))

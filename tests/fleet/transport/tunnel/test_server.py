@@ -381,6 +381,30 @@ async def test_session_that_its_client_takes_back_is_let_go(ground: Ground) -> N
         await discarded.wait()
 
 
+async def test_sessions_that_a_client_withdraws_do_not_go_on(ground: Ground) -> None:
+    """Else it could have any number of them set up at once: asked for and withdrawn, each under the same tag."""
+    under_way, begun = 0, 0
+
+    async def never(target: Target) -> Taken:
+        nonlocal under_way, begun
+        del target
+        under_way, begun = under_way + 1, begun + 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            under_way -= 1
+        raise AssertionError("nothing sets the event")
+
+    tunnel = TunnelServer(handler=never, limits=Limits(pending=1, set_up_within=600.0))
+    register = ground.raw(ground.channel(await ground.server(tunnel)), REGISTER)
+    for _ in range(3):
+        await register.write(codec.encode(Wire.V0_2, Session(-1, SSH)))
+        await eventually(lambda: under_way == 1)
+        await register.write(codec.encode(Wire.V0_2, Session(-1, SSH, error="not any more")))
+        await eventually(lambda: under_way == 0)
+    assert begun == 3
+
+
 async def test_tunnel_stream_that_never_says_its_tag_is_ended(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
