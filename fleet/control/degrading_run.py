@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from fleet.control.degrading import DegradeRequest
 from fleet.domain.instances import InstanceFacts
-from fleet.transport import channels
+from fleet.sources.channels import Connections
 from fleet.transport.admin import AdminError, InstanceAdmin
 from fleet.transport.channels import TLSError, TLSFiles
 
@@ -19,12 +19,12 @@ async def send(request: DegradeRequest, instances: Mapping[int, InstanceFacts], 
     facts = next((facts for facts in instances.values() if facts.id == request.instance), None)
     if facts is None:
         return "the record has no such instance any more"
-    host, _, port = facts.address.rpartition(":")
+    connections = Connections(tls)
     try:
-        target = channels.target_of([(host.strip("[]"), int(port))])
-        async with channels.open_channel(target, tls) as channel:
-            admin = InstanceAdmin(channel, within=_WITHIN)
-            await (admin.degrade(request.reason, request.seconds) if request.degraded else admin.restore())
+        admin = InstanceAdmin(connections.channel(facts.address, facts.kind), within=_WITHIN)
+        await (admin.degrade(request.reason, request.seconds) if request.degraded else admin.restore())
     except (AdminError, TLSError, ValueError) as error:
         return str(error)
+    finally:
+        await connections.close()
     return ""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from fleet.control.drains import Due
-from fleet.transport import channels
+from fleet.sources.channels import Connections
 from fleet.transport.admin import AdminError, InstanceAdmin
 from fleet.transport.channels import TLSError, TLSFiles
 
@@ -21,13 +21,12 @@ async def tell(wanted: Sequence[Due], tls: TLSFiles | None) -> dict[int, str]:
 
 
 async def _tell(one: Due, tls: TLSFiles | None) -> str:
-    host, _, port = one.address.rpartition(":")
+    connections = Connections(tls)
     try:
-        target = channels.target_of([(host.strip("[]"), int(port))])
-        own = None if tls is None else tls.towards(one.kind)
-        async with channels.open_channel(target, own) as channel:
-            admin = InstanceAdmin(channel, within=_WITHIN)
-            await (admin.drain(one.reason) if one.drained else admin.undrain())
+        admin = InstanceAdmin(connections.channel(one.address, one.kind), within=_WITHIN)
+        await (admin.drain(one.reason) if one.drained else admin.undrain())
     except (AdminError, TLSError, ValueError) as error:
         return str(error)
+    finally:
+        await connections.close()
     return ""

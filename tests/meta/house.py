@@ -169,6 +169,13 @@ RULES = (
         but=r"^fleet/transport/backend(_pool)?\.py",
     ),
     Rule(
+        "role-dialled",
+        "a console expects the role that it dials in the certificate: fleet.sources.channels.Connections",
+        r"\bopen_channel\(|\b(in)?secure_channel\(",
+        where=r"^fleet/(control|pollers|sources)/|^fleet/tasks\.py",
+        but=r"^fleet/sources/channels\.py",
+    ),
+    Rule(
         "proof",
         "ask for recent proof by dashboards.proof only",
         r"\breauthentication_required\b",

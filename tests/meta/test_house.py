@@ -28,6 +28,7 @@ _OFFENCES = {
     "deep-json": ("fleet/protocol/x.py", "try:\n    found = json.loads(text)\nexcept ValueError:\n    f()\n"),
     "yaml": ("fleet/x.py", "rules = yaml.safe_load(text)\n"),
     "redis-pool": ("fleet/nodes/x.py", "import redis.asyncio as redis\n"),
+    "role-dialled": ("fleet/control/x.py", "async with channels.open_channel(target, tls) as channel:\n"),
     "proof": ("dashboards/x.py", "from allauth.account.decorators import reauthentication_required\n"),
     "unsafe": ("templates/x.html", "{{ name|safe }}\n"),
     "cdn": ("templates/x.html", '<script src="https://cdn.example/x.js"></script>\n'),

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import grpc.aio
+import pytest
 
 from fleet.control import degrading_run
 from fleet.domain.instances import InstanceFacts, InstanceKind
 from fleet.nodes.instance_admin import InstanceAdminServicer
+from fleet.transport.channels import add_port
 from fleet.transport.standing import Standing
+from tests.fakes.certificates import Certificates
 from tests.fleet.control.test_degrading import REQUEST
 
 FACTS = InstanceFacts("p-1", 0, InstanceKind.PROXY, "proxy-1", "")
@@ -25,6 +29,20 @@ async def test_instance_is_degraded_and_restored() -> None:
     assert standing.said.degraded == "slow disk"
     assert await degrading_run.send(replace(REQUEST, degraded=False), {0: facts}, None) == ""
     assert standing.said.degraded is None
+    await server.stop(None)
+
+
+@pytest.mark.parametrize("certificate", ["proxy", "auth"])
+async def test_server_of_another_role_is_sent_nothing(tmp_path: Path, certificate: str) -> None:
+    """The address of a proxy may lead to an auth: the request was about the proxy."""
+    certificates = Certificates(tmp_path)
+    standing, server = Standing(), grpc.aio.server()
+    InstanceAdminServicer("p-1", standing).add_to(server)
+    port = add_port(server, "127.0.0.1:0", certificates.of("node-1", certificate))
+    await server.start()
+    facts = replace(FACTS, address=f"127.0.0.1:{port}")
+    error = await degrading_run.send(REQUEST, {0: facts}, certificates.of("console", "console"))
+    assert (error == "") is (standing.said.degraded is not None) is (certificate == "proxy")
     await server.stop(None)
 
 
