@@ -126,8 +126,9 @@ class AuthHTTP:
         if why_not:
             raise Answer(403, why_not)
 
-    def _demand_proof(self, caller: Caller | None, kind: Kind, name: str) -> None:
-        why_not = instance_admission.unproven(caller, kind, name, self._instance.flags.cluster)
+    def _demand_proof(self, caller: Caller | None, kind: Kind, instance_id: str, hostname: str = "") -> None:
+        cluster = self._instance.flags.cluster
+        why_not = instance_admission.unproven(caller, kind, instance_id, cluster, hostname)
         if why_not:
             raise Answer(403, why_not)
 
@@ -153,7 +154,7 @@ class AuthHTTP:
 
     async def _upsert(self, kind: Kind, caller: Caller | None, body: Document) -> Document:
         server = _server(kind, body.get("server"))
-        self._demand_proof(caller, kind, server.metadata.name)
+        self._demand_proof(caller, kind, server.metadata.name, server.spec.hostname)
         # Whatever the sender says: on which auth the resource depends is for that auth to say.
         if HEARTBEAT_AUTH_LABEL in server.metadata.labels:
             del server.metadata.labels[HEARTBEAT_AUTH_LABEL]
@@ -286,6 +287,8 @@ def _server(kind: Kind, found: object) -> types_pb2.ServerV2:
     server.kind, server.version = _KINDS[kind], "v2"
     server.metadata.namespace = server.metadata.namespace or "default"
     _name(server.metadata.name, "server.metadata.name")
+    if why_not := instance_admission.unusable(server):
+        raise Answer(400, why_not)
     _address(server.spec.addr, "server.spec.addr")
     for label in (DIAG_LABEL, CONNECT_LABEL, HTTP_LABEL):
         if server.metadata.labels.get(label):

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fleet.nodes import flags, operators
+from fleet.protocol import text_limits
 from fleet.transport.backend import Kind
 from fleet.transport.channels import SHARED_NAMES
 from fleet.transport.peers import Caller
+from fleet.wire import types_pb2
 
 #: Roles of certificates by the call that they may make. A call that is not here, and is no read, nobody may make.
 WRITERS: Mapping[str, frozenset[str]] = {
@@ -34,14 +36,32 @@ def refused(call: str, caller: Caller | None, host: str, *, anybody: bool) -> st
     return operators.refused(role, f"call {call}", host, WRITERS.get(call, frozenset()), anybody=anybody)
 
 
-def unproven(caller: Caller | None, kind: Kind, instance_id: str, cluster: str) -> str:
+def unproven(caller: Caller | None, kind: Kind, instance_id: str, cluster: str, name: str = "") -> str:
     """Return why a caller may not write that instance's resource; empty when it may.
 
-    An instance is proven by its id, or by the name that its id is made from. Operators write any.
+    An instance is proven by its id, or by the name that its id is made from. The `name` that people read and choose it
+    by is proven as well: else a proxy would be listed as another one. Operators write any.
     """
     if caller is None or caller.role in operators.OPERATORS:
         return ""
-    names = [name for name in caller.names if name not in SHARED_NAMES]
-    if instance_id in names or any(flags.host_id(cluster, kind, name) == instance_id for name in names):
+    names = [proven for proven in caller.names if proven not in SHARED_NAMES]
+    if instance_id not in names and all(flags.host_id(cluster, kind, one) != instance_id for one in names):
+        return f"the certificate proves {', '.join(names) or 'no name'}; not {kind} {instance_id}"
+    if name in ("", instance_id, *names) or flags.host_id(cluster, kind, name) == instance_id:
         return ""
-    return f"the certificate proves {', '.join(names) or 'no name'}; not {kind} {instance_id}"
+    return f"the certificate proves {', '.join(names)}; not the name {name} of {kind} {instance_id}"
+
+
+def unusable(server: types_pb2.ServerV2) -> str:
+    """Return why a resource cannot be used; empty when it can. Every auth, proxy and console reads what it says."""
+    labels = server.metadata.labels
+    if len(labels) > text_limits.MOST_LABELS:
+        return f"server.metadata.labels: there are more than {text_limits.MOST_LABELS}"
+    texts = [
+        ("server.spec.hostname", server.spec.hostname, text_limits.LONGEST_NAME),
+        ("server.spec.version", server.spec.version, text_limits.LONGEST_WORD),
+        ("server.metadata.namespace", server.metadata.namespace, text_limits.LONGEST_WORD),
+    ]
+    for key, value in labels.items():
+        texts += [("server.metadata.labels", text, text_limits.LONGEST_WORD) for text in (key, value)]
+    return next(filter(None, (text_limits.refusal(*text) for text in texts)), "")
