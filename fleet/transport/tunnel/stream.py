@@ -25,6 +25,8 @@ CHUNK = 1024 * 1024
 #: After both ends are finished the server ends the call; a client waits so long for it, seconds. What is still on its
 #: way over a slow line is lost if this is too short.
 _END_WITHIN = 30.0
+#: A client that can half-close, and was sent our end, may take so long to send its own, seconds.
+_LAST_WORD_WITHIN = 5.0
 #: A call's first message has reached the server's program within this, seconds, so that an end cannot overtake it.
 _TAG_WITHIN = 0.25
 #: A server cannot tell these from each other: gRPC shows it the end of the call and no more.
@@ -318,6 +320,18 @@ class ServerStream(TunnelStream):
 
     @override
     async def _finish(self) -> None:
+        """Let a client that can half-close end its direction first.
+
+        gRPC drops what a client has not read yet once a write of it meets the end of its call: an answer, most of all
+        the short answer to a client that has nothing to send. Data in the place of that end is refused at once.
+        """
+        if self.half_close and not self.remote_finished and not self.over.done():
+            if self._reading is None:
+                self._reading = asyncio.create_task(self._payload())
+                self._reading.add_done_callback(_forget)
+            await asyncio.wait(
+                (self._reading, self.over), timeout=_LAST_WORD_WITHIN, return_when=asyncio.FIRST_COMPLETED
+            )
         self._is_over()
 
     @override

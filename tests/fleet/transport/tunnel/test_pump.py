@@ -317,7 +317,7 @@ async def test_half_closed_session_whose_server_dies_ends_its_service(ground: Gr
 
 
 async def test_session_that_its_handler_closes_early_ends_its_user_in_an_orderly_way(ground: Ground) -> None:
-    """All was taken and the call is over: the user sees an end of stream though it has not ended its own sending."""
+    """All was taken: the user sees an end of stream though it has not ended its own sending, and ends it then."""
 
     async def greet(stream: TunnelStream) -> None:
         assert await stream.read() == b"hello"
@@ -329,8 +329,8 @@ async def test_session_that_its_handler_closes_early_ends_its_user_in_an_orderly
     writer.write(b"hello")
     async with asyncio.timeout(60):
         assert await reader.read() == b"good bye"
+        writer.write_eof()
         await eventually(lambda: not running.client.streams)
-        writer.write(b"too late")
         assert await ended_badly(reader) is False
 
 

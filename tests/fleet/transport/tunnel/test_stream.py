@@ -8,11 +8,12 @@ import gc
 
 import pytest
 
-from fleet.protocol.tunnel import TunnelError
+from fleet.protocol.tunnel import TunnelError, Wire
 from fleet.transport.tunnel import codec
 from fleet.transport.tunnel.options import MOST_MESSAGE
-from fleet.transport.tunnel.stream import TunnelAborted
-from tests.fakes.tunnel import Ground, Pair
+from fleet.transport.tunnel.server import TunnelServer
+from fleet.transport.tunnel.stream import TunnelAborted, TunnelStream
+from tests.fakes.tunnel import SSH, Ground, Pair, taking
 from tests.fakes.waiting import eventually
 
 
@@ -67,6 +68,7 @@ async def test_read_wakes_on_a_local_close(ground: Ground) -> None:
     closing = asyncio.create_task(pair.server.close())
     with pytest.raises(TunnelAborted, match="closed"):
         await waiting
+    await pair.client.close()
     await closing
 
 
@@ -125,21 +127,48 @@ async def _give_up(pair: Pair, who: str) -> None:
 async def test_write_after_the_server_closed_says_so(ground: Ground) -> None:
     """The call ended well, and "OK" is no reason."""
     pair = await ground.pair()
-    await pair.server.close()
+    closing = asyncio.create_task(pair.server.close())
     assert await pair.client.read() == b""
+    await pair.client.write(b"data instead of an end")
+    await closing
     await eventually(pair.client.over.done)
     with pytest.raises(TunnelAborted, match="the other end has closed the session"):
         await pair.client.write(b"x")
 
 
-async def test_end_that_meets_the_server_s_end_is_a_good_one(ground: Ground) -> None:
-    """The server has closed both directions, and needs no end from here: nothing was lost, so nothing is aborted."""
+async def test_end_that_meets_the_server_s_end_is_a_good_one(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that did not wait has closed both directions: nothing was lost, so nothing is aborted."""
+    monkeypatch.setattr("fleet.transport.tunnel.stream._LAST_WORD_WITHIN", 0.0)
     pair = await ground.pair()
     await pair.server.close()
     assert await pair.client.read() == b""
     await eventually(pair.client.over.done)
     await pair.client.write_eof()
     await pair.client.close()
+
+
+@pytest.mark.parametrize("wire", list(Wire))
+async def test_client_that_ends_late_reads_the_whole_answer(ground: Ground, wire: Wire) -> None:
+    """The server answers and closes; a client that only then ends its own direction loses nothing unread."""
+    answered = asyncio.Event()
+
+    async def answer(stream: TunnelStream) -> None:
+        await stream.write(b"the answer")
+        await stream.write_eof()
+        answered.set()
+
+    running = await ground.client(await ground.server(TunnelServer(wire, handler=taking(answer))), wire=wire)
+    for _ in range(20):
+        answered.clear()
+        stream = await running.client.open_session(SSH)
+        await answered.wait()
+        await asyncio.wait((stream.over,), timeout=0.02)  # so that an early end of the call would be there
+        await stream.write_eof()
+        assert await stream.read() == b"the answer"
+        assert await stream.read() == b""
+        await stream.close()
 
 
 async def test_message_that_is_too_large_is_told_to_both_ends(ground: Ground) -> None:
