@@ -70,13 +70,12 @@ class Alerting:
 
     def look(self, now: float) -> bool:
         """Look at every cluster; whether all of it could be kept."""
-        looks = [False]
-        with _apart("the look failed"):
+        looks: list[bool] = []
+        with _apart("the look failed") as turn:
             clusters = list(Cluster.objects.all()) or [ensure_default_cluster()]
             looks = [self._look_at(cluster.id, now) for cluster in clusters]
-            for silence in warn_of_ends(now):
-                self._warn(silence, clusters, now)
-        return all(looks)
+            looks += [self._warn(silence, clusters, now) for silence in warn_of_ends(now)]
+        return all(looks) and not turn.failed
 
     def _look_at(self, cluster: str, now: float) -> bool:
         try:
@@ -97,13 +96,15 @@ class Alerting:
             return False
         return True
 
-    def _warn(self, silence: Silence, clusters: Sequence[Cluster], now: float) -> None:
-        with _apart(f"silence {silence.pk}: nobody is warned of its end"):
+    def _warn(self, silence: Silence, clusters: Sequence[Cluster], now: float) -> bool:
+        """Tell of the end of a silence; whether that could be done."""
+        with _apart(f"silence {silence.pk}: nobody is warned of its end") as turn:
             warn_of_end(silence, now, self.console_url)
             text = f"A silence ends within 15 minutes: {silence.reason}"
             for cluster in clusters:
                 if silence.cluster in ("", cluster.id):
                     self.tell(News(cluster.id, {}, text, "info"))
+        return not turn.failed
 
     def _send(self, number: int, places: Places) -> None:
         """Send what is due. One thread looks for it once a second, the others seldom, or when it found something."""
@@ -135,16 +136,26 @@ class Alerting:
                     self._looked.clear()
 
 
+@dataclass(slots=True)
+class _Turn:
+    """Whether a fault ended it."""
+
+    failed: bool = False
+
+
 @contextlib.contextmanager
-def _apart(sentence: str) -> Iterator[None]:
+def _apart(sentence: str) -> Iterator[_Turn]:
     """Keep a fault from the clusters and the turns after it: nobody starts a loop or a thread of this process anew."""
+    turn = _Turn()
     try:
-        yield
+        yield turn
     except DatabaseError:
         logger.exception("%s: the database does not take it, and the next turn tries again", sentence)
+        turn.failed = True
         _reopen()
     except Exception:
         logger.exception("%s", sentence)
+        turn.failed = True
 
 
 def prune(before: float) -> int:

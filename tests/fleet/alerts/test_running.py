@@ -103,9 +103,29 @@ def test_end_of_a_silence_that_cannot_be_told_costs_no_other(caplog: pytest.LogC
 
     alerting.tell = tell
 
-    assert alerting.look(500.0)
+    assert not alerting.look(500.0)
     assert told == ["A silence ends within 15 minutes: new disks"]
     assert "nobody is warned of its end" in caplog.text
+    assert alerting.look(501.0)
+
+
+@pytest.mark.parametrize("fault", [OperationalError("locked"), KeyError("bug")])
+def test_look_without_the_ends_of_silences_is_no_good_look(
+    fault: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The dead man's switch hears of good looks only; the clusters were looked at, and the next look is good."""
+    looker = Looker()
+    alerting = _alerting(looker, [])
+
+    def fail(_now: float) -> list[Silence]:
+        raise fault
+
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "warn_of_ends", fail)
+        assert not alerting.look(1.0)
+    assert caplog.text.count("the look failed") == 1
+    assert looker.looks == 1
+    assert alerting.look(2.0)
 
 
 @pytest.mark.django_db(transaction=True)
