@@ -33,6 +33,14 @@ def reconnect() -> None:
     """Have many agents connect to another proxy, or another auth, with canaries, a rate, limits and thresholds.
 
     Each is there before it leaves, and no user connection is cut. docs/campaigns.md
+
+    \b
+    refloat reconnect --auth auth-1 --plan   Show the agents that would leave auth-1.
+    refloat reconnect --auth auth-1          Move all agents of auth-1 to other auths,
+                                             also when auth-1 does not answer.
+    refloat reconnect --proxy proxy-1        Move all tunnels of proxy-1 to other proxies.
+
+    Without a command it is `start`, whose --help lists the filters.
     """
 
 

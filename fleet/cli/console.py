@@ -118,7 +118,11 @@ def agent(console: api.Console, cluster: str, agent_id: str, as_json: bool) -> N
 @asks_console
 @_json
 def instances(console: api.Console, cluster: str, as_json: bool) -> None:
-    """List auths and proxies with their states."""
+    """List auths and proxies with their states.
+
+    The agents of an auth are those whose heartbeats it wrote: those that `refloat reconnect --auth NAME` moves to other
+    auths. The agents of a proxy are those with a tunnel to it.
+    """
     said = console.get("/instances", cluster=cluster)
     if as_json:
         show_json(said["instances"])

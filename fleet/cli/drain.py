@@ -27,7 +27,10 @@ _reason = click.option("--reason", default="", help="Shown wherever the instance
 @home_option
 @_names
 def drain(cluster: str, home: Path, names: tuple[str, ...], reason: str) -> None:
-    """Have auths and proxies take no new connections; those they have stay.
+    """Have auths and proxies take no new connections.
+
+    Agents of an auth that drains connect to another auth with their next heartbeat, if one accepts it. Tunnels of a
+    proxy stay until `refloat fleet reconnect NAME` moves them.
 
     A restart of the instance ends it. What the console drains, the console drains again.
     """

@@ -32,7 +32,10 @@ def drain(
     even_last: bool,
     as_json: bool,
 ) -> None:
-    """Drain auths and proxies: they keep their connections and accept no new ones.
+    """Drain auths and proxies: they accept no new connections.
+
+    Agents of an auth that drains connect to another auth with their next heartbeat, if one accepts it. Tunnels of a
+    proxy stay until `refloat reconnect --proxy NAME` moves them.
 
     The console drains an instance again when it restarts.
     """

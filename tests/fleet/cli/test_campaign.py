@@ -62,6 +62,13 @@ def test_start_plans_asks_and_watches(console: FakeConsole) -> None:
     assert sent["/api/v1/changes/7/confirm"] == {"reason": "it is full", "typed": ""}
 
 
+def test_help_says_how_to_move_the_agents_of_an_auth() -> None:
+    """The flags are those of `start`, which is left out: the help of the group has them, too."""
+    text = CliRunner().invoke(reconnect, ["--help"]).output
+    assert "refloat reconnect --auth auth-1 " in text
+    assert "refloat reconnect --proxy proxy-1 " in text
+
+
 def test_auth_connections(console: FakeConsole) -> None:
     """What moves goes along where it is said; the auths with room are shown."""
     plan = {**CHANGE["plan"], "leaving": {"auth-1": 2}, "destinations": {"auth-2": 40}}  # type: ignore[dict-item]
