@@ -55,7 +55,7 @@ class AuthMoves:
         """`open_channel` makes a channel to auths, each time with another of so many `addresses` first."""
         self._heartbeats = heartbeats
         self._open_channel = open_channel
-        self._trials = auth_move.trial_count(addresses)
+        self._addresses = addresses
         self._metrics = metrics
         self._moving: asyncio.Task[None] | None = None
         #: Who is to hear what came of the present move: the id of the advice, and the way back.
@@ -114,8 +114,8 @@ class AuthMoves:
         if auth_move.is_elsewhere(connected_to, advisory.leave_auth_id):
             return _reply(Outcome.ELSEWHERE, connected_to)
         leave = advisory.leave_auth_id or connected_to
-        problems = []
-        for _ in range(self._trials):
+        problems: list[str] = []
+        while auth_move.is_worth_another(problems, self._addresses):
             try:
                 channel = self._open_channel()
             except TLSError as error:  # the files were replaced, and cannot be read now

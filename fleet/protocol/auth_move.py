@@ -10,10 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-#: A balancer or a proxy may lead back to the auth that is to be left: so many trials, whatever the number of addresses.
+#: Several auths may be behind one address: so many trials, whatever the number of addresses.
 _LEAST_TRIALS = 3
 #: With many addresses no more than so many: an agent must answer before a campaign gives it up.
 _MOST_TRIALS = 5
+#: A trial that led back costs little, and what chooses at random leads back again: with two auths after so many, one
+#: agent of four thousand stays.
+_MOST_LED_BACK = 12
+_LED_BACK = "the connection led back to the auth that is to be left"
 
 
 class Outcome(StrEnum):
@@ -37,8 +41,14 @@ class Trial:
 
 
 def trial_count(addresses: int) -> int:
-    """Return how many connections are tried before the agent stays."""
+    """Return how many connections to other auths, or to none, are tried before the agent stays."""
     return min(max(addresses, _LEAST_TRIALS), _MOST_TRIALS)
+
+
+def is_worth_another(problems: Sequence[str], addresses: int) -> bool:
+    """Return whether the agent tries once more after trials with these problems."""
+    led_back = sum(problem == _LED_BACK for problem in problems)
+    return led_back < _MOST_LED_BACK and len(problems) - led_back < trial_count(addresses)
 
 
 def is_elsewhere(connected_to: str, leave: str) -> bool:
@@ -51,7 +61,7 @@ def why_unfit(trial: Trial, leave: str) -> str:
     if trial.problem:
         return trial.problem
     if leave and trial.auth_id == leave:
-        return "the connection led back to the auth that is to be left"
+        return _LED_BACK
     if trial.draining:
         return f"auth {trial.auth_id or 'there'} takes no new connections"
     return ""

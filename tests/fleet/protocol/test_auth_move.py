@@ -44,6 +44,17 @@ def test_trials(addresses: int, trials: int) -> None:
     assert auth_move.trial_count(addresses) == trials
 
 
+@pytest.mark.parametrize(
+    ("led_back", "others", "goes_on"),
+    [(0, 0, True), (11, 0, True), (12, 0, False), (0, 2, True), (0, 3, False), (11, 2, True), (11, 3, False)],
+)
+def test_trials_that_led_back_are_counted_by_themselves(led_back: int, others: int, goes_on: bool) -> None:
+    """Proxies choose auths at random: three trials would leave one agent of eight behind where there are two auths."""
+    back = auth_move.why_unfit(Trial("a"), "a")
+    problems = [back] * led_back + ["auth b takes no new connections"] * others
+    assert auth_move.is_worth_another(problems, 1) is goes_on
+
+
 def test_reason_names_each_problem_once() -> None:
     """In the order of the trials."""
     assert auth_move.stay_reason(["b drains", "led back", "b drains"]) == (
