@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections import Counter
@@ -7,14 +8,18 @@ from typing import cast
 
 import pytest
 from django.db import OperationalError
+from typing_extensions import override
 
-from fleet.alerts import running
+from fleet.alerts import messages, running, store
 from fleet.alerts.deadman import Deadman
 from fleet.alerts.evaluating import Evaluator, News, NotOurs
+from fleet.alerts.reposting import Reposter
 from fleet.alerts.running import Alerting, prune
+from fleet.alerts.values import Notice, NoticeKind
 from fleet.models import Cluster
-from fleet.models.alerting import Silence
+from fleet.models.alerting import AlertClock, Channel, Delivery, Silence
 from fleet.models.incidents import Incident
+from tests.fakes.receivers import receiving
 from tests.fakes.waiting import eventually_sync
 
 pytestmark = pytest.mark.django_db
@@ -152,6 +157,53 @@ def test_sender_outlives_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         alerting.stopped.set()
         thread.join(timeout=60)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_open_alerts_are_posted_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process itself posts what Alertmanager was told of, by a thread that outlives a mistake of ours."""
+    turns = itertools.count()
+
+    class FaultyReposter(Reposter):
+        @override
+        def post(self) -> int:
+            if next(turns) == 0:
+                raise KeyError("bug")
+            return super().post()
+
+    monkeypatch.setattr(running, "Reposter", FaultyReposter)
+    monkeypatch.setattr(running, "INTERVAL", 0.05)
+    alerting = _alerting(Looker(), [])
+    thread = threading.Thread(target=alerting.run)
+    with receiving() as receiver:
+        incident = _open_incident(receiver.url)
+        thread.start()
+        try:
+            eventually_sync(lambda: len(receiver.bodies) >= 2)
+        finally:
+            alerting.stopped.set()
+            thread.join(timeout=60)
+    assert {alert["labels"]["incident"] for body in receiver.bodies for alert in body} == {
+        store.value_of(incident).id
+    }
+
+
+def _open_incident(url: str) -> Incident:
+    """Return an incident that fires, and that an Alertmanager at `url` was told of by this process."""
+    now = time.time()
+    cluster, _ = Cluster.objects.get_or_create(id="default", defaults={"name": "Default"})
+    AlertClock.objects.create(cluster=cluster, holder="me", held_until=now + 3600)
+    channel = Channel.objects.create(name="am", kind="alertmanager", config={"url": url}, allow_private=True)
+    incident = Incident.objects.create(
+        cluster=cluster, key="proxy/p1", cause_kind="proxy", cause_id="p1", cause_name="p1", generation=1,
+        state="firing", severity=2, notices=1, opened_at=now - 60, sentence="p1 does not answer.",
+    )  # fmt: skip
+    notice = Notice(NoticeKind.FIRING, store.value_of(incident), now, 1)
+    Delivery.objects.create(
+        channel=channel, incident=incident, key=notice.key, kind=NoticeKind.FIRING.value,
+        payload=messages.payload(notice, messages.Links()), created_at=now, next_attempt_at=now, sent_at=now,
+    )  # fmt: skip
+    return incident
 
 
 @pytest.mark.django_db(transaction=True)
