@@ -213,6 +213,16 @@ def test_proxied_failures_are_degraded_first_and_unhealthy_by_their_own_rate() -
     assert destination.verdict(142.0).health is Health.HEALTHY
 
 
+def test_proxied_failures_of_a_dead_destination_are_degraded_first_too() -> None:
+    """All ten of the first ten fail: Degraded by those, and Unhealthy by the next ten only."""
+    destination = Destination(0.0)
+    destination.probed(Probe.SUCCESS, 0.0)
+    for expected in (Health.DEGRADED, Health.UNHEALTHY):
+        for _ in range(10):
+            destination.proxied(Proxied.FAILURE, 1.0)
+        assert destination.verdict(1.0).health is expected
+
+
 def test_proxied_failures_of_a_gray_destination_never_make_it_unhealthy() -> None:
     """Half of its requests fail for ever: others are preferred, and it still serves where there are few of them."""
     destination = Destination(0.0)
