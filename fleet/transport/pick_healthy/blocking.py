@@ -27,6 +27,7 @@ from fleet.transport.pick_healthy.events import (
     Left,
     Policy,
     ServiceUnknown,
+    call_back,
     connectivity_of,
     decide,
     is_answer,
@@ -104,7 +105,7 @@ class BlockingPickHealthyChannel(grpc.Channel):
         with self._lock:
             self._subscribers.append(callback)
             state = self._state
-        callback(state)
+        call_back(callback, state)
 
     @override
     def unsubscribe(self, callback: Subscriber) -> None:
@@ -188,7 +189,7 @@ class BlockingPickHealthyChannel(grpc.Channel):
             if is_answer(event) or connection.found is None:
                 connection.found, connection.read_at = event.found, now
             if log_refused(self._name, event.found, self._told):
-                self._refused()
+                call_back(self._refused)
         return decide(self._balancer, connection.number, event, now, random.random())
 
     def _do(self, commands: list[Command]) -> None:
@@ -212,7 +213,7 @@ class BlockingPickHealthyChannel(grpc.Channel):
     def _leave(self, command: Retire) -> None:
         self.moves += command.why in {Why.MOVED, Why.RENEWED}
         log_left(self._name, command.why)
-        self._left(command.why)
+        call_back(self._left, command.why)
         left = self._connections.pop(command.connection)
         with self._lock:
             self._picked = self._connections[self._balancer.picked]
@@ -241,4 +242,4 @@ class BlockingPickHealthyChannel(grpc.Channel):
         active = self._connections[self._balancer.active]
         self._policy = policy_of(self._balancer, active.found, active.read_at)
         for subscriber in subscribers:
-            subscriber(state)
+            call_back(subscriber, state)

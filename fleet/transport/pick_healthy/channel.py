@@ -22,6 +22,7 @@ from fleet.transport.pick_healthy.events import (
     Left,
     Policy,
     ServiceUnknown,
+    call_back,
     connectivity_of,
     decide,
     is_answer,
@@ -202,7 +203,7 @@ class PickHealthyChannel(grpc.aio.Channel):
                 connection.found, connection.read_at = event.found, now
             self.asked.set()
             if log_refused(self._name, event.found, self._told):
-                self._refused()
+                call_back(self._refused)
         self._do(decide(self._balancer, connection.number, event, now, random.random()))
         if not self._balancer.awaits(connection.number):
             connection.settled()
@@ -233,7 +234,7 @@ class PickHealthyChannel(grpc.aio.Channel):
     def _leave(self, command: Retire) -> None:
         self.moves += command.why in {Why.MOVED, Why.RENEWED}
         log_left(self._name, command.why)
-        self._left(command.why)
+        call_back(self._left, command.why)
         self._retire(command.connection, command.within)
 
     def _retire(self, number: int, within: float | None) -> None:
@@ -263,7 +264,7 @@ class PickHealthyChannel(grpc.aio.Channel):
             (self.connection, policy, self._balancer.mode, self._balancer.health_check),
         )
         if before != self._seen:
-            self._changed()
+            call_back(self._changed)
         self._tell_waiting()
 
     def _tell_waiting(self) -> None:

@@ -117,6 +117,14 @@ def event_of_status(life: int, service: str, status: int) -> Told | ServiceUnkno
     return Told(life, service, Health.HEALTHY if serving else Health.UNHEALTHY)
 
 
+def call_back(callback: Callable[..., None], *news: object) -> None:
+    """Call a callback of whoever uses the channel: its fault is logged, as grpc does, and ends no watch of ours."""
+    try:
+        callback(*news)
+    except Exception:
+        log.exception("a callback of a channel failed")
+
+
 def connectivity_of(balancer: Balancer) -> grpc.ChannelConnectivity:
     """The state of the whole in grpc's own type."""
     return grpc.ChannelConnectivity[balancer.connectivity.name]

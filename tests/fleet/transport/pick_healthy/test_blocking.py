@@ -109,3 +109,22 @@ async def test_subscribers(auths: Auths, channels: Any) -> None:
     await ready(channel)
     assert len(heard) == length
     assert all(one is not other for one, other in itertools.pairwise(heard))
+
+
+async def test_subscriber_that_fails_stops_no_channel(
+    auths: Auths, channels: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its fault is a line in the log for each state; the subscribers after it hear every state."""
+
+    def fail(state: grpc.ChannelConnectivity) -> None:
+        raise KeyError(state)
+
+    auth = await auths("a")
+    channel = channels(auth)
+    heard: list[grpc.ChannelConnectivity] = []
+    channel.subscribe(fail)
+    channel.subscribe(heard.append, try_to_connect=True)
+    await eventually(lambda: heard[-1:] == [grpc.ChannelConnectivity.READY])
+    auth.turn(healthy=False)
+    await eventually(lambda: grpc.ChannelConnectivity.TRANSIENT_FAILURE in heard)
+    assert "a callback of a channel failed" in caplog.text

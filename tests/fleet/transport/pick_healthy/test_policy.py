@@ -81,6 +81,26 @@ async def test_next_server_is_asked_however_soon_it_is_connected(auths: Auths, c
         here, there = there, here
 
 
+async def test_callback_that_fails_stops_no_channel(
+    auths: Auths, channels: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As with grpc's own channels its fault is a line in the log: sick servers are left all the same, twice."""
+
+    def fail(why: Why) -> None:
+        raise KeyError(why)
+
+    first, second = await auths("a"), await auths("b")
+    channel = channels(first, second, left=fail)
+    await balanced(channel)
+    assert await who(channel) == "a"
+    first.turn(healthy=False)
+    await answered_by(channel, "b")
+    await eventually(lambda: "a callback of a channel failed" in caplog.text)
+    first.turn(healthy=True)
+    second.turn(healthy=False)
+    await answered_by(channel, "a")
+
+
 async def test_reconnect_mode_health_and_reconnect(auths: Auths, channels: Any) -> None:
     """TestReconnectModeHealthAndReconnect: it moves; with only the unhealthy server left RPCs still succeed."""
     first, second = await auths("a"), await auths("b")
