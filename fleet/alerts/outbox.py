@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from fleet.alerts.senders import Errand, SendError, alertmanager, apprise, email, pagerduty, webhook
@@ -139,7 +140,9 @@ class Outbox:
             _earlier_severities(delivery),
         )
 
+    @transaction.atomic
     def _taken(self, delivery: Delivery) -> None:
+        """Record that a message was sent, and its line in the timeline: both or neither, whenever the process ends."""
         now = self.clock()
         self._mine(delivery).update(
             sent_at=now, attempted_at=now, leased_until=0.0, leased_by="", last_error="", waits_for=""
@@ -169,6 +172,7 @@ class Outbox:
         behind = open_deliveries().filter(channel=delivery.channel, attempts=0, next_attempt_at__lt=at)
         behind.exclude(pk=delivery.pk).update(next_attempt_at=at, waits_for=_AFTER_ANOTHER)
 
+    @transaction.atomic
     def _give_up(self, delivery: Delivery, now: float, why: str = "") -> None:
         error = why or delivery.last_error or "nobody took it within a day"
         given_up = open_deliveries().filter(pk=delivery.pk)

@@ -90,6 +90,30 @@ def test_killed_between_sent_and_recorded_sends_again_under_the_same_key() -> No
     assert not second.step()
 
 
+@pytest.mark.parametrize("refused", [False, True], ids=["sent", "given up"])
+def test_killed_before_the_timeline_knows_sends_again(monkeypatch: pytest.MonkeyPatch, refused: bool) -> None:
+    """A message is recorded together with its line in the timeline, or not at all."""
+    post = Post()
+    delivery = post.put("1/1", post.incident())
+
+    def refuse(errand: Errand) -> None:
+        raise SendError("no such address", permanent=True)
+
+    def die(**columns: Any) -> None:
+        raise Killed
+
+    box = post.outbox("one", {"webhook": refuse}) if refused else post.box
+    with monkeypatch.context() as patch:
+        patch.setattr(IncidentEvent.objects, "create", die)
+        with pytest.raises(Killed):
+            box.step()
+    delivery.refresh_from_db()
+    assert (delivery.sent_at, delivery.failed_at) == (None, None)
+    post.now += 61
+    assert box.step()
+    assert IncidentEvent.objects.filter(kind="delivery").count() == 1
+
+
 def test_server_down_for_an_hour_loses_nothing_and_keeps_the_order() -> None:
     """Firing comes before resolved, each once, soon after it is back."""
     post = Post()
