@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.db import DatabaseError
+
 from fleet.alerts import messages, store
 from fleet.alerts.senders import Errand, SendError, alertmanager
 from fleet.alerts.values import IncidentState, Notice, NoticeKind
@@ -47,13 +49,23 @@ class Reposter:
         channels = Channel.objects.filter(kind="alertmanager", enabled=True)
         by_key = {channel.pk: channel for channel in channels}
         failing = [by_key.pop(key) for key in list(self._failing) if key in by_key]
-        taken = sum(self._post_channel(channel, clusters) for channel in by_key.values())
+        taken = sum(self._post_apart(channel, clusters) for channel in by_key.values())
         began = self.timer()
         for channel in failing:
             if self.timer() - began >= FAILING_WITHIN:
                 break
-            taken += self._post_channel(channel, clusters)
+            taken += self._post_apart(channel, clusters)
         return taken
+
+    def _post_apart(self, channel: Channel, clusters: Sequence[str]) -> int:
+        """Post to one channel; a fault of ours with it does not keep the alerts of the other channels away."""
+        try:
+            return self._post_channel(channel, clusters)
+        except DatabaseError:
+            raise
+        except Exception:
+            logger.exception("alertmanager.failed: open alerts of channel %s cannot be posted", channel)
+            return 0
 
     def _post_channel(self, channel: Channel, clusters: Sequence[str]) -> int:
         # A channel of a cluster is of no other one, whatever it was sent before.

@@ -158,6 +158,23 @@ def test_alertmanager_that_does_not_answer_is_logged_once(
     assert caplog.text.count("alertmanager.unreachable: open alerts of channel am") == 2
 
 
+def test_fault_with_one_channel_keeps_no_other_from_its_alerts(
+    scene: Scene, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A message of the first channel is none that this version understands."""
+    incident = scene.incident("a")
+    damaged = scene.message(incident)
+    damaged.payload = {}
+    damaged.save(update_fields=["payload"])
+    scene.channel = Channel.objects.create(
+        name="other", kind="alertmanager", config={"url": receiver.url}, allow_private=True
+    )
+    scene.message(incident)
+    assert scene.reposter.post() == 1
+    assert causes(receiver) == ["a"]
+    assert "alertmanager.failed" in caplog.text
+
+
 def test_outbox_ends_the_alert_of_the_severity_before(scene: Scene, receiver: Receiver) -> None:
     """Alertmanager takes another severity for another alert: the first ends in the request that begins the second."""
     row = scene.incident("proxy-1", severity=1)
