@@ -8,6 +8,11 @@ from __future__ import annotations
 from django.contrib import messages
 from django.http import HttpRequest
 
+#: The answer to what a full disk, a lock or a database that is down keeps from being done. The log has its words.
+DATABASE_UNAVAILABLE = (
+    "The console's database cannot be used: its disk may be full, or it may be locked or down. Try again."
+)
+
 
 def note(request: HttpRequest, sentence: str) -> None:
     """Keep the reason; the last one counts."""

@@ -5,6 +5,7 @@ What reads the fleet stands here; the rest has routers of its own. A route of a 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from allauth.core.exceptions import ReauthenticationRequired
 from csp.constants import UNSAFE_INLINE
 from csp.decorators import csp_update
 from django.contrib.auth.models import User
+from django.db import OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from ninja import NinjaAPI, Query
 from ninja.errors import AuthenticationError, HttpError, ValidationError
@@ -38,10 +40,13 @@ from dashboards.api.access import ApiAccess
 from dashboards.api.asked import Parameters
 from dashboards.api.per_cluster import PerCluster
 from dashboards.permissions import public, visible_clusters
+from dashboards.refusals import DATABASE_UNAVAILABLE
 from fleet.control import Refused, Stale
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.state import StateError
+
+logger = logging.getLogger(__name__)
 
 
 def _document(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
@@ -199,6 +204,14 @@ def _invalid(request: HttpRequest, error: Any) -> HttpResponse:
 @api.exception_handler(StateError)
 def _unavailable(request: HttpRequest, error: Any) -> HttpResponse:
     answer = _problem(request, 503, f"The record cannot be read now: {error}.")
+    answer["Retry-After"] = "5"
+    return answer
+
+
+@api.exception_handler(OperationalError)
+def _database_unavailable(request: HttpRequest, error: Any) -> HttpResponse:
+    logger.error("%s %s: the database cannot be used", request.method, request.path, exc_info=error)
+    answer = _problem(request, 503, DATABASE_UNAVAILABLE)
     answer["Retry-After"] = "5"
     return answer
 

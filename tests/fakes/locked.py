@@ -55,8 +55,8 @@ def database_read_only() -> Iterator[None]:
     try:
         yield
     finally:
-        with connection.cursor() as cursor:
-            cursor.execute("PRAGMA query_only = OFF")
+        # Not by a cursor of Django's: it refuses everything in a transaction that met the refusal.
+        connection.connection.execute("PRAGMA query_only = OFF")
 
 
 def _refuse_writes(

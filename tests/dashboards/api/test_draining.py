@@ -19,6 +19,7 @@ from fleet.models.tokens import create_token
 from fleet.protocol.destination import Draining
 from tests.dashboards.api.test_networking import Ask, ask
 from tests.dashboards.conftest import MakeUser
+from tests.fakes.locked import database_read_only
 from tests.fakes.reader import FakeReader
 
 __all__ = ["ask"]
@@ -33,6 +34,16 @@ def tasks(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     monkeypatch.setattr(current_app, "send_task", lambda name, **_: names.append(name))
     return names
+
+
+@pytest.mark.django_db(transaction=True)
+def test_write_on_a_full_disk_is_a_503(ask: Ask, tasks: list[str]) -> None:
+    """With a sentence for whoever wrote it, and nothing kept."""
+    with database_read_only():
+        answer = ask("POST", HERE, BODY)
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+    assert "its disk may be full" in answer.json()["detail"]
+    assert not Drain.objects.exists()
 
 
 def test_drain_and_undrain(ask: Ask, tasks: list[str]) -> None:

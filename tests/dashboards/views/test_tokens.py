@@ -8,6 +8,7 @@ from fleet.models.access import Permission
 from fleet.models.changes import AuditEntry
 from fleet.models.tokens import ApiToken, create_token, find_token
 from tests.dashboards.conftest import MakeUser
+from tests.fakes.locked import database_read_only
 
 pytestmark = pytest.mark.django_db
 FORM = {"name": "prometheus", "scopes": ["view_metrics"], "days": "30"}
@@ -32,6 +33,17 @@ def test_make_shows_the_secret_once(proven: Client) -> None:
     again = proven.get("/tokens/")
     assert secret not in again.content.decode()
     assert [row.name for row in again.context["tokens"]] == ["prometheus"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_form_on_a_full_disk_is_a_503(proven: Client) -> None:
+    """The page names the database, and offers to try again."""
+    proven.raise_request_exception = False
+    with database_read_only():
+        answer = proven.post("/tokens/", FORM)
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+    assert "The database cannot be used" in answer.content.decode()
+    assert not ApiToken.objects.exists()
 
 
 def test_make_asks_again_who_it_is(client: Client, person: MakeUser) -> None:
