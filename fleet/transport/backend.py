@@ -25,7 +25,7 @@ from fleet.transport import backend_scripts
 from fleet.transport.backend_pool import NotSent, Pool
 from fleet.wire import fleet_pb2, types_pb2
 
-#: The longest any call here takes, seconds; the socket gives up a little earlier and says why.
+#: The longest any call here takes, seconds; waiting for a connection ends a little earlier: then nothing was sent.
 TIMEOUT = 0.7
 _SOCKET_TIMEOUT = 0.5
 _CONNECTIONS = 32
@@ -112,7 +112,9 @@ class Backend:
             password=password,
             max_connections=_CONNECTIONS,
             timeout=_SOCKET_TIMEOUT,
-            socket_timeout=_SOCKET_TIMEOUT,
+            # With a limit of its own redis-py sends by `asyncio.wait_for`. Before Python 3.12 that loses a cancellation
+            # which meets the end of the sending, and `TIMEOUT` would end nothing.
+            socket_timeout=None,
             socket_connect_timeout=_SOCKET_TIMEOUT,
             # The caller retries, by its own schedule: a heartbeat that fails must say so in time.
             retry=Retry(NoBackoff(), 0),

@@ -6,6 +6,7 @@ reader of the stream. Without this pool every idle connection that was reset fai
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import redis.asyncio as redis
@@ -30,10 +31,12 @@ class Pool(redis.BlockingConnectionPool):
 
     @override
     async def ensure_connection(self, connection: Any) -> None:
-        """Connect a connection unless it is connected."""
+        """Connect a connection unless it is connected. Raises TimeoutError."""
         if is_lost(connection):
             await connection.disconnect(nowait=True)
-        await super().ensure_connection(connection)
+        # The limit of a connection is for TCP alone; signing in has to be over by then, too.
+        async with asyncio.timeout(connection.socket_connect_timeout):
+            await super().ensure_connection(connection)
 
     async def empty(self) -> None:
         """Close all idle connections: what happened to one connection may have happened to all."""

@@ -191,6 +191,20 @@ async def test_backend_deaf(deaf: int, monkeypatch: pytest.MonkeyPatch) -> None:
     await backend.close()
 
 
+@pytest.mark.parametrize("milliseconds", [2, 5, 10, 15, 20, 30])
+async def test_time_that_is_over_while_connections_are_made(
+    deaf: int, monkeypatch: pytest.MonkeyPatch, milliseconds: int
+) -> None:
+    """Whatever a call is at when its time is over, it ends: the longest of forty waits no longer than the others."""
+    monkeypatch.setattr(backend_module, "TIMEOUT", milliseconds / 1000)
+    backend = Backend(f"redis://:secret@127.0.0.1:{deaf}/0", "default")
+    calls = [asyncio.create_task(backend.put_agent(agent("a"), "x")) for _ in range(40)]
+    await asyncio.wait(calls, timeout=10)
+    assert [call for call in calls if not call.done()] == []
+    assert all(isinstance(call.exception(), BackendUnavailable) for call in calls)
+    await backend.close()
+
+
 async def test_backend_refused(deaf: int) -> None:
     """A refused connection fails at once, and the next call after recovery works by itself."""
     with socket.socket() as taken:
