@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import urllib.parse
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -40,7 +41,15 @@ def drain(
     The console drains an instance again when it restarts.
     """
     body = {"drained": True, "reason": reason, "even_last": even_last}
-    _request(console, cluster, instances, body, as_json=as_json)
+    request_each(
+        console,
+        cluster,
+        instances,
+        "drain",
+        body,
+        lambda _: "will accept no new connections",
+        as_json=as_json,
+    )
 
 
 @click.command()
@@ -52,21 +61,33 @@ def undrain(
     console: api.Console, cluster: str, instances: tuple[str, ...], reason: str, as_json: bool
 ) -> None:
     """Undrain auths and proxies: they accept connections again."""
-    _request(console, cluster, instances, {"drained": False, "reason": reason}, as_json=as_json)
+    body = {"drained": False, "reason": reason}
+    request_each(
+        console, cluster, instances, "drain", body, lambda _: "will accept connections again", as_json=as_json
+    )
 
 
-def _request(
-    console: api.Console, cluster: str, instances: tuple[str, ...], body: dict[str, Any], *, as_json: bool
+def request_each(
+    console: api.Console,
+    cluster: str,
+    instances: tuple[str, ...],
+    action: str,
+    body: dict[str, Any],
+    done: Callable[[dict[str, Any]], str],
+    *,
+    as_json: bool,
 ) -> None:
-    ids = ids_of(console, cluster, instances)
+    """Request the action for each instance, and print what `done` says of each answer, or all answers as JSON.
+
+    Every id and name is looked up before the first request. Raises Failure.
+    """
     answers = []
-    for instance_id in ids:
-        path = f"/instances/{urllib.parse.quote(instance_id, safe='')}/drain"
+    for instance_id in ids_of(console, cluster, instances):
+        path = f"/instances/{urllib.parse.quote(instance_id, safe='')}/{action}"
         answer = console.post(path, body, cluster=cluster)
         answers.append(answer)
         if not as_json:
-            done = "will accept no new connections" if body["drained"] else "will accept connections again"
-            click.echo(f"{answer['name']} {done}")
+            click.echo(f"{answer['name']} {done(answer)}")
     if as_json:
         show_json(answers)
 
