@@ -120,21 +120,22 @@ class TunnelAdmin(fleet_pb2_grpc.TunnelAdminServicer):
         self, request: fleet_pb2.AdviseReconnectRequest, context: Context
     ) -> fleet_pb2.AdviseReconnectResponse:
         """Advise once for each id."""
-        if not request.advisory_id:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "advisory_id: is missing")
-        return await self._advice.ask(
-            self._proxy,
-            request.advisory_id,
-            tuple(request.agent_ids),
-            request.limit,
-            look_only=request.look_only,
-        )
+        return await self._ask(request, context, leave_auth=None)
 
     @override
     async def AdviseAuthReconnect(
         self, request: fleet_pb2.AdviseAuthReconnectRequest, context: Context
     ) -> fleet_pb2.AdviseReconnectResponse:
         """Advise once for each id."""
+        return await self._ask(request, context, leave_auth=request.leave_auth_id)
+
+    async def _ask(
+        self,
+        request: fleet_pb2.AdviseReconnectRequest | fleet_pb2.AdviseAuthReconnectRequest,
+        context: Context,
+        *,
+        leave_auth: str | None,
+    ) -> fleet_pb2.AdviseReconnectResponse:
         if not request.advisory_id:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "advisory_id: is missing")
         return await self._advice.ask(
@@ -143,5 +144,5 @@ class TunnelAdmin(fleet_pb2_grpc.TunnelAdminServicer):
             tuple(request.agent_ids),
             request.limit,
             look_only=request.look_only,
-            leave_auth=request.leave_auth_id,
+            leave_auth=leave_auth,
         )
