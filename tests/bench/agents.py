@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.bench.measure import BenchError, Outcome, Target
+from tests.bench.measure import BenchError, Outcome, Target, let_run
 
 _ROOT = Path(__file__).resolve().parents[2]
 _CLI = [sys.executable, "-m", "fleet.cli"]
@@ -38,9 +38,9 @@ def run(*, quick: bool) -> Outcome:
 
 def _measure(seconds: float, *flags: str) -> dict[str, float | int]:
     with _fleet(*flags) as members:
-        _watch(_SETTLE)
+        let_run(_SETTLE)
         before = {name: _cpu(process) for name, process in members.items()}
-        took = _watch(seconds)
+        took = let_run(seconds)
         shares = {name: (_cpu(process) - before[name]) / took * 100 for name, process in members.items()}
         megabytes = {name: process.memory_info().rss / 1e6 for name, process in members.items()}
     figures: dict[str, float | int] = {"agents": _AGENTS}
@@ -51,14 +51,6 @@ def _measure(seconds: float, *flags: str) -> dict[str, float | int]:
         figures[f"{key}_core_percent"] = round(shares[name], 2)
     print(f"{' '.join(flags) or 'plain'}: {figures}")
     return figures
-
-
-def _watch(seconds: float) -> float:
-    """Let them run; return how long it was."""
-    began = time.monotonic()
-    while (lasted := time.monotonic() - began) < seconds:
-        time.sleep(min(1.0, seconds - lasted))
-    return lasted
 
 
 def _cpu(process: psutil.Process) -> float:

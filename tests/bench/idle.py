@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import statistics
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ import aiohttp
 import psutil
 
 from tests.bench import _demo
-from tests.bench.measure import BenchError, Figure, Outcome, Target
+from tests.bench.measure import BenchError, Figure, Outcome, Target, let_run
 
 #: The least time that is measured, seconds, and how often in a run.
 _SECONDS, _TIMES = 60.0, 1
@@ -70,10 +69,10 @@ def _measure(root: Path, seconds: float, settle: float) -> Mapping[str, Share]:
     """Start the demo of a checkout, let it become idle, and watch it. Raises BenchError."""
     with _demo.started(root, "--no-faults") as (process, demo):
         asyncio.run(_live(demo))
-        _sleep(settle)
+        let_run(settle)
         members = console_of(psutil.Process(process.pid), demo.home)
         before = {name: _cpu(one) for name, one in members.items()}
-        took = _sleep(seconds)
+        took = let_run(seconds)
         try:
             shares = {
                 name: Share((_cpu(one) - before[name]) / took * 100, _pss(one) / 1e6)
@@ -126,11 +125,3 @@ def _pss(process: psutil.Process) -> int:
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024
     raise BenchError(f"the kernel does not say how much memory process {process.pid} takes")
-
-
-def _sleep(seconds: float) -> float:
-    """Return how long it really was."""
-    began = time.monotonic()
-    while (lasted := time.monotonic() - began) < seconds:
-        time.sleep(min(1.0, seconds - lasted))
-    return lasted

@@ -107,3 +107,11 @@ def median_ms(repeats: int, work: Callable[[], object]) -> float:
         work()
         taken.append((time.perf_counter() - began) * 1000)
     return statistics.median(taken)
+
+
+def let_run(seconds: float) -> float:
+    """Sleep while what is measured runs; return how long it really was, seconds."""
+    began = time.monotonic()
+    while (lasted := time.monotonic() - began) < seconds:
+        time.sleep(min(1.0, seconds - lasted))
+    return lasted
