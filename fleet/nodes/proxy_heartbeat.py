@@ -35,6 +35,8 @@ _KEPT_ALIVE = 100.0
 _PATIENCE = 30.0
 #: How long deregistration may take in all, seconds.
 _DELETED_WITHIN = 2.0
+#: Bytes of an answer that are read: an auth answers with a sentence at most.
+_LONGEST_ANSWER = 65536
 #: Characters of a sentence of an auth that are repeated.
 _LONGEST_SENTENCE = 300
 
@@ -171,7 +173,7 @@ class AuthPresence:
             server_hostname=(tls.auth_name or AUTH_NAME) if self._context is not None else None,
             allow_redirects=False,
         ) as response:
-            text = await response.read()
+            text = await _read(response)
             if response.status == 200 or (method == "DELETE" and response.status == 404):
                 return "close" in response.headers.get("Connection", "").lower()
             # Behind a load balancer the next connection may lead to another auth.
@@ -187,6 +189,17 @@ class AuthPresence:
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         return self._session
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    """Read an answer to its end, so that its connection can be used again. Raises _RequestError when it is too long."""
+    text = b""
+    async for part in response.content.iter_any():
+        text += part
+        if len(text) > _LONGEST_ANSWER:
+            response.close()
+            raise _RequestError(f"an answer of more than {_LONGEST_ANSWER // 1024} KiB")
+    return text
 
 
 def _sentence(answer: bytes) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from pathlib import Path
@@ -23,6 +24,7 @@ from fleet.transport.backend import BackendUnavailable
 from fleet.transport.channels import TLSFiles
 from tests.fakes.certificates import Certificates
 from tests.fakes.plane import Plane
+from tests.fakes.tcp import serving
 from tests.fakes.waiting import eventually
 
 
@@ -135,6 +137,22 @@ async def test_frozen_auth_is_left_within_bounded_time(plane: Plane) -> None:
 
     await eventually(moved)
     assert count(proxy, "refloat_proxy_heartbeats_total", outcome="failed") >= 1
+
+
+async def test_answer_without_an_end_is_cut(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What answers in the place of an auth, and never stops, costs a bounded read."""
+    monkeypatch.setattr(AuthPresence, "patience", 0.0)
+
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while True:
+            writer.write(b"10000\r\n" + bytes(0x10000) + b"\r\n")
+            await writer.drain()
+
+    async with serving(endless) as port:
+        with pytest.raises(StartError, match="an answer of more than 64 KiB"):
+            await through(plane, f"127.0.0.1:{port}")
 
 
 async def test_auth_without_its_backend_is_left(plane: Plane) -> None:
