@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+
 import click
 from typing_extensions import override
 
@@ -32,6 +34,14 @@ def parse(text: str) -> tuple[str, int]:
 def join(host: str, port: int) -> str:
     """Spell an address as `parse` reads it."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens on `host`; names but localhost may be any machine's."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class Address(click.ParamType[tuple[str, int]]):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -61,7 +60,7 @@ class Access:
         self._tokens = tuple(token.encode() for token in flags.tokens)
         self._certificates = tls.enabled and tls.authority is not None
         self.tls = _context(tls) if tls.enabled else None
-        if not (self._tokens or self._certificates or is_loopback(flags.listen[0])):
+        if not (self._tokens or self._certificates or addresses.is_loopback(flags.listen[0])):
             raise StartError(
                 f"--connect-listen {addresses.join(*flags.listen)} can be reached from other machines: give "
                 "--connect-tokens FILE, or --tls-ca to let in who has a certificate"
@@ -86,14 +85,6 @@ class Access:
         ways += ["a certificate of this fleet"] if self._certificates else []
         begin = "the token is not known: show" if authorization and self._tokens else "show"
         return f"{begin} {' or '.join(ways)}"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a port of that host."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _context(tls: TLSFiles) -> ssl.SSLContext:

@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from fleet.nodes.connect_access import is_loopback
+from fleet.nodes.addresses import is_loopback
 from fleet.protocol.standing import LONGEST_REASON, is_reason
 from fleet.transport import peers
 

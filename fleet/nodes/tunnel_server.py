@@ -10,7 +10,7 @@ import grpc.aio
 
 from fleet.nodes import addresses, running
 from fleet.nodes.running import StartError
-from fleet.nodes.tunnel_words import Claim, Forward, Service, claims_rule, is_loopback, spell_target
+from fleet.nodes.tunnel_words import Claim, Forward, Service, claims_rule, spell_target
 from fleet.protocol.tunnel import Target, TunnelError, Wire
 from fleet.transport import channels
 from fleet.transport.channels import DeadPeer, TLSFiles
@@ -75,7 +75,7 @@ async def serve(plan: ServerPlan) -> None:
 
 def _demand_proof(plan: ServerPlan) -> None:
     """Where others reach it, clients must prove who they are. Raises StartError unless it is meant otherwise."""
-    if plan.tls.authority is None and not plan.anybody and not is_loopback(plan.listen[0]):
+    if plan.tls.authority is None and not plan.anybody and not addresses.is_loopback(plan.listen[0]):
         raise StartError(
             f"on {plan.listen[0]} without --tls-ca anybody could register any target and get its sessions: "
             "give --tls-ca, or --anybody if that is meant"

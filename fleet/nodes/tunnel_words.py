@@ -102,14 +102,6 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens on `host`."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 class Word(click.ParamType[T], Generic[T]):
     """A flag read by one of the functions above."""
 

@@ -21,3 +21,15 @@ def test_parse_anything_else_is_refused_with_its_text(text: str) -> None:
     """The sentence shows what was given."""
     with pytest.raises(ValueError, match="is not host:port"):
         addresses.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        *((host, True) for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost")),
+        *((host, False) for host in ("0.0.0.0", "::", "10.0.0.1", "edge.example")),
+    ],
+)
+def test_loopback_is_what_only_this_machine_reaches(host: str, loopback: bool) -> None:
+    """Names other than localhost may lead anywhere."""
+    assert addresses.is_loopback(host) is loopback

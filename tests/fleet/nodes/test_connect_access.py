@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from fleet.nodes import connect_access
 from fleet.nodes.connect_access import Access, ConnectFlags, read_tokens
 from fleet.nodes.running import StartError
 from fleet.protocol.connect import Reason, RefusedError
@@ -111,19 +110,3 @@ def test_file_of_tokens_that_is_wrong(tmp_path: Path, text: str, why: str) -> No
         read_tokens(path)
     with pytest.raises(StartError, match="cannot be read"):
         read_tokens(tmp_path / "none")
-
-
-@pytest.mark.parametrize(
-    ("host", "loopback"),
-    [
-        ("127.0.0.1", True),
-        ("127.9.9.9", True),
-        ("::1", True),
-        ("localhost", True),
-        ("10.0.0.1", False),
-        ("x", False),
-    ],
-)
-def test_loopback(host: str, loopback: bool) -> None:
-    """Names but localhost may be any machine's."""
-    assert connect_access.is_loopback(host) is loopback

@@ -6,7 +6,6 @@ from fleet.nodes.tunnel_words import (
     Forward,
     Service,
     claims_rule,
-    is_loopback,
     parse_claim,
     parse_forward,
     parse_service,
@@ -74,15 +73,3 @@ def test_claims_widen_what_an_identity_may_register() -> None:
     assert not rule(one, Target("switch-7", "SSH"))
     assert not rule(Peer(identity=("edge-2",)), Target("router-7", "SSH"))
     assert not rule(Peer(), Target("router-7", "SSH"))
-
-
-@pytest.mark.parametrize(
-    ("host", "loopback"),
-    [
-        *((host, True) for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost")),
-        *((host, False) for host in ("0.0.0.0", "::", "10.0.0.1", "edge.example")),
-    ],
-)
-def test_loopback_is_what_only_this_machine_reaches(host: str, loopback: bool) -> None:
-    """Names other than localhost may lead anywhere."""
-    assert is_loopback(host) is loopback
