@@ -18,6 +18,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fleet.nodes.agent_connection import Heartbeats
 from fleet.nodes.agent_metrics import AgentMetrics
+from fleet.nodes.auth_advisory import OUTCOMES, reply_word
 from fleet.protocol import auth_move, standing
 from fleet.protocol.auth_move import Outcome, Trial
 from fleet.transport.channels import TLSError
@@ -34,12 +35,6 @@ _HEALTH_WITHIN = 2.0
 _LEAVE_WITHIN = 6.0
 
 Reply = Callable[[fleet_pb2.AuthAdvisoryReply], Awaitable[None]]
-
-_OUTCOMES = {
-    Outcome.MOVED: fleet_pb2.AuthAdvisoryReply.OUTCOME_MOVED,
-    Outcome.STAYS: fleet_pb2.AuthAdvisoryReply.OUTCOME_STAYS,
-    Outcome.ELSEWHERE: fleet_pb2.AuthAdvisoryReply.OUTCOME_ELSEWHERE,
-}
 
 
 class AuthMoves:
@@ -186,13 +181,8 @@ async def _is_draining(channel: PickHealthyChannel) -> bool:
     return any(key == standing.DRAINING_HEADER for key, _ in await call.trailing_metadata() or ())
 
 
-def reply_word(reply: fleet_pb2.AuthAdvisoryReply) -> str:
-    """Return an answer as metrics and logs call it."""
-    return next((str(outcome) for outcome, number in _OUTCOMES.items() if number == reply.outcome), "unknown")
-
-
 def _reply(outcome: Outcome, auth_id: str, reason: str = "") -> fleet_pb2.AuthAdvisoryReply:
-    return fleet_pb2.AuthAdvisoryReply(outcome=_OUTCOMES[outcome], auth_id=auth_id, reason=reason)
+    return fleet_pb2.AuthAdvisoryReply(outcome=OUTCOMES[outcome], auth_id=auth_id, reason=reason)
 
 
 def _addressed(reply: fleet_pb2.AuthAdvisoryReply, advisory_id: str) -> fleet_pb2.AuthAdvisoryReply:

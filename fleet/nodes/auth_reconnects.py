@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
-from fleet.nodes.agent_auth_moves import reply_word
+from fleet.nodes.auth_advisory import reply_word
 from fleet.nodes.proxy_metrics import ProxyMetrics
 from fleet.nodes.tunnels import Tunnel, TunnelTable
 from fleet.protocol.text_limits import cut
