@@ -21,12 +21,13 @@ from fleet.nodes import flags as node_flags
 from fleet.nodes.addresses import Address
 from fleet.nodes.agent_auth_moves import AuthMoves
 from fleet.nodes.agent_connection import Heartbeats, Identity
-from fleet.nodes.agent_metrics import AgentMetrics, AuthPlaces, Place, TunnelPlaces
+from fleet.nodes.agent_metrics import AgentMetrics, AuthPlaces
 from fleet.nodes.agent_networking import AgentNetworking
 from fleet.nodes.agent_services import AgentServices, Services
 from fleet.nodes.agent_tunnels import AgentTunnels
 from fleet.nodes.cluster_names import ClusterName
 from fleet.nodes.proxy_choice import ProxyChoice
+from fleet.nodes.tunnel_places import Place, TunnelPlaces
 from fleet.protocol import announce, pick_healthy, tunnel_settings
 from fleet.protocol.address_order import AddressOrder
 from fleet.protocol.agent_pool import AgentPool, LinearBackoff

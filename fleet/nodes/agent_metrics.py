@@ -10,9 +10,6 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
-#: Tunnels an agent wants, and tunnels it has.
-Place = tuple[int, int]
-
 
 class AgentMetrics:
     """Counters of all agents of a process."""
@@ -53,24 +50,6 @@ class AgentMetrics:
         self.refused = Counter(
             "refloat_agent_refused", "Messages that could not be used, by kind", ["kind"], registry=registry
         )
-
-
-class TunnelPlaces(Collector):
-    """How many agents want so many tunnels and have so many, by `desired` and `actual`."""
-
-    def __init__(self, name: str, places: Callable[[], Iterable[Place]]) -> None:
-        """`places` tells of each agent, when somebody looks."""
-        self._name = name
-        self._places = places
-
-    @override
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        family = GaugeMetricFamily(
-            self._name, "Agents by the tunnels they want and have", labels=["desired", "actual"]
-        )
-        for (desired, actual), agents in sorted(Tally(self._places()).items()):
-            family.add_metric([str(desired), str(actual)], agents)
-        yield family
 
 
 class AuthPlaces(Collector):

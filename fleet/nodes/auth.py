@@ -18,12 +18,12 @@ from prometheus_client import Counter, Gauge
 from fleet.nodes import agent_admission, cluster_config, node_policies, running
 from fleet.nodes import flags as node_flags
 from fleet.nodes.addresses import Address
-from fleet.nodes.agent_metrics import Place, TunnelPlaces
 from fleet.nodes.auth_site import DEFAULT_HTTP, AuthSite, HTTPFlags
 from fleet.nodes.cluster_config import Beginning, ClusterConfigServicer, Current
 from fleet.nodes.instance import Instance, InstanceFlags, unavailable
 from fleet.nodes.node_policies import NodePoliciesServicer, Policies
 from fleet.nodes.refusals import host_of
+from fleet.nodes.tunnel_places import Place, TunnelPlaces
 from fleet.protocol import announce, service_config, switches
 from fleet.protocol.instance_labels import HTTP_LABEL
 from fleet.protocol.service_config import ServiceConfig, ServiceConfigError
