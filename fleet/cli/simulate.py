@@ -15,10 +15,10 @@ import click
 from fleet.cli.answers import Failure, show_json
 from fleet.cli.home import home_option
 from fleet.nodes import simulation
-from fleet.nodes.flags import TTL, Duration, Homes
+from fleet.nodes.flags import TTL, Duration
 from fleet.nodes.invented import Shape
 from fleet.nodes.invented_faults import Fault, FaultError, Step, parse_fault, parse_script
-from fleet.nodes.invented_homes import HomesError, deal
+from fleet.nodes.invented_homes import HomesError, HomesFlag, deal
 from fleet.nodes.numbers import Number
 
 
@@ -57,7 +57,7 @@ _SHARE = Number(0.0, 1.0)
 )
 @click.option(
     "--homes",
-    type=Homes(),
+    type=HomesFlag(),
     default=(),
     help="Agents whose home is on a proxy, as proxy-14=207; the others share the rest evenly.",
 )

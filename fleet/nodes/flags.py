@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import click
 from typing_extensions import override
 
-from fleet.nodes import invented_homes
 from fleet.nodes.addresses import Address, parse
 from fleet.nodes.cluster_names import ClusterName
 from fleet.protocol import announce, durations
@@ -65,26 +64,6 @@ class TTL(click.ParamType[float]):
             return announce.parse_ttl(value, name=_source(param, ctx))
         except announce.AnnounceError as error:
             raise click.UsageError(str(error), ctx) from None
-
-
-class Homes(click.ParamType[invented_homes.Homes]):
-    """A flag that takes how many invented agents have their home on a proxy."""
-
-    name = "proxy=agents[,...]"
-
-    @override
-    def convert(
-        self,
-        value: str | invented_homes.Homes,
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> invented_homes.Homes:
-        if not isinstance(value, str):
-            return value
-        try:
-            return invented_homes.parse(value)
-        except invented_homes.HomesError as error:
-            self.fail(str(error), param, ctx)
 
 
 class Addresses(click.ParamType[tuple[tuple[str, int], ...]]):

@@ -1,8 +1,11 @@
-"""On which proxies invented agents have their homes: evenly, or as an operator says. Pure. docs/simulate.md."""
+"""On which proxies invented agents have their homes: evenly, or as an operator says. docs/simulate.md."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+
+import click
+from typing_extensions import override
 
 #: Agents by a proxy's name; proxies that are not named share the rest evenly.
 Homes = tuple[tuple[str, int], ...]
@@ -52,3 +55,23 @@ def _room(agents: int, proxies: int, homes: Homes) -> list[int]:
     each, more = divmod(left, len(others)) if others else (0, 0)
     asked |= {name: each + (place < more) for place, name in enumerate(others)}
     return [asked[name] for name in names]
+
+
+class HomesFlag(click.ParamType[Homes]):
+    """A flag that takes how many invented agents have their home on a proxy."""
+
+    name = "proxy=agents[,...]"
+
+    @override
+    def convert(
+        self,
+        value: str | Homes,
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Homes:
+        if not isinstance(value, str):
+            return value
+        try:
+            return parse(value)
+        except HomesError as error:
+            self.fail(str(error), param, ctx)

@@ -20,11 +20,10 @@ import click
 from aiohttp import web
 
 from fleet.nodes import running
-from fleet.nodes.flags import Homes
 from fleet.nodes.invented import Fleet, Instance, Shape
 from fleet.nodes.invented_advice import Advice, Move
 from fleet.nodes.invented_faults import FaultError, parse_fault
-from fleet.nodes.invented_homes import written
+from fleet.nodes.invented_homes import HomesFlag, written
 from fleet.nodes.simulated import SimulatedInstance
 
 #: How often the model moves on, seconds: heartbeats of 100,000 agents at a TTL of 10 min are 80 a tick.
@@ -165,7 +164,7 @@ def arguments(shape: Shape) -> list[str]:
 @click.option("--churn", type=float, required=True)
 @click.option("--reconnect-after", type=float, default=None)
 @click.option("--reconnecting", type=float, required=True)
-@click.option("--homes", type=Homes(), default=())
+@click.option("--homes", type=HomesFlag(), default=())
 @click.option("--seed", type=int, required=True)
 @click.option(
     "--started-at", type=float, required=True, help="Seconds since the epoch, the same in every part."
