@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fleet.domain.naming import natural
-from fleet.domain.verdicts import State
+from fleet.domain.verdicts import READING_ORDER, State
 from fleet.domain.views import FleetTable
 
 Mask = npt.NDArray[np.bool_]
@@ -28,19 +28,6 @@ MAX_WORDS = 20
 #: Digits of a number in a cursor; no key or index has more, and numpy compares no larger ones.
 _MAX_DIGITS = 18
 _STATES = {state.slug: state for state in State}
-#: The order in which people read states: what needs them first.
-READING_ORDER = (
-    State.STRANDED,
-    State.AT_RISK,
-    State.DEGRADED,
-    State.OFFLINE,
-    State.HEALTHY,
-    State.WORKING,
-    State.EXCESS,
-    State.NEVER,
-    State.UNKNOWN,
-    State.RETIRED,
-)
 #: What a list can be ordered by; a minus before it turns the order round. Without any: the order of the map.
 SORTS = ("name", "state", "since")
 #: By cluster: the names that were ranked last, and their ranks. Names are one tuple from round to round.

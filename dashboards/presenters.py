@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from dashboards.agent_query import READING_ORDER
 from fleet.domain.evidence import AgentEvidence, Heartbeat, Mode
 from fleet.domain.instances import SICK, InstanceFacts, InstanceKind
 from fleet.domain.naming import natural
-from fleet.domain.verdicts import Reason, Recovery, State, Verdict
+from fleet.domain.verdicts import READING_ORDER, Reason, Recovery, State, Verdict
 from fleet.domain.views import AgentView, Explanation, InstanceView, Summary
 from fleet.models.tokens import ApiToken
 from fleet.models.transitions import Transition

@@ -79,6 +79,19 @@ class Recovery(IntEnum):
         return self.name.lower().replace("_", "-")
 
 
+#: The order in which people read states: what needs them first.
+READING_ORDER = (
+    State.STRANDED,
+    State.AT_RISK,
+    State.DEGRADED,
+    State.OFFLINE,
+    State.HEALTHY,
+    State.WORKING,
+    State.EXCESS,
+    State.NEVER,
+    State.UNKNOWN,
+    State.RETIRED,
+)
 #: `cause_index` of a verdict without an instance as its cause.
 NO_CAUSE = 0xFFFF
 #: `cause_index` when all auths sickened within one TTL: the cause is `backend/<cluster>`.
