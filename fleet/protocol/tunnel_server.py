@@ -26,6 +26,8 @@ from fleet.protocol.tunnel import (
     Wire,
 )
 
+#: Deadlines of set-ups among which none is looked for that is over.
+_DEADLINES = 1_000
 #: Characters of the sentence with which a client refuses a session: callers are shown it.
 _LONGEST_ERROR = 500
 
@@ -180,6 +182,8 @@ class ServerState:
         self._owners: dict[Target, Connection] = {}
         # All set-ups have the same time, so they end in the order in which they began.
         self._deadlines: deque[tuple[float, Connection, int, Request | Asking]] = deque()
+        #: With more of them, those of set-ups that are over are dropped.
+        self._most_deadlines = _DEADLINES
 
     # -- connections -----------------------------------------------------------------------------
 
@@ -345,7 +349,7 @@ class ServerState:
                 continue
             request.waiting[connection] = tag
             connection.asked[tag] = request
-            self._deadlines.append((now + self._limits.set_up_within, connection, tag, request))
+            self._set_deadline(now, connection, tag, request)
             effects.append(Send(connection, Session(tag, target, accept=True)))
         if not request.waiting:
             raise TunnelError("; ".join(request.errors))
@@ -396,6 +400,13 @@ class ServerState:
                 )
         return effects
 
+    def _set_deadline(self, now: float, connection: Connection, tag: int, wanted: Request | Asking) -> None:
+        self._deadlines.append((now + self._limits.set_up_within, connection, tag, wanted))
+        if len(self._deadlines) > self._most_deadlines:
+            # Behind one that still waits, those of all that were withdrawn meanwhile would stay until its time is over.
+            self._deadlines = deque(entry for entry in self._deadlines if self._is_pending(*entry[1:]))
+            self._most_deadlines = _DEADLINES + 2 * len(self._deadlines)
+
     def _is_pending(self, connection: Connection, tag: int, wanted: Request | Asking) -> bool:
         # By what it was for: a client may use a tag again, and then another deadline is the tag's.
         return (connection.asked if tag > 0 else connection.asking).get(tag) is wanted
@@ -435,7 +446,7 @@ class ServerState:
         except TunnelError as error:
             return [Send(connection, Session(tag, target, error=str(error)))]
         asking = connection.asking[tag] = Asking(target)
-        self._deadlines.append((now + self._limits.set_up_within, connection, tag, asking))
+        self._set_deadline(now, connection, tag, asking)
         return [AskHandler(connection, tag, target, bridge)]
 
     def _admit(self, connection: Connection, tag: int, target: Target) -> bool:
