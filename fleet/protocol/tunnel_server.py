@@ -62,6 +62,8 @@ class Limits:
     #: From asking for a session to its stream, seconds.
     set_up_within: float = 10.0
     targets: int = 1_000
+    #: Sessions that one connection asked for and has open: each may be a connection to a service.
+    sessions: int = 10_000
 
 
 @dataclass(eq=False, slots=True)
@@ -82,6 +84,8 @@ class Connection:
     asking: dict[int, Asking] = field(default_factory=dict)
     #: Streams that are open, by tag.
     live: set[int] = field(default_factory=set)
+    #: Of those, how many it asked for.
+    served: int = 0
 
 
 @dataclass(eq=False, slots=True)
@@ -374,11 +378,14 @@ class ServerState:
             raise TunnelError(f"no session on this connection waits for tag {tag}")
         del connection.asking[tag]
         connection.live.add(tag)
+        connection.served += 1
         return asking.target
 
     def detach(self, connection: Connection, tag: int) -> None:
         """Its stream is over."""
-        connection.live.discard(tag)
+        if tag in connection.live:
+            connection.live.remove(tag)
+            connection.served -= tag < 0
 
     def wake_at(self) -> float | None:
         """When `expire` has something to do."""
@@ -457,6 +464,8 @@ class ServerState:
             raise TunnelError(f"tag {tag} is in use")
         if len(connection.asking) >= self._limits.pending:
             raise TunnelError("too many sessions of this client are being set up")
+        if connection.served + len(connection.asking) >= self._limits.sessions:
+            raise TunnelError(f"this client has {self._limits.sessions} sessions, the most allowed")
         owner = self._owners.get(target)
         if self._has_handler and (target in self._local if self._local is not None else owner is None):
             return False

@@ -477,3 +477,24 @@ def test_sessions_that_are_withdrawn_leave_nothing() -> None:
         Session(-1, SSH, error="the session was not set up in time"),
     ]
     assert state.wake_at() == 12
+
+
+def test_sessions_that_one_client_has_open_are_bounded() -> None:
+    """Each may be a connection to a service: one that is over makes room, and sessions of others do not count."""
+    state = state_02(handler=True, local=None, limits=Limits(sessions=2))
+    asker = client(state, "a")
+    for tag in (-1, -2):
+        state.receive(asker, Session(tag, SSH), 0)
+        state.answer(asker, tag, None)
+    state.attach(asker, -1)
+    assert (
+        refusal(state.receive(asker, Session(-3, SSH), 0)) == "this client has 2 sessions, the most allowed"
+    )
+    state.attach(asker, -2)
+    assert (
+        refusal(state.receive(asker, Session(-3, SSH), 0)) == "this client has 2 sessions, the most allowed"
+    )
+    state.detach(asker, -2)
+    assert len(state.receive(asker, Session(-3, SSH), 0)) == 1
+    assert refusal(state.receive(asker, Session(-4, SSH), 0))
+    assert len(state.receive(client(state, "b"), Session(-1, SSH), 0)) == 1
