@@ -21,6 +21,7 @@ from fleet.nodes.addresses import Address
 from fleet.nodes.auth_site import DEFAULT_HTTP, AuthSite, HTTPFlags
 from fleet.nodes.cluster_config import Beginning, ClusterConfigServicer, Current
 from fleet.nodes.instance import Instance, InstanceFlags, unavailable
+from fleet.nodes.large_answers import LargeAnswers
 from fleet.nodes.node_policies import NodePoliciesServicer, Policies
 from fleet.nodes.refusals import host_of
 from fleet.nodes.tunnel_places import Place, TunnelPlaces
@@ -193,11 +194,13 @@ class AgentFeedServicer:
 
     def __init__(self, instance: Instance) -> None:
         self._backend = instance.backend
+        self._answers = LargeAnswers()
 
     async def ListAgents(  # noqa: N802
         self, request: fleet_pb2.ListAgentsRequest, context: Context
     ) -> fleet_pb2.ListAgentsResponse:
         """Answer what changed since a revision."""
+        await self._answers.admit(context)
         try:
             page = await self._backend.agents(request.epoch, request.since_revision, request.limit)
         except BackendUnavailable as error:
@@ -217,6 +220,7 @@ class PresenceServicer:
 
     def __init__(self, instance: Instance) -> None:
         self._backend = instance.backend
+        self._answers = LargeAnswers()
 
     async def ListAuthServers(  # noqa: N802
         self, request: presence_pb2.ListAuthServersRequest, context: Context
@@ -235,6 +239,7 @@ class PresenceServicer:
     async def _page(
         self, kind: Kind, size: int, token: str, context: Context
     ) -> tuple[Sequence[types_pb2.ServerV2], str]:
+        await self._answers.admit(context)
         try:
             found = await self._backend.instances(kind)
         except BackendUnavailable as error:

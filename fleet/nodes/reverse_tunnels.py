@@ -42,8 +42,9 @@ Context = grpc.aio.ServicerContext[Any, Any]
 _HELLO_WITHIN = 10.0
 #: Tunnels in one answer of the feed, at most.
 _MOST_TUNNELS = 5_000
-#: Of an agent: its services and its status; and sessions that wait for its service to answer, seconds each.
-_LIMITS = Limits(pending=256, set_up_within=15.0, targets=256)
+#: Of an agent: its services and its status; sessions that wait for its service to answer, seconds each; and its own
+#: sessions to an auth, one a connection.
+_LIMITS = Limits(pending=256, set_up_within=15.0, targets=256, sessions=16)
 
 
 def key_of(peer: Hashable, wire: Wire) -> Hashable:

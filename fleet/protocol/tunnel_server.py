@@ -26,6 +26,8 @@ from fleet.protocol.tunnel import (
     Wire,
 )
 
+#: Deadlines of set-ups among which none is looked for that is over.
+_DEADLINES = 1_000
 #: Characters of the sentence with which a client refuses a session: callers are shown it.
 _LONGEST_ERROR = 500
 
@@ -60,6 +62,8 @@ class Limits:
     #: From asking for a session to its stream, seconds.
     set_up_within: float = 10.0
     targets: int = 1_000
+    #: Sessions that one connection asked for and has open: each may be a connection to a service.
+    sessions: int = 10_000
 
 
 @dataclass(eq=False, slots=True)
@@ -80,6 +84,8 @@ class Connection:
     asking: dict[int, Asking] = field(default_factory=dict)
     #: Streams that are open, by tag.
     live: set[int] = field(default_factory=set)
+    #: Of those, how many it asked for.
+    served: int = 0
 
 
 @dataclass(eq=False, slots=True)
@@ -180,6 +186,8 @@ class ServerState:
         self._owners: dict[Target, Connection] = {}
         # All set-ups have the same time, so they end in the order in which they began.
         self._deadlines: deque[tuple[float, Connection, int, Request | Asking]] = deque()
+        #: With more of them, those of set-ups that are over are dropped.
+        self._most_deadlines = _DEADLINES
 
     # -- connections -----------------------------------------------------------------------------
 
@@ -345,7 +353,7 @@ class ServerState:
                 continue
             request.waiting[connection] = tag
             connection.asked[tag] = request
-            self._deadlines.append((now + self._limits.set_up_within, connection, tag, request))
+            self._set_deadline(now, connection, tag, request)
             effects.append(Send(connection, Session(tag, target, accept=True)))
         if not request.waiting:
             raise TunnelError("; ".join(request.errors))
@@ -370,11 +378,14 @@ class ServerState:
             raise TunnelError(f"no session on this connection waits for tag {tag}")
         del connection.asking[tag]
         connection.live.add(tag)
+        connection.served += 1
         return asking.target
 
     def detach(self, connection: Connection, tag: int) -> None:
         """Its stream is over."""
-        connection.live.discard(tag)
+        if tag in connection.live:
+            connection.live.remove(tag)
+            connection.served -= tag < 0
 
     def wake_at(self) -> float | None:
         """When `expire` has something to do."""
@@ -395,6 +406,13 @@ class ServerState:
                     Send(connection, Session(tag, target, error="the session was not set up in time"))
                 )
         return effects
+
+    def _set_deadline(self, now: float, connection: Connection, tag: int, wanted: Request | Asking) -> None:
+        self._deadlines.append((now + self._limits.set_up_within, connection, tag, wanted))
+        if len(self._deadlines) > self._most_deadlines:
+            # Behind one that still waits, those of all that were withdrawn meanwhile would stay until its time is over.
+            self._deadlines = deque(entry for entry in self._deadlines if self._is_pending(*entry[1:]))
+            self._most_deadlines = _DEADLINES + 2 * len(self._deadlines)
 
     def _is_pending(self, connection: Connection, tag: int, wanted: Request | Asking) -> bool:
         # By what it was for: a client may use a tag again, and then another deadline is the tag's.
@@ -435,7 +453,7 @@ class ServerState:
         except TunnelError as error:
             return [Send(connection, Session(tag, target, error=str(error)))]
         asking = connection.asking[tag] = Asking(target)
-        self._deadlines.append((now + self._limits.set_up_within, connection, tag, asking))
+        self._set_deadline(now, connection, tag, asking)
         return [AskHandler(connection, tag, target, bridge)]
 
     def _admit(self, connection: Connection, tag: int, target: Target) -> bool:
@@ -446,6 +464,8 @@ class ServerState:
             raise TunnelError(f"tag {tag} is in use")
         if len(connection.asking) >= self._limits.pending:
             raise TunnelError("too many sessions of this client are being set up")
+        if connection.served + len(connection.asking) >= self._limits.sessions:
+            raise TunnelError(f"this client has {self._limits.sessions} sessions, the most allowed")
         owner = self._owners.get(target)
         if self._has_handler and (target in self._local if self._local is not None else owner is None):
             return False

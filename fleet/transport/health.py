@@ -16,6 +16,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fleet.protocol import announce, standing
 from fleet.protocol.standing import ACCEPTING_SERVICE, PREFERRED_SERVICE
+from fleet.protocol.text_limits import LONGEST_NAME
 from fleet.transport.process import ProcessState
 from fleet.transport.standing import Standing
 
@@ -67,6 +68,10 @@ class HealthServicer:
     ) -> None:
         """Answer the status now and on every change, each once."""
         if request.service not in self._statuses:
+            if len(request.service) > LONGEST_NAME:
+                # A watch keeps its request for as long as it is open.
+                why = f"the name of a service has at most {LONGEST_NAME} characters"
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, why)
             await context.write(health_pb2.HealthCheckResponse(status=_SERVICE_UNKNOWN))
             await asyncio.Event().wait()  # the protocol keeps the stream open: the service may come to be
         told = None

@@ -45,12 +45,16 @@ class RawCall:
             self.ended.set_result((status, details))
 
 
-async def connected(address: str) -> Connection:
+async def connected(address: str, options: Options | None = None) -> Connection:
     """One connection to a gateway. Close it."""
-    dialer = Dialer(
-        addresses.parse(address), Known(gateway_heads.read_response), Options(ping_after=3600.0), within=60.0
-    )
+    options = options or Options(ping_after=3600.0)
+    dialer = Dialer(addresses.parse(address), Known(gateway_heads.read_response), options, within=60.0)
     return await dialer.dial()
+
+
+async def deaf_connection(address: str) -> Connection:
+    """One connection on which no more than a thousand bytes of each answer are taken. Close it."""
+    return await connected(address, Options(stream_window=1_000, ping_after=3600.0))
 
 
 def call(connection: Connection, path: str, body: bytes = b"hi", *, timeout: str = "") -> RawCall:

@@ -29,6 +29,9 @@ TUNNEL = f"/{SERVICE}/Tunnel"
 #: Data{close: true}, alone in its message: other peers drop data that comes with it.
 CLOSE = b"\x18\x01"
 
+#: Bytes of a message of Register, whose longest part is the sentence of an error. Larger ones are not parsed.
+_LONGEST_MESSAGE = 65_536
+
 #: What stands before the payload of a Data message, at most: its key and a length of 32 bits.
 HEADER_ROOM = 6
 _DATA_KEY = 0x12
@@ -54,6 +57,8 @@ def encode(wire: Wire, message: Message) -> bytes:
 
 def decode(wire: Wire, raw: bytes) -> Message:
     """Read a message of Register. Raises TunnelError for what is none."""
+    if len(raw) > _LONGEST_MESSAGE:
+        raise TunnelError(f"a message of Register has more than {_LONGEST_MESSAGE} bytes")
     try:
         return _decode_v01(raw) if wire is Wire.V0_1 else _decode_v02(raw)
     except DecodeError:

@@ -12,9 +12,11 @@ import pytest
 from fleet.nodes import flags
 from fleet.nodes.auth import Auth
 from fleet.nodes.forward_names import Mode
+from fleet.protocol.grpc_http2 import Status
 from fleet.protocol.service_config import Mode as PolicyMode
 from fleet.protocol.service_config import ServiceConfig
 from fleet.transport import backend, service_config
+from fleet.transport.backend import Kind
 from fleet.wire import (
     fleet_pb2,
     fleet_pb2_grpc,
@@ -22,9 +24,12 @@ from fleet.wire import (
     grpcclientconfig_pb2_grpc,
     presence_pb2,
     presence_pb2_grpc,
+    types_pb2,
 )
 from tests.fakes.certificates import Certificates, channel_with
 from tests.fakes.plane import Plane, channel_to, get
+from tests.fakes.raw_calls import call, deaf_connection
+from tests.fakes.waiting import eventually
 from tests.fleet.conftest import HASTY
 
 
@@ -241,3 +246,29 @@ async def test_name_of_megabytes_is_refused(plane: Plane) -> None:
             await fleet_pb2_grpc.HeartbeatServiceStub(channel).Heartbeat(request)
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert await names_at(auth) == set()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/fleet.v1.AgentFeed/ListAgents",
+        "/teleport.presence.v1.PresenceService/ListAuthServers",
+        "/teleport.presence.v1.PresenceService/ListProxyServers",
+    ],
+)
+async def test_lists_that_their_asker_does_not_read(plane: Plane, path: str) -> None:
+    """A few of them wait; more are refused, and others get theirs."""
+    auth = await plane.auth()
+    kinds: tuple[Kind, ...] = ("auth", "proxy")
+    for kind in kinds:
+        server = types_pb2.ServerV2(metadata=types_pb2.Metadata(name="a"), spec=types_pb2.ServerSpecV2())
+        server.metadata.labels.update({f"l{count}": "x" * 100_000 for count in range(3)})
+        await auth.instance.backend.put_instance(kind, server, 60.0)
+    agent = heartbeat("a").agent
+    agent.labels.update({f"l{count}": "x" * 100_000 for count in range(3)})
+    await auth.instance.backend.put_agent(agent, "auth")
+    deaf = await deaf_connection(auth.instance.grpc_address)
+    calls = [call(deaf, path, b"") for _ in range(20)]
+    await eventually(lambda: sum(each.ended.done() for each in calls) == 12)
+    assert {each.ended.result()[0] for each in calls if each.ended.done()} == {Status.RESOURCE_EXHAUSTED}
+    deaf.close()

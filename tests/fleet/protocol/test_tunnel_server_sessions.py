@@ -460,3 +460,41 @@ def test_malformed_session_is_answered_and_closed() -> None:
     assert answer == Send(asker, Session(1, SSH, error="odd"))
     assert failed == Failed(request, "odd")
     assert (asker.asked, asker.asking) == ({}, {})
+
+
+def test_sessions_that_are_withdrawn_leave_nothing() -> None:
+    """Also behind a session that still waits, whose deadline comes first: a client may withdraw thousands meanwhile."""
+    state = state_02(handler=True, local=None, limits=Limits(set_up_within=10))
+    asker = client(state, "a")
+    state.receive(asker, Session(-1, SSH), 0)
+    for tag in range(-2, -20_002, -1):
+        state.receive(asker, Session(tag, SSH), 1)
+        state.receive(asker, Session(tag, SSH, error="not any more"), 1)
+        assert len(state._deadlines) <= 1_100
+    state.receive(asker, Session(-20_002, SSH), 2)
+    assert [state.wake_at(), *told(state.expire(10), asker)] == [
+        10,
+        Session(-1, SSH, error="the session was not set up in time"),
+    ]
+    assert state.wake_at() == 12
+
+
+def test_sessions_that_one_client_has_open_are_bounded() -> None:
+    """Each may be a connection to a service: one that is over makes room, and sessions of others do not count."""
+    state = state_02(handler=True, local=None, limits=Limits(sessions=2))
+    asker = client(state, "a")
+    for tag in (-1, -2):
+        state.receive(asker, Session(tag, SSH), 0)
+        state.answer(asker, tag, None)
+    state.attach(asker, -1)
+    assert (
+        refusal(state.receive(asker, Session(-3, SSH), 0)) == "this client has 2 sessions, the most allowed"
+    )
+    state.attach(asker, -2)
+    assert (
+        refusal(state.receive(asker, Session(-3, SSH), 0)) == "this client has 2 sessions, the most allowed"
+    )
+    state.detach(asker, -2)
+    assert len(state.receive(asker, Session(-3, SSH), 0)) == 1
+    assert refusal(state.receive(asker, Session(-4, SSH), 0))
+    assert len(state.receive(client(state, "b"), Session(-1, SSH), 0)) == 1

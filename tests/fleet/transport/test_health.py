@@ -82,6 +82,14 @@ async def test_unknown_service(stub: health_pb2_grpc.HealthStub) -> None:
     watch.cancel()
 
 
+async def test_watch_of_a_service_with_a_name_of_megabytes(stub: health_pb2_grpc.HealthStub) -> None:
+    """Refused: it would be kept for as long as the watch is open, and a client may open thousands."""
+    assert await stub.Watch(health_pb2.HealthCheckRequest(service="x" * 256)).read()
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.Watch(health_pb2.HealthCheckRequest(service="x" * 257)).read()
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
 async def test_list(stub: health_pb2_grpc.HealthStub) -> None:
     """List answers, unlike the library's, and has the names of what an instance says of itself."""
     answer = await stub.List(health_pb2.HealthListRequest())

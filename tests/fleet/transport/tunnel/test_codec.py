@@ -212,3 +212,11 @@ def test_target_whose_name_is_too_long(wire: Wire, message: Message) -> None:
     """Answers would repeat it, and subscribers hear it: whoever sends one of megabytes is not listened to."""
     with pytest.raises(TunnelError, match="more than 1024 characters"):
         codec.decode(wire, codec.encode(wire, message))
+
+
+@pytest.mark.parametrize("wire", list(Wire))
+def test_message_that_is_too_long(wire: Wire) -> None:
+    """A sentence of megabytes costs as much again for each copy of it: whoever sends one is not listened to."""
+    assert codec.decode(wire, codec.encode(wire, Session(-1, Target("n"), error="x" * 65_000)))
+    with pytest.raises(TunnelError, match="more than 65536 bytes"):
+        codec.decode(wire, codec.encode(wire, Session(-1, Target("n"), error="x" * 65_536)))
