@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from fleet.nodes.large_answers import LargeAnswers
 from fleet.nodes.reverse_tunnels import ReverseTunnels
 from fleet.nodes.tunnels import Tunnel
 from fleet.protocol import agent_services
@@ -16,6 +17,8 @@ from fleet.wire import agent_status_pb2
 
 #: A mesh of a thousand proxies fits; an agent that never ends is cut.
 _LONGEST = 1024 * 1024
+#: Answers that wait to be read, of one caller and of all: a console asks 16 agents of a proxy at once.
+_MOST_OF_ONE, _MOST = 64, 256
 #: For callers that do not say how long they wait, seconds.
 _WITHIN = 5.0
 #: So much earlier than the caller's own patience ends, as a share of it: an answer after that reaches nobody, and gRPC
@@ -28,6 +31,7 @@ class AgentStatusServicer:
 
     def __init__(self, tunnels: ReverseTunnels) -> None:
         self._tunnels = tunnels
+        self._answers = LargeAnswers(_MOST_OF_ONE, _MOST)
 
     async def ReadAgentStatus(  # noqa: N802
         self,
@@ -35,6 +39,7 @@ class AgentStatusServicer:
         context: grpc.aio.ServicerContext[Any, Any],
     ) -> agent_status_pb2.ReadAgentStatusResponse:
         """Ask the agent with that id."""
+        await self._answers.admit(context)
         tunnel = self._tunnels.table.live(request.agent_id)
         if tunnel is None:
             why = f"no live tunnel of agent {request.agent_id!r} is here"

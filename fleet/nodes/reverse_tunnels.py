@@ -19,6 +19,7 @@ import grpc.aio
 from fleet import __version__
 from fleet.nodes import agent_admission
 from fleet.nodes.auth_reconnects import AuthReconnects
+from fleet.nodes.large_answers import LargeAnswers
 from fleet.nodes.proxy_metrics import ProxyMetrics
 from fleet.nodes.reconnects import Reconnects
 from fleet.nodes.refusals import Refusals, host_of
@@ -262,12 +263,13 @@ class TunnelFeedServicer:
     def __init__(self, proxy_id: str, table: TunnelTable) -> None:
         self._proxy_id = proxy_id
         self._table = table
+        self._answers = LargeAnswers()
 
     async def ListTunnels(  # noqa: N802
         self, request: fleet_pb2.ListTunnelsRequest, context: Context
     ) -> fleet_pb2.ListTunnelsResponse:
         """Answer what opened and closed since a revision."""
-        del context
+        await self._answers.admit(context)
         limit = min(request.limit or _MOST_TUNNELS, _MOST_TUNNELS)
         page = self._table.since(request.epoch, request.since_revision, limit)
         now = time.monotonic()

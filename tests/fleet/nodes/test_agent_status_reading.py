@@ -7,9 +7,11 @@ import pytest
 from fleet.domain.agent_report import parse
 from fleet.nodes import agent_status_reading
 from fleet.nodes.proxy import Proxy
+from fleet.protocol.grpc_http2 import Status
 from fleet.wire import agent_status_pb2, agent_status_pb2_grpc
 from tests.fakes.agents import Agents
 from tests.fakes.plane import Plane, channel_to
+from tests.fakes.raw_calls import call, deaf_connection
 from tests.fakes.waiting import eventually
 
 
@@ -63,3 +65,21 @@ async def test_agent_that_does_not_take_the_session(
 def test_answer_is_there_before_the_caller_leaves(left: float | None, within: float) -> None:
     """One that ends in the same moment would be sent to nobody, with a traceback in the proxy's log."""
     assert agent_status_reading._patience(left) == pytest.approx(within)
+
+
+async def test_documents_that_their_caller_does_not_read(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few of them wait; more are refused."""
+    monkeypatch.setattr(agent_status_reading, "_MOST_OF_ONE", 2)
+    auth, proxy = await plane.auth(ttl=600.0), await plane.proxy(ttl=600.0)
+    services = tuple((f"{count}{'x' * 50}", "127.0.0.1:1") for count in range(30))
+    group = await plane.agents(auth.instance.grpc_address, [proxy.instance.grpc_address], services=services)
+    (agent,) = group.agents
+    await eventually(lambda: len(proxy.table) == 1)
+    request = agent_status_pb2.ReadAgentStatusRequest(agent_id=agent.identity.id).SerializeToString()
+    deaf = await deaf_connection(proxy.instance.grpc_address)
+    calls = [call(deaf, "/fleet.v1.AgentStatus/ReadAgentStatus", request) for _ in range(5)]
+    await eventually(lambda: sum(each.ended.done() for each in calls) == 3)
+    assert {each.ended.result()[0] for each in calls if each.ended.done()} == {Status.RESOURCE_EXHAUSTED}
+    deaf.close()

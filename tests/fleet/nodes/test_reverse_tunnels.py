@@ -15,11 +15,13 @@ from fleet.nodes.agent import Agent
 from fleet.nodes.proxy import Proxy
 from fleet.nodes.reverse_tunnels import TunnelControlServicer
 from fleet.protocol import agent_services
+from fleet.protocol.grpc_http2 import Status
 from fleet.protocol.keep_alive import KeepAlive
 from fleet.protocol.tunnel import Target, TunnelError
 from fleet.wire import fleet_pb2
 from tests.fakes.agents import Agents, FakeAgent
 from tests.fakes.plane import Plane
+from tests.fakes.raw_calls import call, deaf_connection
 from tests.fakes.waiting import eventually
 
 
@@ -254,3 +256,15 @@ async def test_hello_with_a_name_of_megabytes(plane: Plane, agents: Agents) -> N
     await agent.send(hello=fleet_pb2.AgentHello(agent_id="a", name="n" * 3_900_000))
     assert await agent.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert len(proxy.table) == 0
+
+
+async def test_lists_that_their_caller_does_not_read(plane: Plane, agents: Agents) -> None:
+    """A few of them wait; more are refused."""
+    proxy = await plane.proxy(ttl=600.0)
+    for count in range(20):
+        await agents.connect(proxy, f"{count}{'x' * 120}")
+    deaf = await deaf_connection(proxy.instance.grpc_address)
+    calls = [call(deaf, "/fleet.v1.TunnelFeed/ListTunnels", b"") for _ in range(20)]
+    await eventually(lambda: sum(each.ended.done() for each in calls) == 12)
+    assert {each.ended.result()[0] for each in calls if each.ended.done()} == {Status.RESOURCE_EXHAUSTED}
+    deaf.close()
