@@ -188,6 +188,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
 #: Redis may come later, and may go for a while: workers and beat wait for it.
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None
+CELERY_WORKER_CONSUMER = "dashboards.config.consumer:LastingConsumer"
 CELERY_TASK_PUBLISH_RETRY_POLICY = {
     "max_retries": 2,
     "interval_start": 0,
