@@ -14,7 +14,7 @@ from django.core.checks import CheckMessage, Error, Tags, register
 from django.urls import URLPattern, URLResolver, get_resolver
 from ninja.operation import PathView
 
-from dashboards.permissions import ALLAUTH, PUBLIC, Access, declared
+from dashboards.shared.permissions import ALLAUTH, PUBLIC, Access, declared
 from fleet.models.access import ROLES
 
 _LOCAL = {"localhost", "127.0.0.1", "[::1]", "testserver"}

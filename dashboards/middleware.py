@@ -9,9 +9,9 @@ from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.http import HttpRequest, HttpResponseBase, JsonResponse
 from django.utils.decorators import sync_and_async_middleware
 
-from dashboards import attempts
-from dashboards.acting import REQUEST_ID_HEADER, request_id_of
-from fleet.control.audit import counting
+from dashboards.shared import attempts
+from dashboards.shared.acting import REQUEST_ID_HEADER, request_id_of
+from fleet.changes.audit import counting
 
 Sync = Callable[[HttpRequest], HttpResponseBase]
 Async = Callable[[HttpRequest], Awaitable[HttpResponseBase]]

@@ -4,30 +4,19 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, include, path
 
-from dashboards.api.v1 import api
-from dashboards.views import (
-    agents,
-    alert_rules,
-    audit,
-    changes,
-    channels,
-    drain,
-    fleet_map,
-    fleet_now,
-    incidents,
-    metrics,
-    networking,
-    policies,
-    reconnect,
-    retire,
-    silences,
-    system,
-    tokens,
-)
+from dashboards.access import views as tokens
+from dashboards.alerts.views import channels, incidents, rules, silences
+from dashboards.api_v1 import api
+from dashboards.changes.views import audit, changes, drain, networking, policies, reconnect
+from dashboards.fleet.views import agents, retire
+from dashboards.fleet.views import map as fleet_map
+from dashboards.fleet.views import now as fleet_now
+from dashboards.system import health as system
+from dashboards.system import metrics
 
-handler403 = "dashboards.views.errors.forbidden"
-handler404 = "dashboards.views.errors.not_found"
-handler500 = "dashboards.views.errors.broken"
+handler403 = "dashboards.system.errors.forbidden"
+handler404 = "dashboards.system.errors.not_found"
+handler500 = "dashboards.system.errors.broken"
 
 
 def _pages(suffix: str) -> list[URLPattern | URLResolver]:
@@ -55,10 +44,10 @@ def _pages(suffix: str) -> list[URLPattern | URLResolver]:
         path("incidents/<int:incident_id>/", incidents.incident, name=f"incident{suffix}"),
         path("silences/", silences.silences, name=f"silences{suffix}"),
         path("silences/preview", silences.preview, name=f"silence-preview{suffix}"),
-        path("alerts/rules/", alert_rules.rules, name=f"alert-rules{suffix}"),
-        path("alerts/rules.yaml", alert_rules.rules_file, name=f"alert-rules-file{suffix}"),
-        path("alerts/rules/<int:rule_id>/", alert_rules.rule, name=f"alert-rule{suffix}"),
-        path("alerts/runbooks/<slug:kind>/", alert_rules.runbook, name=f"runbook{suffix}"),
+        path("alerts/rules/", rules.rules, name=f"alert-rules{suffix}"),
+        path("alerts/rules.yaml", rules.rules_file, name=f"alert-rules-file{suffix}"),
+        path("alerts/rules/<int:rule_id>/", rules.rule, name=f"alert-rule{suffix}"),
+        path("alerts/runbooks/<slug:kind>/", rules.runbook, name=f"runbook{suffix}"),
         path("alerts/channels/", channels.channels, name=f"channels{suffix}"),
         path("alerts/channels/<int:channel_id>/", channels.channel, name=f"channel{suffix}"),
         path("alerts/routes/<int:route_id>/", channels.route, name=f"route{suffix}"),

@@ -22,43 +22,37 @@ from django.db import DatabaseError, Error, close_old_connections
 
 from fleet.alerts.outbox import prune as prune_messages
 from fleet.alerts.running import prune as prune_incidents
-from fleet.control import (
-    ControlError,
-    campaigns_run,
-    changes,
-    degrading_run,
-    drains,
-    drains_run,
-    networking,
-    networking_run,
-    retiring,
-    rollouts_run,
-    working,
-)
-from fleet.control.audit import record
-from fleet.control.degrading import DegradeRequest
-from fleet.control.dialing import Dialer
-from fleet.control.networking_run import Auths
-from fleet.domain.changes import SYSTEM, ChangeKind, ChangeState
-from fleet.domain.evidence import Timing
+from fleet.changes import ControlError, engine
+from fleet.changes.audit import record
+from fleet.changes.campaigns import run as campaigns_run
+from fleet.changes.campaigns import working
+from fleet.changes.dialing import Dialer
+from fleet.changes.networking import revisions
+from fleet.changes.networking import run as networking_run
+from fleet.changes.networking.run import Auths
+from fleet.changes.policies import run as rollouts_run
+from fleet.changes.standing import degrading_run, drains, drains_run, retiring
+from fleet.changes.standing.degrading import DegradeRequest
 from fleet.models import Change, Cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
-from fleet.models.history import prune, recall, settle
-from fleet.pollers.conclude import conclude
-from fleet.pollers.plan import operators_auths, plan
-from fleet.pollers.policies import ask_all
-from fleet.pollers.worker import Known, Polling, Worker
+from fleet.monitoring.evidence import Timing
+from fleet.monitoring.history.store import prune, recall, settle
+from fleet.monitoring.pollers.conclude import conclude
+from fleet.monitoring.pollers.plan import operators_auths, plan
+from fleet.monitoring.pollers.policies import ask_all
+from fleet.monitoring.pollers.worker import Known, Polling, Worker
+from fleet.monitoring.publish import publish
+from fleet.monitoring.state import RecordLost, StateError
+from fleet.monitoring.state.connect import connect, reaching
+from fleet.monitoring.state.policy_book import PolicyBook
+from fleet.monitoring.state.reader import Reader
+from fleet.monitoring.state.rounds import Rounds
+from fleet.monitoring.state.writer import Writer
 from fleet.processes import garbage
-from fleet.protocol.destination import READINGS
-from fleet.publish import publish
-from fleet.state import RecordLost, StateError
-from fleet.state.connect import connect, reaching
-from fleet.state.policy_book import PolicyBook
-from fleet.state.reader import Reader
-from fleet.state.rounds import Rounds
-from fleet.state.writer import Writer
+from fleet.protocol.destination.health import READINGS
 from fleet.transport.channels import TLSFiles
 from fleet.transport.retrying.reads import DEFAULT
+from fleet.vocabulary.changes import SYSTEM, ChangeKind, ChangeState
 
 logger = logging.getLogger(__name__)
 
@@ -201,7 +195,7 @@ def step_actions() -> None:
     states = (ChangeState.CONFIRMED.value, ChangeState.RUNNING.value, ChangeState.PAUSED.value)
     for change in Change.objects.select_related("cluster").filter(kind__in=kinds, state__in=states):
         with _apart(f"change {change.pk}"):
-            if change.state != ChangeState.CONFIRMED or changes.ready(change):
+            if change.state != ChangeState.CONFIRMED or engine.ready(change):
                 _step(change)
     for change in working.left_over():
         with _apart(f"change {change.pk}"):
@@ -239,7 +233,7 @@ def _step(change: Change) -> None:
 
 def _look_after(cluster: Cluster) -> None:
     auths = _auths(cluster)
-    for change in networking.waiting(cluster):
+    for change in revisions.waiting(cluster):
         with _apart(f"change {change.pk}"):
             networking_run.run(change, auths, _now, _holder())
     networking_run.read(cluster.id, auths, _now())
@@ -248,7 +242,7 @@ def _look_after(cluster: Cluster) -> None:
     )
     for change in verifying:
         with _apart(f"change {change.pk}"):
-            networking.verify(change, process().reader.table(cluster.id, time.time()), _now())
+            revisions.verify(change, process().reader.table(cluster.id, time.time()), _now())
 
 
 @shared_task(name="fleet.tasks.apply_drains", ignore_result=True)

@@ -12,6 +12,6 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboards.config.settings")
 _pages = get_asgi_application()
 
 from dashboards.config import celery  # noqa: E402, F401 - pages enqueue tasks through it
-from dashboards.routing import application as _sockets  # noqa: E402 - models are loaded only now
+from dashboards.live.routing import application as _sockets  # noqa: E402 - models are loaded only now
 
 application = ProtocolTypeRouter({"http": _pages, "websocket": _sockets})

@@ -15,7 +15,7 @@ from csp.constants import NONCE, NONE, SELF
 from dashboards.config import env
 from fleet.processes import folders
 from fleet.processes.valkey import running_url
-from fleet.protocol.destination import READINGS
+from fleet.protocol.destination.health import READINGS
 
 BASE_DIR = Path(__file__).resolve().parents[2]
 
@@ -269,7 +269,7 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = "/"
-ACCOUNT_ADAPTER = "dashboards.sign_in.AccountAdapter"
+ACCOUNT_ADAPTER = "dashboards.access.sign_in.AccountAdapter"
 ACCOUNT_LOGIN_METHODS = {"username"}
 ACCOUNT_SIGNUP_FIELDS = ["username*", "password1*", "password2*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
@@ -294,7 +294,7 @@ REFLOAT_OIDC_GROUPS_CLAIM = env.text("REFLOAT_OIDC_GROUPS_CLAIM", "groups")
 REFLOAT_OIDC_ROLES = env.pairs("REFLOAT_OIDC_ROLES")
 #: The role of somebody whose groups give none; empty: such a person is refused.
 REFLOAT_OIDC_DEFAULT_ROLE = env.text("REFLOAT_OIDC_DEFAULT_ROLE")
-SOCIALACCOUNT_ADAPTER = "dashboards.sign_in.OidcAdapter"
+SOCIALACCOUNT_ADAPTER = "dashboards.access.sign_in.OidcAdapter"
 SOCIALACCOUNT_AUTO_SIGNUP = True
 SOCIALACCOUNT_PROVIDERS: dict[str, Any] = {
     "openid_connect": {

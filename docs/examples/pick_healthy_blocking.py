@@ -7,7 +7,7 @@ import time
 
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from fleet.protocol.pick_healthy import Settings
+from fleet.protocol.recovery.pick_healthy import Settings
 from fleet.transport.pick_healthy.opening import open_blocking_channel
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from fleet.protocol.grpc_route_yaml import from_yaml
-from fleet.protocol.retry_budget import BudgetSettings
+from fleet.protocol.retry.budget import BudgetSettings
+from fleet.protocol.retry.grpc_route_yaml import from_yaml
 from fleet.transport.retrying.aio import Retrying
 from fleet.transport.retrying.calling import SharedBudget
 

@@ -7,7 +7,7 @@ import sys
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from fleet.protocol.retry import Policy, Reason
+from fleet.protocol.retry.policy import Policy, Reason
 from fleet.transport.retrying.blocking import BlockingRetrying
 
 POLICY = Policy(

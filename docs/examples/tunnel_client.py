@@ -7,7 +7,7 @@ import sys
 
 import grpc.aio
 
-from fleet.protocol.tunnel import Target, TunnelError
+from fleet.protocol.tunnel.messages import Target, TunnelError
 from fleet.transport.tunnel.handlers import Serve, Taken
 from fleet.transport.tunnel.link import Link, TunnelSpec
 from fleet.transport.tunnel.stream import TunnelStream

@@ -7,7 +7,7 @@ import sys
 
 import grpc.aio
 
-from fleet.protocol.tunnel import Target, Wire
+from fleet.protocol.tunnel.messages import Target, Wire
 from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
 
 WANTED = Target("kitchen-radio", "GREETING")

@@ -13,8 +13,8 @@ from operator import attrgetter
 from fleet.alerts.facts import RATE_SECONDS
 from fleet.alerts.messages import duration_words
 from fleet.alerts.rules import Rule, RuleKind
-from fleet.domain.instances import FAULTS
-from fleet.domain.verdicts import State
+from fleet.vocabulary.instances import FAULTS
+from fleet.vocabulary.verdicts import State
 
 _WATCHED = {
     RuleKind.STRANDED: State.STRANDED.slug,

@@ -18,10 +18,10 @@ from fleet.alerts.facts import (
     whole_of,
 )
 from fleet.alerts.inhibition import JOINT, STRENGTH
-from fleet.classify import prepare
-from fleet.domain.instances import COMPLAINTS, FAULTS, InstanceKind, InstanceState
-from fleet.domain.naming import natural
-from fleet.domain.views import FleetTable, InstanceView
+from fleet.monitoring.classify import prepare
+from fleet.monitoring.views import FleetTable, InstanceView
+from fleet.vocabulary.instances import COMPLAINTS, FAULTS, InstanceKind, InstanceState
+from fleet.vocabulary.naming import natural
 
 
 @dataclass(frozen=True, slots=True)

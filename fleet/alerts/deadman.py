@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from fleet.alerts.senders import SendError
-from fleet.alerts.senders.http import post
+from fleet.alerts.channels import SendError
+from fleet.alerts.channels.http import post
 
 logger = logging.getLogger(__name__)
 

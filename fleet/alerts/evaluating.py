@@ -24,11 +24,11 @@ from fleet.alerts.routes import Route, escalates_at, leaves, receivers
 from fleet.alerts.rules import Rule
 from fleet.alerts.silences import WARN_BEFORE, Silence, active
 from fleet.alerts.values import Happening, Incident, IncidentState, Notice, NoticeKind, Severity, TimelineKind
-from fleet.domain.views import FleetTable, InstanceView
 from fleet.models import alerting
 from fleet.models import incidents as rows
-from fleet.state import StateError
-from fleet.state.reader import Reader
+from fleet.monitoring.state import StateError
+from fleet.monitoring.state.reader import Reader
+from fleet.monitoring.views import FleetTable, InstanceView
 
 #: Names of instances that do not run as is wanted. That is for others to know; alerting is told.
 Drift = Callable[[str, Iterable[InstanceView]], Sequence[str]]

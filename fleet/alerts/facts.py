@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fleet.alerts.values import Cause, CauseKind
-from fleet.classify import FleetFrame, prepare
-from fleet.domain.columns import HEALTH_CHECK, REASON_BITS, RECOVERY_SHIFT
-from fleet.domain.instances import FAULTS, InstanceKind, InstanceState
-from fleet.domain.verdicts import BACKEND_CAUSE, Reason, Recovery, State
-from fleet.domain.views import FleetTable, InstanceView
+from fleet.monitoring.classify import FleetFrame, prepare
+from fleet.monitoring.columns import HEALTH_CHECK, REASON_BITS, RECOVERY_SHIFT
+from fleet.monitoring.views import FleetTable, InstanceView
+from fleet.vocabulary.instances import FAULTS, InstanceKind, InstanceState
+from fleet.vocabulary.verdicts import BACKEND_CAUSE, Reason, Recovery, State
 
 #: The rate of loss is that of so many seconds.
 RATE_SECONDS = 60.0

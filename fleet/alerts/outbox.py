@@ -18,7 +18,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
-from fleet.alerts.senders import Errand, SendError, alertmanager, apprise, email, pagerduty, webhook
+from fleet.alerts.channels import Errand, SendError, alertmanager, apprise, email, pagerduty, webhook
 from fleet.alerts.values import TimelineKind
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.incidents import IncidentEvent

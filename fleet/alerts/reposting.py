@@ -16,7 +16,7 @@ from typing import Any
 from django.db import DatabaseError
 
 from fleet.alerts import messages, store
-from fleet.alerts.senders import Errand, SendError, alertmanager
+from fleet.alerts.channels import Errand, SendError, alertmanager
 from fleet.alerts.values import IncidentState, Notice, NoticeKind
 from fleet.models.alerting import AlertClock, Channel, Delivery
 from fleet.models.incidents import Incident

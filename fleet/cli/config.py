@@ -8,11 +8,12 @@ from typing import Any
 
 import click
 
+from fleet.changes.networking.plan import counted, said
 from fleet.cli import agreeing, api
 from fleet.cli.answers import Failure, show_json, table
 from fleet.cli.console import asks_console
-from fleet.domain.networking_plan import counted, said
-from fleet.protocol import durations, networking_yaml
+from fleet.protocol import durations
+from fleet.protocol.networking import config_yaml
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print the API's answer.")
 
@@ -35,8 +36,8 @@ def get_command(console: api.Console, cluster: str, as_json: bool) -> None:
     if as_json:
         show_json(found)
         return
-    resource = networking_yaml.from_document(found["document"], strict=False)
-    click.echo(networking_yaml.to_yaml(resource), nl=False)
+    resource = config_yaml.from_document(found["document"], strict=False)
+    click.echo(config_yaml.to_yaml(resource), nl=False)
 
 
 @config.command("history")

@@ -12,12 +12,14 @@ import uvloop
 
 from fleet.cli.answers import Failure
 from fleet.cli.home import cluster_option, home_option
-from fleet.nodes import addresses, connect_access, connect_client, fleet_record
-from fleet.nodes.addresses import Address
-from fleet.nodes.connect_client import BrokenError, ConnectError, ConnectPlan
-from fleet.nodes.flags import tls_files, tls_options
-from fleet.nodes.fleet_record import FleetError
-from fleet.nodes.running import StartError
+from fleet.nodes.local import record as fleet_record
+from fleet.nodes.local.record import FleetError
+from fleet.nodes.proxy.connect import access
+from fleet.nodes.shared import addresses, connect_client
+from fleet.nodes.shared.addresses import Address
+from fleet.nodes.shared.connect_client import BrokenError, ConnectError, ConnectPlan
+from fleet.nodes.shared.flags import tls_files, tls_options
+from fleet.nodes.shared.running import StartError
 from fleet.transport.channels import TLSError, TLSFiles
 
 
@@ -82,4 +84,4 @@ def _local(cluster: str, home: Path, given: TLSFiles) -> tuple[tuple[tuple[str, 
 def _token(path: Path | None) -> str:
     if path is None:
         return os.environ.get("REFLOAT_CONNECT_TOKEN", "").strip()
-    return connect_access.read_tokens(path, "--token-file")[0]
+    return access.read_tokens(path, "--token-file")[0]

@@ -12,7 +12,7 @@ import click
 from fleet.cli import api
 from fleet.cli.answers import show_json, table
 from fleet.cli.home import cluster_option, home_option
-from fleet.domain.verdicts import State
+from fleet.vocabulary.verdicts import State
 
 Command = Callable[..., None]
 

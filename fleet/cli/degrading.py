@@ -7,7 +7,7 @@ import click
 from fleet.cli import api
 from fleet.cli.console import asks_console
 from fleet.cli.draining import request_each
-from fleet.nodes.flags import Positive
+from fleet.nodes.shared.flags import Positive
 
 _reason = click.option("--reason", required=True, help="Shown wherever the instance is, and kept in the log.")
 _instances = click.argument("instances", metavar="ID|NAME...", nargs=-1, required=True)

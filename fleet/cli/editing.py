@@ -11,9 +11,9 @@ from pathlib import Path
 import click
 
 from fleet.cli.answers import Failure
-from fleet.protocol import networking_config as rules
-from fleet.protocol import networking_yaml
-from fleet.protocol.networking_config import NetworkingConfigError, Resource
+from fleet.protocol.networking import config as rules
+from fleet.protocol.networking import config_yaml
+from fleet.protocol.networking.config import NetworkingConfigError, Resource
 
 HEAD = "# Save and leave the editor to write it; leave it unchanged, or empty, to write nothing.\n"
 _WRONG = "#! "
@@ -38,7 +38,7 @@ def edit(text: str, base: Resource) -> Edited:
         if not any(line.strip() and not line.startswith("#") for line in plain.splitlines()):
             return Edited(plain, base)
         try:
-            found = networking_yaml.from_yaml(plain)
+            found = config_yaml.from_yaml(plain)
             rules.check(rules.with_defaults(found.config), rules.with_defaults(base.config))
         except NetworkingConfigError as error:
             text = try_again(plain, [str(problem) for problem in error.problems])

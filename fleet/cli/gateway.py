@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from fleet.nodes.gateway import command as gateway
+from fleet.nodes.gateway.server import command as gateway
 
 __all__ = ["gateway"]

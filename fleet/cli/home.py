@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 import fleet
-from fleet.nodes.cluster_names import ClusterName
+from fleet.nodes.shared.cluster_names import ClusterName
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 
 class LazyGroup(click.Group):
-    """`lazy` says where a command is: `{"simulate": "fleet.cli.simulate:simulate"}`."""
+    """`lazy` says where a command is: `{"simulate": "fleet.cli.local.simulate:simulate"}`."""
 
     def __init__(self, *args: Any, lazy: dict[str, str] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

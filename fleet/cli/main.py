@@ -24,7 +24,7 @@ class _Program(LazyGroup):
 @click.group(
     cls=_Program,
     lazy={
-        "fleet": "fleet.cli.fleet:fleet",
+        "fleet": "fleet.cli.local.fleet:fleet",
         "summary": "fleet.cli.console:summary",
         "agents": "fleet.cli.console:agents",
         "agent": "fleet.cli.console:agent",

@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
+from fleet.changes.policies.outlook import ttl_sentence
 from fleet.cli import agreeing, api
 from fleet.cli.answers import Failure, show_json, table
 from fleet.cli.console import asks_console
-from fleet.domain import rollout
-from fleet.domain.policy_outlook import ttl_sentence
-from fleet.protocol import policies as rules
-from fleet.protocol import policy_snippets
+from fleet.protocol.policies import env_policies as rules
+from fleet.protocol.policies import snippets
+from fleet.vocabulary import rollouts
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print the API's answer.")
 
@@ -24,13 +24,11 @@ def _terms(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(*asked: Any, **given: Any) -> None:
-        terms = {name: given.pop(name) for name in rollout.RANGES}
+        terms = {name: given.pop(name) for name in rollouts.RANGES}
         command(*asked, terms={name: text for name, text in terms.items() if text is not None}, **given)
 
-    for name, (low, high, label, unit) in reversed(list(rollout.RANGES.items())):
-        said = (
-            f"{label}: {low} to {high}{f' {unit}' if unit else ''}; default {getattr(rollout.Terms(), name)}."
-        )
+    for name, (low, high, label, unit) in reversed(list(rollouts.RANGES.items())):
+        said = f"{label}: {low} to {high}{f' {unit}' if unit else ''}; default {getattr(rollouts.Terms(), name)}."
         run = click.option(f"--{name.replace('_', '-')}", name, help=said)(run)
     return run
 
@@ -151,7 +149,7 @@ def snippet_command(console: api.Console, cluster: str, target: str, kind: str) 
     whose = _target(found, target)
     role = _role(found, whose)
     wanted = {**found["desired"].get(role, {}), **found["desired"].get(whose, {})}
-    click.echo(dict(policy_snippets.all_of(role, wanted)).get(kind, f"# nothing is wanted of {target}"))
+    click.echo(dict(snippets.all_of(role, wanted)).get(kind, f"# nothing is wanted of {target}"))
 
 
 def _target(found: dict[str, Any], text: str) -> str:

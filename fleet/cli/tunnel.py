@@ -11,14 +11,16 @@ import click
 import uvloop
 
 from fleet.cli.answers import Failure
-from fleet.nodes import running, tunnel_client, tunnel_server
-from fleet.nodes.addresses import Address
-from fleet.nodes.flags import Positive, tls_files, tls_options
-from fleet.nodes.tunnel_client import ClientPlan
-from fleet.nodes.tunnel_server import ServerPlan
-from fleet.nodes.tunnel_words import CLAIM, FORWARD, SERVICE, TARGET, Claim, Forward, Service
+from fleet.nodes.shared import running
+from fleet.nodes.shared.addresses import Address
+from fleet.nodes.shared.flags import Positive, tls_files, tls_options
+from fleet.nodes.tunnel import client as tunnel_client
+from fleet.nodes.tunnel import server as tunnel_server
+from fleet.nodes.tunnel.client import ClientPlan
+from fleet.nodes.tunnel.flags import CLAIM, FORWARD, SERVICE, TARGET, Claim, Forward, Service
+from fleet.nodes.tunnel.server import ServerPlan
 from fleet.processes import log_lines
-from fleet.protocol.tunnel import Target, TunnelError, Wire
+from fleet.protocol.tunnel.messages import Target, TunnelError, Wire
 from fleet.transport.channels import DeadPeer, TLSError
 from fleet.transport.tunnel.link import Keeping
 from fleet.transport.tunnel.pump import Closing, Policy

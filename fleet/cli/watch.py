@@ -10,8 +10,8 @@ import click
 from fleet.cli import api
 from fleet.cli.answers import Failure
 from fleet.cli.console import age, asks_console, instance_table
-from fleet.domain.verdicts import State
-from fleet.nodes.numbers import Number
+from fleet.nodes.shared.numbers import Number
+from fleet.vocabulary.verdicts import State
 
 #: Home, and clear to the end of the screen: less flicker than clearing first.
 _REDRAW = "\033[H\033[J"

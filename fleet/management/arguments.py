@@ -5,7 +5,8 @@ from __future__ import annotations
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 
-from fleet.protocol import announce, durations
+from fleet.protocol import durations
+from fleet.protocol.recovery import announce
 
 
 def whole(least: int, most: int | None = None) -> Callable[[str], int]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from django.db import models
 from typing_extensions import override
 
-from fleet.domain.campaign import AgentState
-from fleet.domain.rollout import StepState
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
+from fleet.vocabulary.campaigns import AgentState
+from fleet.vocabulary.rollouts import StepState
 
 _STEP_STATES = [(state.value, state.value) for state in StepState]
 _AGENT_STATES = [(state.value, state.value) for state in AgentState]

@@ -1,6 +1,6 @@
 """Changes to clusters, the lease of who works on one, and the log of all that anybody did. docs/changes.md.
 
-Rows only: `fleet.control` writes them, one function for each thing that may happen.
+Rows only: `fleet.changes` writes them, one function for each thing that may happen.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from django.db.models import Q
 from django.utils import timezone
 from typing_extensions import override
 
-from fleet.domain.changes import OCCUPYING, ActorKind, ChangeKind, ChangeState
 from fleet.models.clusters import Cluster
+from fleet.vocabulary.changes import OCCUPYING, ActorKind, ChangeKind, ChangeState
 
 _KINDS = [(kind.value, kind.label) for kind in ChangeKind]
 _STATES = [(state.value, state.value) for state in ChangeState]

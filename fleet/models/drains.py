@@ -1,4 +1,4 @@
-"""What operators want of instances: to take nobody new, or connections again. `fleet.control` writes them."""
+"""What operators want of instances: to take nobody new, or connections again. `fleet.changes` writes them."""
 
 from __future__ import annotations
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from django.db import models
 from typing_extensions import override
 
-from fleet.domain.instances import InstanceState
-from fleet.domain.verdicts import Reason, Recovery, State
 from fleet.models.clusters import Cluster
+from fleet.vocabulary.instances import InstanceState
+from fleet.vocabulary.verdicts import Reason, Recovery, State
 
 _STATES = [(state.slug, state.label) for state in State]
 _INSTANCE_STATES = [(state.slug, state.slug) for state in InstanceState]

@@ -11,12 +11,12 @@ from typing_extensions import override
 
 #: The module of each node, whose `command` it is; imported when asked for: the forwarder has no use for grpc.
 _NODES = {
-    "agent": "fleet.nodes.agent",
-    "auth": "fleet.nodes.auth",
-    "balancer": "fleet.nodes.balancer",
-    "forwarder": "fleet.nodes.forwarder",
-    "gateway": "fleet.nodes.gateway",
-    "proxy": "fleet.nodes.proxy",
+    "agent": "fleet.nodes.agent.program",
+    "auth": "fleet.nodes.auth.server",
+    "balancer": "fleet.nodes.balancer.server",
+    "forwarder": "fleet.nodes.local.forwarder",
+    "gateway": "fleet.nodes.gateway.server",
+    "proxy": "fleet.nodes.proxy.server",
 }
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from fleet.protocol.networking_config import Resource
+from fleet.protocol.networking.config import Resource
 from fleet.transport import networking_config
 from fleet.transport.networking_config import Message
 from fleet.wire import clusterconfig_pb2, clusterconfig_pb2_grpc, fleet_pb2, fleet_pb2_grpc
@@ -234,7 +234,7 @@ class InstanceAdmin:
 
 
 class NodePoliciesAdmin:
-    """Changes what one auth or proxy runs with. Every call raises AdminError; reading is `fleet.sources.policies`."""
+    """Changes what one auth or proxy runs with. Every call raises AdminError; `monitoring.sources.policies` reads."""
 
     def __init__(self, channel: grpc.aio.Channel, *, within: float = _WITHIN) -> None:
         self._stub = fleet_pb2_grpc.NodePoliciesStub(channel)

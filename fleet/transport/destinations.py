@@ -13,11 +13,19 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from fleet import background
-from fleet.protocol import picking, probing
-from fleet.protocol.destination import RECOMMENDED, Destination, Health, Probe, Proxied, Settings, Verdict
-from fleet.protocol.picking import Candidate, Pick, Picker
-from fleet.protocol.standing import Said
+from fleet.processes import background
+from fleet.protocol.destination import picking, probing
+from fleet.protocol.destination.health import (
+    RECOMMENDED,
+    Destination,
+    Health,
+    Probe,
+    Proxied,
+    Settings,
+    Verdict,
+)
+from fleet.protocol.destination.picking import Candidate, Pick, Picker
+from fleet.protocol.destination.standing import Said
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,8 @@ from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from fleet import __version__
-from fleet.protocol import announce, standing
+from fleet.protocol.destination import standing
+from fleet.protocol.recovery import announce
 from fleet.transport.process import ProcessState
 from fleet.transport.standing import Standing
 

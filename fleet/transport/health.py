@@ -14,8 +14,9 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from fleet.protocol import announce, standing
-from fleet.protocol.standing import ACCEPTING_SERVICE, PREFERRED_SERVICE
+from fleet.protocol.destination import standing
+from fleet.protocol.destination.standing import ACCEPTING_SERVICE, PREFERRED_SERVICE
+from fleet.protocol.recovery import announce
 from fleet.protocol.text_limits import LONGEST_NAME
 from fleet.transport.process import ProcessState
 from fleet.transport.standing import Standing

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fleet.protocol import durations, networking_yaml
-from fleet.protocol.networking_config import (
+from fleet.protocol import durations
+from fleet.protocol.networking import config_yaml
+from fleet.protocol.networking.config import (
     FIELDS,
     ORIGIN_LABEL,
     Field,
@@ -74,8 +75,8 @@ def write_metadata(resource: Resource, onto: Message) -> None:
 
 def stamp(message: Message, origin: Origin, revision: str) -> None:
     """Make it ready to be stored: the fixed fields, defaults, where it came from and its revision."""
-    message.kind, message.version = networking_yaml.KIND, networking_yaml.VERSION
-    message.metadata.name = networking_yaml.NAME
+    message.kind, message.version = config_yaml.KIND, config_yaml.VERSION
+    message.metadata.name = config_yaml.NAME
     message.metadata.labels[ORIGIN_LABEL] = origin
     message.metadata.revision = revision
     write(with_defaults(read(message).config), message)

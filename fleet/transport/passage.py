@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 import grpc.aio
 
-from fleet import background
-from fleet.protocol import auth_path
-from fleet.protocol.tunnel import Target, TunnelError
+from fleet.processes import background
+from fleet.protocol.recovery import auth_path
+from fleet.protocol.tunnel.messages import Target, TunnelError
 from fleet.transport.listening import stop_listening
 from fleet.transport.tunnel.client import TunnelClient
 from fleet.transport.tunnel.pump import Wire, pump

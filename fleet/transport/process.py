@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from fleet.protocol import announce
-from fleet.protocol.announce import Component, State
+from fleet.protocol.recovery import announce
+from fleet.protocol.recovery.announce import Component, State
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from fleet.protocol import service_config
-from fleet.protocol.service_config import ServiceConfig, ServiceConfigError
+from fleet.protocol.recovery import service_config
+from fleet.protocol.recovery.service_config import ServiceConfig, ServiceConfigError
 
 #: Our auths name themselves in this trailing metadata; others do not, and the client goes without.
 AUTH_ID_METADATA = "refloat-auth-id"

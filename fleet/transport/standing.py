@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fleet.protocol.standing import Said
+from fleet.protocol.destination.standing import Said
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import sys
 
 import uvloop
 
-from fleet.nodes import addresses
+from fleet.nodes.shared import addresses
 from fleet.transport.http2.connection import Connection
 from fleet.transport.http2.dialing import Dialer
 from fleet.transport.http2.fields import Known, encode

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from fleet.domain import columns
-from fleet.domain.evidence import FleetEvidence
-from fleet.domain.instances import Attempt, InstanceFacts, InstanceKind, InstanceState, ServingStatus
-from fleet.domain.verdicts import Recovery, State
-from fleet.domain.views import FleetTable, InstanceView
+from fleet.monitoring import columns
+from fleet.monitoring.evidence import FleetEvidence
+from fleet.monitoring.views import FleetTable, InstanceView
+from fleet.vocabulary.instances import Attempt, InstanceFacts, InstanceKind, InstanceState, ServingStatus
+from fleet.vocabulary.verdicts import Recovery, State
 
 #: Looks that are not counted: the first after a change is one that finds out.
 _WARM_UP = 5

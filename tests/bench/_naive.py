@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from redis import Redis
 
-from fleet.classify import FleetFrame, classify_in
-from fleet.domain.evidence import AgentEvidence, Heartbeat, Mode
-from fleet.domain.verdicts import State
-from fleet.state.record import Record
+from fleet.monitoring.classify import FleetFrame, classify_in
+from fleet.monitoring.evidence import AgentEvidence, Heartbeat, Mode
+from fleet.monitoring.state.record import Record
+from fleet.vocabulary.verdicts import State
 
 #: Commands in one pipeline: more only grows the buffers.
 _PIPE = 1000

@@ -22,10 +22,10 @@ import grpc.aio
 import uvloop
 from grpc_health.v1 import health_pb2
 
-from fleet.domain.instances import ServingStatus
+from fleet.monitoring.sources.health import ask_health
 from fleet.processes import garbage
-from fleet.sources.channels import Connections
-from fleet.sources.health import ask_health
+from fleet.transport.connections import Connections
+from fleet.vocabulary.instances import ServingStatus
 
 #: Checks under way at once: a shard of the console's, and as many for everybody.
 _AT_ONCE = 250

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fleet.domain.columns import HEARTBEAT, TUNNEL
-from fleet.domain.evidence import Feed, Mode
-from fleet.domain.instances import Attempt, ServingStatus
-from fleet.state.codec import FeedState, Poll, Resource, blank
-from fleet.state.keys import Keys
-from fleet.state.record import LISTS, PRESENCE
-from fleet.state.writer import Remembered, Writer
+from fleet.monitoring.columns import HEARTBEAT, TUNNEL
+from fleet.monitoring.evidence import Feed, Mode
+from fleet.monitoring.state.codec import FeedState, Poll, Resource, blank
+from fleet.monitoring.state.keys import Keys
+from fleet.monitoring.state.record import LISTS, PRESENCE
+from fleet.monitoring.state.writer import Remembered, Writer
+from fleet.vocabulary.instances import Attempt, ServingStatus
 
 AUTHS = 3
 PROXIES = 200

@@ -20,9 +20,9 @@ import grpc.aio
 import uvloop
 from aiohttp import web
 
-from fleet.nodes import http_site
-from fleet.protocol import announce, service_config
-from fleet.protocol.service_config import Mode, ServiceConfig
+from fleet.nodes.shared import http_site
+from fleet.protocol.recovery import announce, service_config
+from fleet.protocol.recovery.service_config import Mode, ServiceConfig
 from fleet.transport import channels
 from fleet.transport.health import HealthServicer
 from fleet.transport.process import ProcessState

@@ -23,9 +23,9 @@ import grpc.aio
 import uvloop
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from fleet.nodes import running
+from fleet.nodes.shared import running
 from fleet.processes import garbage
-from fleet.protocol.pick_healthy import DEFAULTS, Settings
+from fleet.protocol.recovery.pick_healthy import DEFAULTS, Settings
 from fleet.transport import channels
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.pick_healthy.opening import open_channel

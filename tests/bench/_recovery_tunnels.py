@@ -14,12 +14,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet.nodes.agent import Agent
-from fleet.nodes.balancer import Balancer
-from fleet.nodes.forward_names import Mode
-from fleet.nodes.forwards import Forward
-from fleet.nodes.proxy import Proxy
-from fleet.nodes.rotation import parse_flag
+from fleet.nodes.agent.program import Agent
+from fleet.nodes.balancer.rotation import parse_flag
+from fleet.nodes.balancer.server import Balancer
+from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.local.forwards import Forward
+from fleet.nodes.proxy.server import Proxy
 from fleet.processes import valkey
 from tests.bench.measure import BenchError
 from tests.fakes.plane import Plane

@@ -23,9 +23,9 @@ from urllib.parse import urlsplit
 import aiohttp
 import grpc.aio
 
-from fleet.nodes import addresses
-from fleet.nodes.forward_names import Mode
-from fleet.nodes.forwards import Forward
+from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.local.forwards import Forward
+from fleet.nodes.shared import addresses
 from fleet.processes import valkey
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 from tests.bench._recovery_connections import Users

@@ -15,15 +15,15 @@ from typing import Any, cast
 
 import numpy as np
 
-from fleet.classify import classify_columns, prepare
-from fleet.domain.evidence import Timing
-from fleet.pollers.conclude import conclude
+from fleet.monitoring.classify import classify_columns, prepare
+from fleet.monitoring.evidence import Timing
+from fleet.monitoring.pollers.conclude import conclude
+from fleet.monitoring.publish import Layer, publish
+from fleet.monitoring.state.connect import connect
+from fleet.monitoring.state.record import load
+from fleet.monitoring.state.roster import Rosters
+from fleet.monitoring.state.writer import Writer
 from fleet.processes import garbage, valkey
-from fleet.publish import Layer, publish
-from fleet.state.connect import connect
-from fleet.state.record import load
-from fleet.state.roster import Rosters
-from fleet.state.writer import Writer
 from tests.bench import _naive
 from tests.bench._record import CLUSTER, fill
 from tests.bench.measure import BenchError, Figure, Outcome, Target, median_ms
@@ -165,7 +165,7 @@ class _Bench:
 
     def _settle(self) -> float:
         """Milliseconds until the database has got everything rounds owe to it."""
-        from fleet.models.history import settle
+        from fleet.monitoring.history.store import settle
 
         began = time.perf_counter()
         while settle(self._writer, CLUSTER):

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from fleet.protocol import announce, discovery
-from fleet.protocol.discovery import DiscoveredProxy, ProxyResource, Publisher, Subscriber
-from fleet.protocol.tracker import Tracker
+from fleet.protocol.recovery import announce, discovery
+from fleet.protocol.recovery.discovery import DiscoveredProxy, ProxyResource, Publisher, Subscriber
+from fleet.protocol.recovery.tracker import Tracker
 from fleet.wire import fleet_pb2
 from tests.bench.measure import Figure, Outcome, Target
 

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from fleet.protocol.destination import Probe
-from fleet.protocol.picking import DEFAULTS
+from fleet.protocol.destination.health import Probe
+from fleet.protocol.destination.picking import DEFAULTS
 from tests.bench._pickers import Consul, Envoy, Ours, Rule, Yarp
 from tests.bench.measure import Figure, Outcome, Target
 

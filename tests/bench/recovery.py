@@ -11,7 +11,7 @@ import os
 import sys
 from dataclasses import dataclass
 
-from fleet.protocol import announce, tracker
+from fleet.protocol.recovery import announce, tracker
 from tests.bench import _recovery_failover as failover
 from tests.bench import _recovery_tunnels as tunnels
 from tests.bench import _recovery_users as users

@@ -16,15 +16,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet.cli.simulate import simulate
-from fleet.domain.evidence import Timing
-from fleet.domain.verdicts import State
-from fleet.pollers.conclude import conclude
-from fleet.pollers.plan import plan
-from fleet.pollers.worker import Polling, Worker
+from fleet.cli.local.simulate import simulate
+from fleet.monitoring.evidence import Timing
+from fleet.monitoring.pollers.conclude import conclude
+from fleet.monitoring.pollers.plan import plan
+from fleet.monitoring.pollers.worker import Polling, Worker
+from fleet.monitoring.state.connect import connect
+from fleet.monitoring.state.writer import Remembered, Writer
 from fleet.processes import children, valkey
-from fleet.state.connect import connect
-from fleet.state.writer import Remembered, Writer
+from fleet.vocabulary.verdicts import State
 from tests.bench.measure import BenchError, Figure, Outcome
 
 _CLUSTER = "default"

@@ -21,18 +21,14 @@ django.setup()
 from django.conf import settings  # noqa: E402 - Django first
 from django.contrib.auth.models import User  # noqa: E402
 
-from dashboards import campaign_plans, networking_plans, policy_plans  # noqa: E402
+from dashboards.changes import campaign_plans, networking_plans, policy_plans  # noqa: E402
 from fleet.alerts import acting  # noqa: E402
 from fleet.alerts.messages import Links, payload  # noqa: E402
 from fleet.alerts.store import value_of  # noqa: E402
 from fleet.alerts.values import Notice, NoticeKind  # noqa: E402
-from fleet.control import desired, networking  # noqa: E402
-from fleet.control.changes import By  # noqa: E402
-from fleet.domain.agent_report import AgentReport, Answer, ReportedTracker, ReportedTunnel, TrackedProxy  # noqa: E402
-from fleet.domain.campaign import AgentState  # noqa: E402
-from fleet.domain.changes import Actor, ActorKind, ChangeState  # noqa: E402
-from fleet.domain.rollout import StepState  # noqa: E402
-from fleet.domain.verdicts import State  # noqa: E402
+from fleet.changes.engine import By  # noqa: E402
+from fleet.changes.networking import revisions  # noqa: E402
+from fleet.changes.policies import desired  # noqa: E402
 from fleet.models.alerting import (  # noqa: E402
     AgentLabel,
     AlertRule,
@@ -47,11 +43,16 @@ from fleet.models.drains import Drain  # noqa: E402
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange  # noqa: E402
 from fleet.models.tokens import ApiToken  # noqa: E402
 from fleet.models.transitions import Transition  # noqa: E402
-from fleet.protocol.announce import AUTH_TTL_VARIABLE, PROXY_TTL_VARIABLE  # noqa: E402
-from fleet.protocol.networking_config import NetworkingConfig, Resource, with_defaults  # noqa: E402
-from fleet.state.connect import connect  # noqa: E402
-from fleet.state.policy_book import open_book  # noqa: E402
-from fleet.state.writer import Writer  # noqa: E402
+from fleet.monitoring.agent_report import AgentReport, Answer, ReportedTracker, ReportedTunnel, TrackedProxy  # noqa: E402
+from fleet.monitoring.state.connect import connect  # noqa: E402
+from fleet.monitoring.state.policy_book import open_book  # noqa: E402
+from fleet.monitoring.state.writer import Writer  # noqa: E402
+from fleet.protocol.networking.config import NetworkingConfig, Resource, with_defaults  # noqa: E402
+from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE, PROXY_TTL_VARIABLE  # noqa: E402
+from fleet.vocabulary.campaigns import AgentState  # noqa: E402
+from fleet.vocabulary.changes import Actor, ActorKind, ChangeState  # noqa: E402
+from fleet.vocabulary.rollouts import StepState  # noqa: E402
+from fleet.vocabulary.verdicts import State  # noqa: E402
 from tests.fakes.policy_nodes import PolicyNodes  # noqa: E402
 from tests.fakes.record import fill  # noqa: E402
 from tests.fakes.rollout_worker import Node  # noqa: E402
@@ -184,9 +185,9 @@ def _changes(by: By) -> dict[str, int]:
     """Plans of every kind, a campaign that runs and a rollout that has ended."""
     moment = datetime.now(UTC)
     config = with_defaults(NetworkingConfig(tunnel_strategy="proxy_peering", agent_connection_count=1))
-    networking.remember("default", Resource(config, {"teleport.dev/origin": "dynamic"}, "r1"), moment)
+    revisions.remember("default", Resource(config, {"teleport.dev/origin": "dynamic"}, "r1"), moment)
     desired_config = replace(config, graceful_tunnel_closing=True, keep_alive_interval=30.0)
-    planned = networking.plan(
+    planned = revisions.plan(
         "default", "r1", desired_config, by, moment, lambda: networking_plans.sight("default")
     )
     running = campaign_plans.plan("default", {"q": "agent"}, {}, by, moment)

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page, expect
 
-from fleet.domain.verdicts import State
+from fleet.vocabulary.verdicts import State
 from tests.browser.axe import accessible
 from tests.browser.visits import Visit, Visitor
 from tests.fakes import trouble

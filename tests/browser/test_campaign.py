@@ -8,9 +8,10 @@ import json
 import pytest
 from playwright.async_api import Page, expect
 
-from fleet.control import campaigns, campaigns_run
-from fleet.domain.verdicts import State
+from fleet.changes.campaigns import campaigns
+from fleet.changes.campaigns import run as campaigns_run
 from fleet.models.changes import Change
+from fleet.vocabulary.verdicts import State
 from tests.browser.axe import accessible
 from tests.browser.conftest import Visiting
 from tests.browser.visits import Visit

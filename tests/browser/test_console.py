@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
-from fleet.domain.verdicts import State
+from fleet.vocabulary.verdicts import State
 from tests.browser.test_map import CELLS
 from tests.browser.visits import DEADLINE_MS, new_context, watch
 from tests.flow.running import AGENTS, Demo

@@ -12,10 +12,10 @@ import pytest
 from playwright.async_api import Page, expect
 from websockets.asyncio.client import ClientConnection, connect
 
-from dashboards.hub import delta_text
-from fleet.domain.events import Delta
-from fleet.domain.verdicts import State
-from fleet.publish import message_of
+from dashboards.live.hub import delta_text
+from fleet.monitoring.events import Delta
+from fleet.monitoring.publish import message_of
+from fleet.vocabulary.verdicts import State
 from tests.browser.conftest import Visiting
 from tests.browser.link import FaultyLink, Frame, kind_of
 from tests.browser.visits import DEADLINE_MS, Visit

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Page, expect
 
-from dashboards import figures
-from fleet.domain.verdicts import State
+from dashboards.fleet import figures
+from fleet.vocabulary.verdicts import State
 from tests.browser.conftest import Visiting
 from tests.browser.link import FaultyLink
 from tests.browser.visits import DEADLINE_MS

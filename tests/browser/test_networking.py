@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import pytest
 from playwright.async_api import expect
 
-from fleet.control import networking
-from fleet.domain.verdicts import State
-from fleet.protocol.networking_config import NetworkingConfig, Resource, with_defaults
+from fleet.changes.networking import revisions
+from fleet.protocol.networking.config import NetworkingConfig, Resource, with_defaults
+from fleet.vocabulary.verdicts import State
 from tests.browser.axe import accessible
 from tests.browser.conftest import Visiting
 
@@ -24,7 +24,7 @@ def _remember(cluster: str, revision: str, web_idle_timeout: float) -> None:
         )
     )
     resource = Resource(config, {"teleport.dev/origin": "dynamic"}, revision)
-    networking.remember(cluster, resource, datetime.now(UTC))
+    revisions.remember(cluster, resource, datetime.now(UTC))
 
 
 async def test_second_of_two_rebases_and_plans(visiting: Visiting) -> None:

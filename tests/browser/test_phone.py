@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, ViewportSize
 
-from fleet.protocol.announce import AUTH_TTL_VARIABLE
+from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
 from tests.browser.readers import SETTINGS, apply, overflow, prepare
 from tests.browser.visits import Sessions, new_context
 from tests.flow.web import GUEST, USERNAME, Console, web_console

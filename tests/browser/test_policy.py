@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Browser
 
-from fleet.domain.verdicts import State
+from fleet.vocabulary.verdicts import State
 from tests.browser.conftest import Visiting
 from tests.browser.visits import new_context, watch
 from tests.flow.web import PASSWORD, USERNAME, Console

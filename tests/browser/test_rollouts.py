@@ -11,10 +11,10 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page, expect
 
-from fleet.protocol.announce import AUTH_TTL_VARIABLE
-from fleet.protocol.policies import HTTP_CLOSE_VARIABLE
-from fleet.protocol.service_config import RFD_VARIABLE
-from fleet.state.policy_book import open_book
+from fleet.monitoring.state.policy_book import open_book
+from fleet.protocol.policies.env_policies import HTTP_CLOSE_VARIABLE
+from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
+from fleet.protocol.recovery.service_config import RFD_VARIABLE
 from tests.browser.axe import accessible
 from tests.browser.conftest import Visiting
 from tests.browser.visits import Visit, Visitor

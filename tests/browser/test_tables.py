@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.async_api import expect
 
-from fleet.domain.verdicts import State
+from fleet.vocabulary.verdicts import State
 from tests.browser.conftest import Visiting
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from playwright.async_api import Browser, BrowserContext, Page
 
-from fleet.domain.verdicts import State
-from fleet.publish import Layer
+from fleet.monitoring.publish import Layer
+from fleet.vocabulary.verdicts import State
 from tests.fakes.live_fleet import LiveFleet
 from tests.fakes.record import fill
 from tests.flow.web import USERNAME, Console, database

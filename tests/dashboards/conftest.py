@@ -11,13 +11,13 @@ from django.core.cache import cache
 from django.test import Client
 from pytest_django import Settings
 
-from dashboards import reading
-from fleet.domain.verdicts import State
+from dashboards.shared import reading
 from fleet.models.access import ClusterLimit, give_role
 from fleet.models.clusters import Cluster
-from fleet.state.connect import connect
-from fleet.state.reader import open_reader
-from fleet.state.writer import Writer
+from fleet.monitoring.state.connect import connect
+from fleet.monitoring.state.reader import open_reader
+from fleet.monitoring.state.writer import Writer
+from fleet.vocabulary.verdicts import State
 from tests.fakes.reader import FakeReader
 from tests.fakes.record import fill
 

@@ -7,7 +7,7 @@ from django.urls.resolvers import RegexPattern
 from pytest_django import Settings
 
 from dashboards import checks
-from dashboards.permissions import PUBLIC, public
+from dashboards.shared.permissions import PUBLIC, public
 
 
 def _ids(found: list[CheckMessage]) -> set[str | None]:

@@ -12,8 +12,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from fleet.nodes.proxy import Proxy
-from fleet.protocol import agent_services
+from fleet.nodes.proxy.server import Proxy
+from fleet.protocol.tunnel import agent_services
 from fleet.transport.tunnel.client import RegisterEnded, TunnelClient
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 from tests.fakes.plane import channel_to

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 import grpc.aio
 
-from fleet.protocol import auth_path
-from fleet.protocol.tunnel import Target
+from fleet.protocol.recovery import auth_path
+from fleet.protocol.tunnel.messages import Target
 from fleet.transport import channels
 from fleet.transport.passage import Passage
 from fleet.transport.tunnel.handlers import Serve, Taken, dial

@@ -10,8 +10,8 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from fleet.protocol import service_config
-from fleet.protocol.service_config import Mode, ServiceConfig
+from fleet.protocol.recovery import service_config
+from fleet.protocol.recovery.service_config import Mode, ServiceConfig
 from fleet.transport import channels
 from fleet.transport.passage import Passage
 from fleet.transport.service_config import AUTH_ID_METADATA

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from fleet.protocol.pick_healthy import (
+from fleet.protocol.recovery.pick_healthy import (
     Ask,
     Balancer,
     Command,
@@ -17,7 +17,7 @@ from fleet.protocol.pick_healthy import (
     Settings,
     Watch,
 )
-from fleet.protocol.service_config import Mode, ServiceConfig
+from fleet.protocol.recovery.service_config import Mode, ServiceConfig
 
 RECONNECT = ServiceConfig(Mode.RECONNECT, "")
 PICK_FIRST = ServiceConfig()

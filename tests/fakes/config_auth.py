@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 
-from fleet.protocol.networking_config import Origin
+from fleet.protocol.networking.config import Origin
 from fleet.transport import networking_config
 from fleet.wire import clusterconfig_pb2_grpc, types_pb2
 

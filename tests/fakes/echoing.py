@@ -13,8 +13,8 @@ import grpc.aio
 import yaml
 from typing_extensions import override
 
-from fleet.nodes import addresses
-from fleet.nodes.gateway import Gateway, GatewayFlags
+from fleet.nodes.gateway.server import Gateway, GatewayFlags
+from fleet.nodes.shared import addresses
 from fleet.transport.channels import TLSFiles, add_port, server_options
 
 ECHO = "/refloat.test.Echo/"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from fleet.alerts.channels import Errand
 from fleet.alerts.messages import Links, payload
-from fleet.alerts.senders import Errand
 from fleet.alerts.values import Notice, NoticeKind
 from tests.fakes.alerting import Watch, sound, stranded
 

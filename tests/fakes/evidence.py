@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fleet.domain.columns import HEARTBEAT, TUNNEL
-from fleet.domain.evidence import Feed
-from fleet.domain.instances import Attempt, ServingStatus
-from fleet.state.codec import FeedState, Poll, Resource, blank
-from fleet.state.record import LISTS, PRESENCE
-from fleet.state.writer import Remembered, Writer
+from fleet.monitoring.columns import HEARTBEAT, TUNNEL
+from fleet.monitoring.evidence import Feed
+from fleet.monitoring.state.codec import FeedState, Poll, Resource, blank
+from fleet.monitoring.state.record import LISTS, PRESENCE
+from fleet.monitoring.state.writer import Remembered, Writer
+from fleet.vocabulary.instances import Attempt, ServingStatus
 
 TTL = 600.0
 

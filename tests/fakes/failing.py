@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 from typing_extensions import override
 
-from fleet.protocol.retry import PREVIOUS_ATTEMPTS, PUSHBACK
+from fleet.protocol.retry.policy import PREVIOUS_ATTEMPTS, PUSHBACK
 from fleet.transport.channels import server_options
 
 UNARY, STREAM = "/refloat.test.Backend/Unary", "/refloat.test.Backend/Stream"

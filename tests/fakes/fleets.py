@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fleet.domain.columns import (
+from fleet.monitoring.columns import (
     DISAGREEMENT_SHIFT,
     HAD_TUNNEL,
     HEALTH_CHECK,
@@ -17,8 +17,8 @@ from fleet.domain.columns import (
     empty_heartbeats,
     empty_memory,
 )
-from fleet.domain.evidence import Feed, FleetEvidence, Timing
-from fleet.domain.instances import Attempt, InstanceFacts, InstanceKind, ServingStatus
+from fleet.monitoring.evidence import Feed, FleetEvidence, Timing
+from fleet.vocabulary.instances import Attempt, InstanceFacts, InstanceKind, ServingStatus
 
 NOW = 1_000_000.0
 TIMING = Timing(round_interval=1.0, keepalive=30.0)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
-from fleet.nodes.forwards import Forward
+from fleet.nodes.local.forwards import Forward
 from fleet.transport.backend import Backend
 
 

@@ -11,16 +11,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from fleet.classify import changed, count_states
-from fleet.domain.columns import HEARTBEAT, TUNNEL
-from fleet.domain.events import Delta, Event
-from fleet.domain.evidence import Feed, Timing
-from fleet.domain.instances import Attempt, ServingStatus
-from fleet.domain.verdicts import State
-from fleet.pollers.conclude import judge
-from fleet.publish import Layer, publish
-from fleet.state.codec import FeedState, Poll, Resource, blank
-from fleet.state.writer import Remembered, Writer
+from fleet.monitoring.classify import changed, count_states
+from fleet.monitoring.columns import HEARTBEAT, TUNNEL
+from fleet.monitoring.events import Delta, Event
+from fleet.monitoring.evidence import Feed, Timing
+from fleet.monitoring.pollers.conclude import judge
+from fleet.monitoring.publish import Layer, publish
+from fleet.monitoring.state.codec import FeedState, Poll, Resource, blank
+from fleet.monitoring.state.writer import Remembered, Writer
+from fleet.vocabulary.instances import Attempt, ServingStatus
+from fleet.vocabulary.verdicts import State
 
 #: Seconds between rounds, and for which all evidence is good: nothing ages while a slow machine runs one test.
 INTERVAL = 600.0
@@ -193,7 +193,7 @@ class LiveFleet:
         assert self._writer.write_feed(self.cluster, self.epoch, name, before=before, after=after)
 
     def _conclude(self, age: float = 0.0, interval: float = INTERVAL) -> list[Event]:
-        """Conclude a round as `fleet.pollers.conclude` does, but with the states that the test sets.
+        """Conclude a round as `fleet.monitoring.pollers.conclude` does, but with the states that the test sets.
 
         Where the judge concludes the same state, its verdict stands, with its reason, cause and recovery.
         """

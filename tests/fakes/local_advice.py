@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from random import Random
 
-from fleet.nodes.invented import Fleet
-from fleet.nodes.invented_advice import Advice, Move
+from fleet.nodes.simulation.advice import Advice, Move
+from fleet.nodes.simulation.fleet import Fleet
 
 
 def local_advice(fleet: Fleet, clock: Callable[[], float] = time.time) -> Advice:

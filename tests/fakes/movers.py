@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fleet.domain import columns
-from fleet.domain.evidence import FleetEvidence
-from fleet.domain.instances import InstanceFacts, InstanceKind, InstanceState
-from fleet.domain.verdicts import NO_CAUSE, State
-from fleet.domain.views import FleetTable, InstanceView
-from fleet.protocol.destination import Draining
-from fleet.state import StateUnavailable
+from fleet.monitoring import columns
+from fleet.monitoring.evidence import FleetEvidence
+from fleet.monitoring.state import StateUnavailable
+from fleet.monitoring.views import FleetTable, InstanceView
+from fleet.protocol.destination.health import Draining
 from fleet.transport.admin import Advised, Unreachable
+from fleet.vocabulary.instances import InstanceFacts, InstanceKind, InstanceState
+from fleet.vocabulary.verdicts import NO_CAUSE, State
 
 #: Index of the first auth: proxies come before it.
 _FIRST_AUTH = 100

@@ -10,19 +10,19 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from fleet.nodes import addresses, flags
-from fleet.nodes.agent import AgentFlags, AgentGroup
-from fleet.nodes.auth import Auth
-from fleet.nodes.auth_site import DEFAULT_HTTP, HTTPFlags
-from fleet.nodes.cluster_config import Beginning
-from fleet.nodes.connect_access import ConnectFlags
-from fleet.nodes.forwards import Forward
-from fleet.nodes.instance import Instance, InstanceFlags
-from fleet.nodes.proxy import Proxy, ProxyFlags
-from fleet.nodes.proxy_heartbeat import HeartbeatFlags
-from fleet.protocol.keep_alive import KeepAlive
-from fleet.protocol.service_config import ServiceConfig
-from fleet.protocol.tunnel_settings import Overrides
+from fleet.nodes.agent.program import AgentFlags, AgentGroup
+from fleet.nodes.auth.cluster_config import Beginning
+from fleet.nodes.auth.server import Auth
+from fleet.nodes.auth.site import DEFAULT_HTTP, HTTPFlags
+from fleet.nodes.local.forwards import Forward
+from fleet.nodes.proxy.connect.access import ConnectFlags
+from fleet.nodes.proxy.heartbeat import HeartbeatFlags
+from fleet.nodes.proxy.server import Proxy, ProxyFlags
+from fleet.nodes.shared import addresses, flags
+from fleet.nodes.shared.instance import Instance, InstanceFlags
+from fleet.protocol.networking.keep_alive import KeepAlive
+from fleet.protocol.recovery.service_config import ServiceConfig
+from fleet.protocol.recovery.tunnel_settings import Overrides
 
 #: Nothing expires under a test that a busy machine holds up; who wants to see heartbeats says a shorter one.
 TTL = 600.0

@@ -1,16 +1,16 @@
-"""Instances in memory that report, accept and restart, as `fleet.control.rollouts_run.Nodes` asks for."""
+"""Instances in memory that report, accept and restart, as `fleet.changes.policies.run.Nodes` asks for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fleet.domain.instances import InstanceFacts, InstanceKind, InstanceState
-from fleet.domain.node_policies import NodeReport, Observed, PolicyReport
-from fleet.domain.views import InstanceView
-from fleet.protocol import policies
-from fleet.sources import SourceFailed
+from fleet.monitoring.sources import SourceFailed
+from fleet.monitoring.views import InstanceView
+from fleet.protocol.policies import env_policies
 from fleet.transport.admin import Conflict, Unreachable
+from fleet.vocabulary.instances import InstanceFacts, InstanceKind, InstanceState
+from fleet.vocabulary.node_policies import NodeReport, Observed, PolicyReport
 
 
 @dataclass
@@ -30,14 +30,14 @@ class PolicyNode:
     #: It comes back well after a restart.
     comes_back: bool = True
     #: Of the run, as `policies.effective` has it.
-    running: tuple[policies.Value, ...] = ()
+    running: tuple[env_policies.Value, ...] = ()
     did: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._start()
 
     def _start(self) -> None:
-        self.running = policies.effective(self.role, self.environment, self.accepted, self.flags)
+        self.running = env_policies.effective(self.role, self.environment, self.accepted, self.flags)
 
     @property
     def id(self) -> str:
@@ -47,10 +47,10 @@ class PolicyNode:
     @property
     def report(self) -> NodeReport:
         """What it says."""
-        following = policies.effective(self.role, self.environment, self.accepted, self.flags)
-        beneath = policies.effective(self.role, self.environment, {}, self.flags)
+        following = env_policies.effective(self.role, self.environment, self.accepted, self.flags)
+        beneath = env_policies.effective(self.role, self.environment, {}, self.flags)
         return NodeReport(
-            self.id, self.role, str(self.run), 1.0, policies.revision(self.accepted), self.why_not,
+            self.id, self.role, str(self.run), 1.0, env_policies.revision(self.accepted), self.why_not,
             {own.name: PolicyReport(own, then, under)
              for own, then, under in zip(self.running, following, beneath, strict=True)},
         )  # fmt: skip
@@ -94,7 +94,7 @@ class PolicyNodes:
     def accept(self, instance_id: str, revision: str, values: Mapping[str, str]) -> None:
         """See Nodes."""
         node = self._reach(instance_id, "accept")
-        if revision != policies.revision(node.accepted):
+        if revision != env_policies.revision(node.accepted):
             raise Conflict("another revision")
         node.accepted = dict(values)
 
@@ -122,7 +122,7 @@ class PolicyNodes:
 
 
 class FakePolicyBook:
-    """What instances said, by id; see `fleet.state.policy_book`."""
+    """What instances said, by id; see `fleet.monitoring.state.policy_book`."""
 
     def __init__(self, **seen: PolicyNode) -> None:
         """Ids are the names given, with hyphens for underscores."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from fleet.nodes import addresses, gateway_heads
-from fleet.nodes.gateway_heads import ResponseHead
-from fleet.protocol import grpc_http2
-from fleet.protocol.grpc_http2 import Status
+from fleet.nodes.gateway import heads
+from fleet.nodes.gateway.heads import ResponseHead
+from fleet.nodes.shared import addresses
+from fleet.protocol.retry import grpc_http2
+from fleet.protocol.retry.grpc_http2 import Status
 from fleet.transport.http2.connection import Connection
 from fleet.transport.http2.dialing import Dialer
 from fleet.transport.http2.fields import Known, encode, plain
@@ -48,7 +49,7 @@ class RawCall:
 async def connected(address: str, options: Options | None = None) -> Connection:
     """One connection to a gateway. Close it."""
     options = options or Options(ping_after=3600.0)
-    dialer = Dialer(addresses.parse(address), Known(gateway_heads.read_response), options, within=60.0)
+    dialer = Dialer(addresses.parse(address), Known(heads.read_response), options, within=60.0)
     return await dialer.dial()
 
 

@@ -1,4 +1,4 @@
-"""A reader with a fleet in memory: the methods of `fleet.state.reader.Reader`, settable by a test."""
+"""A reader with a fleet in memory: the methods of `fleet.monitoring.state.reader.Reader`, settable by a test."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fleet.domain import columns
-from fleet.domain.agent_report import Answer
-from fleet.domain.evidence import AgentEvidence, FleetEvidence, Heartbeat, Mode
-from fleet.domain.instances import Attempt, InstanceFacts, InstanceKind, InstanceState, ServingStatus
-from fleet.domain.verdicts import NO_CAUSE, Reason, Recovery, State, Verdict
-from fleet.domain.views import (
+from fleet.monitoring import columns
+from fleet.monitoring.agent_report import Answer
+from fleet.monitoring.evidence import AgentEvidence, FleetEvidence, Heartbeat, Mode
+from fleet.monitoring.state import StateUnavailable
+from fleet.monitoring.views import (
     AgentView,
     Explanation,
     FleetTable,
@@ -22,7 +21,8 @@ from fleet.domain.views import (
     StreamHeader,
     Summary,
 )
-from fleet.state import StateUnavailable
+from fleet.vocabulary.instances import Attempt, InstanceFacts, InstanceKind, InstanceState, ServingStatus
+from fleet.vocabulary.verdicts import NO_CAUSE, Reason, Recovery, State, Verdict
 
 _STALE_AFTER = 10.0
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from fleet.domain.columns import HAD_TUNNEL, HEARTBEAT, RETIRED, TUNNEL
-from fleet.domain.evidence import Feed
-from fleet.domain.instances import Attempt, ServingStatus
-from fleet.domain.verdicts import State
-from fleet.state.codec import FeedState, Poll, Resource, blank
-from fleet.state.writer import Conclusion, Remembered, Writer
+from fleet.monitoring.columns import HAD_TUNNEL, HEARTBEAT, RETIRED, TUNNEL
+from fleet.monitoring.evidence import Feed
+from fleet.monitoring.state.codec import FeedState, Poll, Resource, blank
+from fleet.monitoring.state.writer import Conclusion, Remembered, Writer
+from fleet.vocabulary.instances import Attempt, ServingStatus
+from fleet.vocabulary.verdicts import State
 
 #: When the round concluded, unless a test says otherwise.
 AS_OF = 1_700_000_000.0

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from fleet.control import rollouts_run
-from fleet.domain.changes import ChangeKind, ChangeState
-from fleet.domain.verdicts import State
+from fleet.changes.policies import run as rollouts_run
 from fleet.models.changes import Change
-from fleet.state.policy_book import open_book
+from fleet.monitoring.state.policy_book import open_book
+from fleet.vocabulary.changes import ChangeKind, ChangeState
+from fleet.vocabulary.verdicts import State
 from tests.fakes.policy_nodes import PolicyNode, PolicyNodes
 from tests.fakes.record import fill
 from tests.flow.web import PREFIX, Console, database

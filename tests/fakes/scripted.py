@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from fleet.nodes.gateway import Gateway
+from fleet.nodes.gateway.server import Gateway
 from fleet.transport.channels import channel_options
 from fleet.transport.http2.connection import Connection
 from fleet.transport.http2.fields import Fields, Known, encode, plain

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fleet.domain.evidence import AgentEvidence, Feed, FleetEvidence, Heartbeat, Mode, Timing
-from fleet.domain.instances import Attempt, InstanceFacts, InstanceKind, ServingStatus
+from fleet.monitoring.evidence import AgentEvidence, Feed, FleetEvidence, Heartbeat, Mode, Timing
+from fleet.vocabulary.instances import Attempt, InstanceFacts, InstanceKind, ServingStatus
 
 NOW = 1_000_000.0
 TIMING = Timing(round_interval=1.0)

@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from fleet.protocol.tunnel import Wire
+from fleet.protocol.tunnel.messages import Wire
 from tests.fakes.strict_stream import StrictStream
 from tests.fakes.strict_wire import ADD, REMOVE, WireError
 from tests.fakes.strict_words import Complaints, GoError, Said, read, write, write_data

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fleet.protocol.tunnel import Wire
+from fleet.protocol.tunnel.messages import Wire
 from tests.fakes import strict_wire
 from tests.fakes.strict_wire import SESSION, SUBSCRIPTION, TARGET, Fields, WireError, signed, text
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from fleet.nodes import http_site
+from fleet.nodes.shared import http_site
 from fleet.transport.listening import stop_listening
 from tests.fakes.waiting import eventually
 

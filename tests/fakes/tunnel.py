@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from fleet.protocol.tunnel import Target, TunnelError, Wire
+from fleet.protocol.tunnel.messages import Target, TunnelError, Wire
 from fleet.transport import channels
 from fleet.transport.channels import TLSFiles
 from fleet.transport.tunnel import codec, options

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fleet.protocol.tunnel import (
+from fleet.protocol.tunnel.messages import (
     Capabilities,
     Message,
     Op,
@@ -14,14 +14,7 @@ from fleet.protocol.tunnel import (
     Target,
     Wire,
 )
-from fleet.protocol.tunnel_server import (
-    Connection,
-    Effect,
-    Limits,
-    Peer,
-    Send,
-    ServerState,
-)
+from fleet.protocol.tunnel.server import Connection, Effect, Limits, Peer, Send, ServerState
 
 SSH = Target("router-7", "SSH")
 GNMI = Target("router-7", "GNMI")

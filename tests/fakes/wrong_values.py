@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fleet.protocol.networking_config import FIELDS, Kind
-from fleet.protocol.policies import BY_NAME
+from fleet.protocol.networking.config import FIELDS, Kind
+from fleet.protocol.policies.env_policies import BY_NAME
 
 #: Key, what a person writes in a form or a terminal, what stands in a document, and words of the sentence.
 NETWORKING: tuple[tuple[str, str, object, str], ...] = (

@@ -15,15 +15,15 @@ from pytest_django import Settings
 
 from dashboards.config.celery import app
 from fleet import tasks
-from fleet.control.degrading import DegradeRequest
-from fleet.domain.verdicts import State
+from fleet.changes.standing.degrading import DegradeRequest
 from fleet.models import Agent, Change, Cluster, Drain, Transition
 from fleet.models.changes import AuditEntry
 from fleet.models.networking import NetworkingReading
-from fleet.pollers.policies import NOT_OURS
-from fleet.state.connect import connect
-from fleet.state.policy_book import open_book
-from fleet.state.reader import open_reader
+from fleet.monitoring.pollers.policies import NOT_OURS
+from fleet.monitoring.state.connect import connect
+from fleet.monitoring.state.policy_book import open_book
+from fleet.monitoring.state.reader import open_reader
+from fleet.vocabulary.verdicts import State
 from fleet.wire import fleet_pb2
 from tests.fakes.config_auth import serving
 from tests.fakes.instances import FakeAuth, agent_entry

@@ -21,8 +21,8 @@ import grpc
 import grpc.aio
 import yaml
 
-from fleet.protocol import grpc_route_yaml
-from fleet.protocol.grpc_route import GRPCRoute
+from fleet.protocol.retry import grpc_route_yaml
+from fleet.protocol.retry.grpc_route import GRPCRoute
 from fleet.transport.channels import channel_options
 from fleet.transport.retrying.aio import Retrying
 from fleet.transport.retrying.blocking import BlockingRetrying

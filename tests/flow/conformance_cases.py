@@ -13,7 +13,7 @@ from typing import Any
 
 import grpc
 
-from fleet.protocol.retry import Reason
+from fleet.protocol.retry.policy import Reason
 
 ALL = [str(reason) for reason in Reason]
 #: Statuses that the GEP does not name: never retried.

@@ -21,10 +21,10 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from fleet.domain.actions import RouteKind
-from fleet.domain.changes import ChangeKind
-from fleet.state import StateError
-from fleet.state.reader import Reader
+from fleet.monitoring.state import StateError
+from fleet.monitoring.state.reader import Reader
+from fleet.vocabulary.actions import RouteKind
+from fleet.vocabulary.changes import ChangeKind
 from tests.fakes.waiting import eventually_sync
 
 #: Seconds for a system that runs on a machine that does other things too.

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fleet.management import programs
+from fleet.monitoring.state import StateUnavailable
+from fleet.monitoring.state.reader import open_reader
 from fleet.processes import children, valkey
-from fleet.state import StateUnavailable
-from fleet.state.reader import open_reader
 from fleet.wire import fleet_pb2
 from tests.fakes.instances import FakeAuth, FakeProxy, agent_entry
 from tests.fakes.waiting import eventually_sync

@@ -20,11 +20,11 @@ from typing import Any
 import pytest
 
 from fleet.management import programs
-from fleet.nodes import simulation
-from fleet.nodes.invented_faults import parse_fault
+from fleet.monitoring.state import StateUnavailable
+from fleet.monitoring.state.reader import open_reader
+from fleet.nodes.simulation import program as simulation
+from fleet.nodes.simulation.faults import parse_fault
 from fleet.processes import children, valkey
-from fleet.state import StateUnavailable
-from fleet.state.reader import open_reader
 from tests.fakes.mail import Mailbox, mail_server
 from tests.fakes.receivers import Receiver, receiving
 from tests.fakes.waiting import eventually_sync

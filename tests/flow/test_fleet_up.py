@@ -28,12 +28,12 @@ from typing import Any
 
 import pytest
 
-from fleet.nodes import fleet_record
+from fleet.nodes.local import record as fleet_record
 from fleet.processes import children, pids
 from fleet.processes.pids import ProcessState
-from fleet.protocol import auth_path
-from fleet.protocol.service_config import RFD_VARIABLE
-from fleet.protocol.tunnel import Wire
+from fleet.protocol.recovery import auth_path
+from fleet.protocol.recovery.service_config import RFD_VARIABLE
+from fleet.protocol.tunnel.messages import Wire
 from fleet.transport.tunnel.client import TunnelClient
 from tests.fakes import commands
 from tests.fakes.commands import Result

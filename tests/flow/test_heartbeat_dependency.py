@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 
 from fleet.alerts.facts import Facts, gather
-from fleet.domain.evidence import Timing
-from fleet.domain.instances import InstanceState
-from fleet.domain.verdicts import State
-from fleet.domain.views import FleetTable, InstanceView
-from fleet.pollers.conclude import conclude
-from fleet.pollers.plan import plan
-from fleet.pollers.worker import Polling, Worker
+from fleet.monitoring.evidence import Timing
+from fleet.monitoring.pollers.conclude import conclude
+from fleet.monitoring.pollers.plan import plan
+from fleet.monitoring.pollers.worker import Polling, Worker
+from fleet.monitoring.state.connect import connect
+from fleet.monitoring.state.reader import Reader
+from fleet.monitoring.state.writer import Remembered, Writer
+from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.processes.supervisor import Child, Supervisor, json_line
-from fleet.state.connect import connect
-from fleet.state.reader import Reader
-from fleet.state.writer import Remembered, Writer
+from fleet.vocabulary.instances import InstanceState
+from fleet.vocabulary.verdicts import State
 from tests.fakes.alerting import Watch
 from tests.fakes.waiting import eventually_sync
 from tests.meta.house import ROOT

@@ -12,10 +12,10 @@ import pytest
 import requests
 from django.core.management import call_command
 
-from fleet.control import networking
-from fleet.domain.verdicts import State
+from fleet.changes.networking import revisions
 from fleet.models.incidents import Incident
-from fleet.protocol.networking_config import ORIGIN_LABEL, NetworkingConfig, Resource, Strategy, with_defaults
+from fleet.protocol.networking.config import ORIGIN_LABEL, NetworkingConfig, Resource, Strategy, with_defaults
+from fleet.vocabulary.verdicts import State
 from tests.fakes.record import fill
 from tests.flow.alerting import sql
 from tests.flow.producers import Database, Pages, produced
@@ -83,7 +83,7 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
             NetworkingConfig(tunnel_strategy=str(Strategy.PROXY_PEERING), agent_connection_count=1)
         )
         with database(running.home):
-            networking.remember(
+            revisions.remember(
                 "default", Resource(stored, {ORIGIN_LABEL: "dynamic"}, "r1"), datetime.now(UTC)
             )
         yield running

@@ -20,8 +20,8 @@ import grpc
 import pytest
 
 from fleet.processes import children
-from fleet.protocol.policies import HTTP_CLOSE_VARIABLE
-from fleet.protocol.service_config import RFD_VARIABLE
+from fleet.protocol.policies.env_policies import HTTP_CLOSE_VARIABLE
+from fleet.protocol.recovery.service_config import RFD_VARIABLE
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 from tests.fakes import commands
 from tests.fakes.auths import FakeAuth

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from fleet.protocol.service_config import RFD_VARIABLE
+from fleet.protocol.recovery.service_config import RFD_VARIABLE
 from tests.fakes.waiting import eventually_sync
 from tests.flow.producers import Database, produced
 from tests.flow.running import Demo, start_demo

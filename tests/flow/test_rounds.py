@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from fleet.domain.verdicts import State
 from fleet.management import programs
-from fleet.state.reader import Reader
+from fleet.monitoring.state.reader import Reader
+from fleet.vocabulary.verdicts import State
 from tests.fakes.waiting import eventually_sync
 from tests.flow.producers import Database, produced
 from tests.flow.rounds import AGENTS, Console

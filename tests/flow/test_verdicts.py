@@ -13,8 +13,8 @@ import pytest
 from grpc_health.v1 import health_pb2
 
 from fleet.management import programs
+from fleet.protocol.destination.standing import DEGRADED_HEADER
 from fleet.protocol.instance_labels import GROUP_ID_LABEL, REGION_LABEL
-from fleet.protocol.standing import DEGRADED_HEADER
 from fleet.wire import fleet_pb2
 from tests.fakes.instances import FakeInstance, agent_entry
 from tests.fakes.receivers import receiving

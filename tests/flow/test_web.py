@@ -15,8 +15,8 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from fleet.domain.verdicts import State
 from fleet.processes import valkey
+from fleet.vocabulary.verdicts import State
 from tests.fakes.record import conclude, fill
 from tests.fakes.waiting import eventually
 from tests.flow.web import PASSWORD, USERNAME, Console, web_console

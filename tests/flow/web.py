@@ -31,10 +31,10 @@ from typing_extensions import override
 from fleet.management import programs
 from fleet.models.access import give_role
 from fleet.models.clusters import Cluster, ensure_default_cluster
+from fleet.monitoring.state.connect import connect
+from fleet.monitoring.state.writer import Writer
 from fleet.processes import children, valkey
 from fleet.processes.valkey import Valkey
-from fleet.state.connect import connect
-from fleet.state.writer import Writer
 from tests.fakes.waiting import eventually_sync
 from tests.meta.house import ROOT
 

@@ -9,7 +9,7 @@ import pytest
 from celery import current_app
 from pytest_django import Settings
 
-from dashboards import reading
+from dashboards.shared import reading
 from tests.fakes.policy_nodes import FakePolicyBook
 from tests.fakes.reader import FakeReader
 

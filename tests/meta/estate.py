@@ -11,8 +11,7 @@ from django.contrib.auth.models import User
 from django.db.models import Model, QuerySet
 from django.utils import timezone
 
-from fleet.control.audit import Attempt, record
-from fleet.domain.changes import SYSTEM, ChangeKind
+from fleet.changes.audit import Attempt, record
 from fleet.models.access import Permission
 from fleet.models.actions import DesiredPolicy
 from fleet.models.alerting import (
@@ -31,6 +30,7 @@ from fleet.models.incidents import Incident, IncidentEvent, VersionChange
 from fleet.models.networking import NetworkingRevision
 from fleet.models.remembered import Agent
 from fleet.models.tokens import create_token
+from fleet.vocabulary.changes import SYSTEM, ChangeKind
 
 #: The cluster that limited visitors see, and another one. The installation is the owner with the empty name.
 OWN, FOREIGN, INSTALLATION = "other", "default", ""

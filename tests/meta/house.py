@@ -66,7 +66,7 @@ RULES = (
         "settings are read at the edge and handed down as values",
         r"from django\.conf import",
         where=r"^fleet/",
-        but=r"^fleet/(tasks|checks|apps|publish)\.py|^fleet/(management|models|migrations)/",
+        but=r"^fleet/(tasks|checks|apps|monitoring/publish)\.py|^fleet/(management|models|migrations|monitoring/history)/",
     ),
     Rule("late-cycle", "imports for types only hide a cycle: move the name", r"if (typing\.)?TYPE_CHECKING:"),
     Rule("fork", "GRPC_ENABLE_FORK_SUPPORT must keep its default", r"GRPC_ENABLE_FORK_SUPPORT"),
@@ -90,10 +90,10 @@ RULES = (
     ),
     Rule(
         "redis-keys",
-        "Redis keys are spelled in fleet/state/keys.py only",
+        "Redis keys are spelled in fleet/monitoring/state/keys.py only",
         r"f[\"']\{(self\.)?_?prefix\}:",
         where=r"^(fleet|dashboards)/",
-        but=r"^fleet/state/keys\.py",
+        but=r"^fleet/monitoring/state/keys\.py",
     ),
     Rule(
         "open-folder",
@@ -112,15 +112,15 @@ RULES = (
         "whole-row",
         "others write the row as well: save(update_fields=...), or an UPDATE that names what must still hold",
         r"\.save\(\)",
-        where=r"^fleet/(alerts|control|models|pollers|tasks)",
+        where=r"^fleet/(alerts|changes|models|monitoring|tasks)",
     ),
     Rule(
         "thread",
         "a loop of the console that ends by a fault ends for good: keep each turn `_apart`",
         r"threading\.Thread\(",
-        where=r"^(fleet/(alerts|control|pollers|management|tasks)|dashboards)/",
+        where=r"^(fleet/(alerts|changes|monitoring|management|tasks)|dashboards)/",
         # Of Apprise it is one attempt, whose faults go to who waits for it.
-        but=r"^fleet/alerts/(running|senders/apprise)\.py",
+        but=r"^fleet/alerts/(running|channels/apprise)\.py",
     ),
     Rule(
         "new-pool",
@@ -137,22 +137,22 @@ RULES = (
     ),
     Rule(
         "unbounded-number",
-        "5,000 digits are a number as well, and int() refuses them: dashboards.row_ids.row_id()",
+        "5,000 digits are a number as well, and int() refuses them: dashboards.shared.row_ids.row_id()",
         r"\bint\((\w+)\) if \1\.is(decimal|digit|numeric)\(\) else",
         where=r"^(fleet|dashboards)/",
     ),
     Rule(
         "silent-refusal",
-        "what is refused is kept for the log: dashboards.refusals.complain()",
+        "what is refused is kept for the log: dashboards.shared.refusals.complain()",
         r"\bmessages\.(error|warning)\(|refloat_refusal|_queued_messages",
         where=r"^dashboards/",
-        but=r"^dashboards/refusals\.py",
+        but=r"^dashboards/shared/refusals\.py",
     ),
     Rule(
         "deep-json",
         "a thousand brackets are a RecursionError: catch it beside ValueError",
         r"\bjson\.loads\([^\n]*\n(?: *[^\n]*\n)?? *except ValueError\b",
-        where=r"^(fleet/(protocol|nodes|sources)|dashboards)/",
+        where=r"^(fleet/(protocol|nodes|monitoring/sources)|dashboards)/",
     ),
     Rule(
         "yaml",
@@ -170,17 +170,17 @@ RULES = (
     ),
     Rule(
         "role-dialled",
-        "a console expects the role that it dials in the certificate: fleet.sources.channels.Connections",
+        "a console expects the role that it dials in the certificate: fleet.transport.connections.Connections",
         r"\bopen_channel\(|\b(in)?secure_channel\(",
-        where=r"^fleet/(control|pollers|sources)/|^fleet/tasks\.py",
-        but=r"^fleet/sources/channels\.py",
+        where=r"^fleet/(changes|monitoring)/|^fleet/tasks\.py",
+        but=r"^fleet/transport/connections\.py",
     ),
     Rule(
         "proof",
-        "ask for recent proof by dashboards.proof only",
+        "ask for recent proof by dashboards.shared.proof only",
         r"\breauthentication_required\b",
         where=r"^dashboards/",
-        but=r"^dashboards/proof\.py",
+        but=r"^dashboards/shared/proof\.py",
     ),
     Rule("unsafe", "`|safe` opens the page to whoever names an agent", r"\|\s*safe\b", ends=(".html",)),
     Rule(
@@ -219,10 +219,10 @@ RULES = (
     ),
     Rule(
         "state-set",
-        "sets of instance states have one declaration each, with what they mean: fleet/domain/instances.py",
+        "sets of instance states have one declaration each, with what they mean: fleet/vocabulary/instances.py",
         r"[{(\[]\s*InstanceState\.\w+,\s*InstanceState\.",
         where=r"^(fleet|dashboards)/",
-        but=r"^fleet/domain/instances\.py",
+        but=r"^fleet/vocabulary/instances\.py",
     ),
     Rule(
         "machine-path",
@@ -288,9 +288,9 @@ def _sleeps(name: str, tree: ast.Module) -> Iterator[str]:
 
 #: Tasks in a field whose outcome somebody asks for, by file and field.
 _AWAITED = {
-    ("fleet/nodes/agent.py", "self._tasks"): "AgentGroup asks each agent at every tick of its clock",
-    ("fleet/nodes/auth_door.py", "self._looking"): "each call that needs the auths awaits it",
-    ("fleet/pollers/probe.py", "self._tasks"): "the end of the probe gathers both",
+    ("fleet/nodes/agent/program.py", "self._tasks"): "AgentGroup asks each agent at every tick of its clock",
+    ("fleet/nodes/proxy/auth_door.py", "self._looking"): "each call that needs the auths awaits it",
+    ("fleet/monitoring/pollers/probe.py", "self._tasks"): "the end of the probe gathers both",
     ("fleet/transport/tunnel/link.py", "self._run"): "the end of the attempt is its result",
 }
 
@@ -314,7 +314,8 @@ def _unwatched_tasks(name: str, tree: ast.Module) -> Iterator[str]:
             )
             for field in fields if starts else ():
                 if (name, field) not in _AWAITED and f"{field}.add_done_callback(" not in text:
-                    yield f"{name}:{node.lineno}: unwatched-task: start it by fleet.background: its fault must be seen"
+                    start = "start it by fleet.processes.background: its fault must be seen"
+                    yield f"{name}:{node.lineno}: unwatched-task: {start}"
 
 
 def broken(name: str, text: str) -> Iterator[str]:

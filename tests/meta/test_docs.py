@@ -12,7 +12,7 @@ import click
 import pytest
 
 from fleet.cli.main import main
-from fleet.domain.events import Event
+from fleet.monitoring.events import Event
 from fleet.nodes.__main__ import main as nodes
 from tests.meta.house import ROOT, tracked
 
@@ -127,7 +127,7 @@ def test_documented_flags_exist() -> None:
 
 
 def _events() -> list[str]:
-    return re.findall(r"\"type\": \"([a-z]+)\"", _read("fleet/publish.py"))
+    return re.findall(r"\"type\": \"([a-z]+)\"", _read("fleet/monitoring/publish.py"))
 
 
 def test_events_are_found() -> None:

@@ -15,8 +15,8 @@ from asgiref.sync import async_to_sync
 from django.http import HttpResponseBase, StreamingHttpResponse
 
 from dashboards.checks import Route
-from dashboards.routing import websocket_urlpatterns
-from dashboards.sockets import NOT_ALLOWED
+from dashboards.live.routing import websocket_urlpatterns
+from dashboards.live.sockets import NOT_ALLOWED
 from fleet.alerts.matching import EVERYTHING
 from fleet.models.access import ROLES, Permission
 from fleet.models.clusters import Cluster

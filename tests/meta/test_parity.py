@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from dashboards.api.v1 import api
+from dashboards.api_v1 import api
 from tests.meta.house import ROOT
 from tests.meta.walk import ROUTES, Visitor
 

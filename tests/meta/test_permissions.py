@@ -11,9 +11,9 @@ from django.shortcuts import resolve_url
 from django.urls import URLPattern
 
 from dashboards.checks import Route
-from dashboards.permissions import Access, declared
-from dashboards.routing import websocket_urlpatterns
-from dashboards.sockets import NOT_ALLOWED, SIGNED_OUT
+from dashboards.live.routing import websocket_urlpatterns
+from dashboards.live.sockets import NOT_ALLOWED, SIGNED_OUT
+from dashboards.shared.permissions import Access, declared
 from fleet.models.access import ROLES, Permission
 from tests.meta.walk import ADMITTED, ROUTES, Visitor, frames_of, name_of, report
 

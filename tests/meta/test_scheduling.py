@@ -11,7 +11,10 @@ from tests.meta.house import ROOT
 @pytest.mark.parametrize(
     ("nodeid", "scope"),
     [
-        ("tests/fleet/protocol/test_tracker.py::test_x[a::b]", "tests/fleet/protocol/test_tracker.py"),
+        (
+            "tests/fleet/protocol/recovery/test_tracker.py::test_x[a::b]",
+            "tests/fleet/protocol/recovery/test_tracker.py",
+        ),
         ("tests/flow/test_demo.py::test_x", "the demo"),
         ("tests/browser/test_console.py::test_x", "the demo"),
         ("tests/browser/test_map.py::test_x", "the console"),

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fleet.alerts.values import CauseKind, TimelineKind
-from fleet.domain.actions import LOGGED_STATES, AuditAction, ChangeStep, RouteKind
-from fleet.domain.changes import ChangeKind
-from fleet.domain.instances import InstanceKind, InstanceState
-from fleet.domain.verdicts import Reason, Recovery, State
+from fleet.vocabulary.actions import LOGGED_STATES, AuditAction, ChangeStep, RouteKind
+from fleet.vocabulary.changes import ChangeKind
+from fleet.vocabulary.instances import InstanceKind, InstanceState
+from fleet.vocabulary.verdicts import Reason, Recovery, State
 from tests.meta.house import ROOT, tracked
 
 _METRIC_CLASSES = (
@@ -23,7 +23,7 @@ _METRIC_CLASSES = (
 )
 _METRIC = re.compile(rf"\b(?:{_METRIC_CLASSES})\(\s*\"([a-z0-9_]+)\"")
 #: Where what browsers are told of is published, and where the frames of the live link are made.
-_LINK = ("fleet/publish.py", "dashboards/hub.py", "dashboards/consumers.py")
+_LINK = ("fleet/monitoring/publish.py", "dashboards/live/hub.py", "dashboards/live/consumers.py")
 _EVENT = re.compile(r'\{\s*"type": "(\w+)"')
 
 
@@ -45,23 +45,28 @@ def vocabularies() -> dict[str, Vocabulary]:
     """Return every vocabulary by its name."""
     history, now = "Database(home)", "Record(reader)"
     found = (
-        _of("verdicts", [one.slug for one in State], "fleet/domain/verdicts.py: State", history),
-        _of("reasons", [one.slug for one in Reason], "fleet/domain/verdicts.py: Reason", history),
-        _of("recoveries", [one.slug for one in Recovery], "fleet/domain/verdicts.py: Recovery", history),
-        _of("causes", [*InstanceKind, "backend"], "fleet/domain/instances.py: InstanceKind", history),
+        _of("verdicts", [one.slug for one in State], "fleet/vocabulary/verdicts.py: State", history),
+        _of("reasons", [one.slug for one in Reason], "fleet/vocabulary/verdicts.py: Reason", history),
+        _of("recoveries", [one.slug for one in Recovery], "fleet/vocabulary/verdicts.py: Recovery", history),
+        _of("causes", [*InstanceKind, "backend"], "fleet/vocabulary/instances.py: InstanceKind", history),
         _of(
             "instance_states",
             [s.slug for s in InstanceState],
-            "fleet/domain/instances.py: InstanceState",
+            "fleet/vocabulary/instances.py: InstanceState",
             now,
         ),
         _of("incident_causes", CauseKind, "fleet/alerts/values.py: CauseKind", history),
         _of("timeline", TimelineKind, "fleet/alerts/values.py: TimelineKind", history),
         _of(
-            "actions", [*AuditAction, *RouteKind], "fleet/domain/actions.py: AuditAction, RouteKind", history
+            "actions",
+            [*AuditAction, *RouteKind],
+            "fleet/vocabulary/actions.py: AuditAction, RouteKind",
+            history,
         ),
-        _of("change_kinds", ChangeKind, "fleet/domain/changes.py: ChangeKind", history),
-        _of("change_words", [*ChangeStep, *LOGGED_STATES], "fleet/domain/actions.py: ChangeStep", history),
+        _of("change_kinds", ChangeKind, "fleet/vocabulary/changes.py: ChangeKind", history),
+        _of(
+            "change_words", [*ChangeStep, *LOGGED_STATES], "fleet/vocabulary/actions.py: ChangeStep", history
+        ),
         _of("events", _events(), ", ".join(_LINK), "Frames(received)"),
         _of("metrics", declared_metrics(), "a metric class of prometheus_client", "Pages(texts)"),
     )

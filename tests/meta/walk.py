@@ -15,8 +15,8 @@ from django.http import HttpResponseBase
 from django.test import Client
 
 from dashboards.checks import Route, routes
-from dashboards.permissions import Access
-from dashboards.routing import application
+from dashboards.live.routing import application
+from dashboards.shared.permissions import Access
 from fleet.models.access import ROLES, ClusterLimit, give_role
 from tests.fakes.sockets import Headers, Socket
 from tests.fakes.waiting import DEADLINE

@@ -19,15 +19,14 @@ from typing_extensions import override
 from fleet.alerts.deadman import Deadman
 from fleet.alerts.evaluating import Evaluator, News
 from fleet.alerts.running import Alerting
-from fleet.control import desired
-from fleet.domain import policy_matrix
-from fleet.domain.events import IncidentsChanged
-from fleet.domain.views import InstanceView
-from fleet.publish import publish
-from fleet.state import StateUnavailable
-from fleet.state.connect import reaching
-from fleet.state.policy_book import PolicyBook, open_book
-from fleet.state.reader import open_reader
+from fleet.changes.policies import desired, matrix
+from fleet.monitoring.events import IncidentsChanged
+from fleet.monitoring.publish import publish
+from fleet.monitoring.state import StateUnavailable
+from fleet.monitoring.state.connect import reaching
+from fleet.monitoring.state.policy_book import PolicyBook, open_book
+from fleet.monitoring.state.reader import open_reader
+from fleet.monitoring.views import InstanceView
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +73,7 @@ def _drift(cluster: str, views: Iterable[InstanceView]) -> list[str]:
         observed = _book().read(cluster)
     except StateUnavailable:
         return []
-    return [line.name for line in policy_matrix.matrix(views, observed, wanted) if line.drifts]
+    return [line.name for line in matrix.matrix(views, observed, wanted) if line.drifts]
 
 
 def _tell(runner: asyncio.Runner, news: News) -> None:

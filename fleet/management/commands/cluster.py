@@ -8,9 +8,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
-from fleet.control.audit import Attempt, record, shell
-from fleet.domain.actions import AuditAction
+from fleet.changes.audit import Attempt, record, shell
 from fleet.models.clusters import Cluster
+from fleet.vocabulary.actions import AuditAction
 
 _YES = {"yes": True, "no": False}
 

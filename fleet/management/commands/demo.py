@@ -25,9 +25,9 @@ from fleet.management.demo_account import DemoAccount
 from fleet.management.incidents import Incident, Player
 from fleet.management.running import STAGE_FLEET, ConsoleRun, one_line, stamped
 from fleet.models.clusters import DEFAULT_CLUSTER, ensure_default_cluster
-from fleet.nodes import fleet_keys
-from fleet.nodes.fleet_plan import SIZES
-from fleet.nodes.fleet_record import FleetError
+from fleet.nodes.local import keys as fleet_keys
+from fleet.nodes.local.plan import SIZES
+from fleet.nodes.local.record import FleetError
 from fleet.processes import children, valkey
 from fleet.processes.supervisor import Child, json_line
 

@@ -11,10 +11,10 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
-from fleet.control.audit import Attempt, record, shell
-from fleet.domain.actions import AuditAction
+from fleet.changes.audit import Attempt, record, shell
 from fleet.models.access import Permission, may
 from fleet.models.tokens import ApiToken, create_token
+from fleet.vocabulary.actions import AuditAction
 
 
 class Command(BaseCommand):

@@ -13,7 +13,17 @@ from typing import Any, Self
 import grpc
 from typing_extensions import override
 
-from fleet.protocol.pick_healthy import DEFAULTS, Ask, Balancer, Command, Open, Retire, Settings, Watch, Why
+from fleet.protocol.recovery.pick_healthy import (
+    DEFAULTS,
+    Ask,
+    Balancer,
+    Command,
+    Open,
+    Retire,
+    Settings,
+    Watch,
+    Why,
+)
 from fleet.transport.pick_healthy.blocking_calls import (
     BlockingStreamStream,
     BlockingStreamUnary,

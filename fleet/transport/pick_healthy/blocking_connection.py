@@ -12,7 +12,7 @@ import grpc
 from grpc import _common
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from fleet.protocol.pick_healthy import Health
+from fleet.protocol.recovery.pick_healthy import Health
 from fleet.transport.pick_healthy.events import (
     Configured,
     Event,

@@ -13,7 +13,17 @@ import grpc
 import grpc.aio
 from typing_extensions import override
 
-from fleet.protocol.pick_healthy import DEFAULTS, Ask, Balancer, Command, Open, Retire, Settings, Watch, Why
+from fleet.protocol.recovery.pick_healthy import (
+    DEFAULTS,
+    Ask,
+    Balancer,
+    Command,
+    Open,
+    Retire,
+    Settings,
+    Watch,
+    Why,
+)
 from fleet.transport.pick_healthy.calls import StreamStream, StreamUnary, UnaryStream, UnaryUnary
 from fleet.transport.pick_healthy.connection import Connection
 from fleet.transport.pick_healthy.events import (

@@ -13,8 +13,8 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2
 
-from fleet import background
-from fleet.protocol.pick_healthy import Health
+from fleet.processes import background
+from fleet.protocol.recovery.pick_healthy import Health
 from fleet.transport.pick_healthy import turns
 from fleet.transport.pick_healthy.events import (
     Configured,

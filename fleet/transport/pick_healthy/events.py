@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import grpc
 from grpc_health.v1 import health_pb2
 
-from fleet.protocol.pick_healthy import Balancer, Command, Connectivity, Health, Why
-from fleet.protocol.service_config import Mode
+from fleet.protocol.recovery.pick_healthy import Balancer, Command, Connectivity, Health, Why
+from fleet.protocol.recovery.service_config import Mode
 from fleet.transport.service_config import Discovered
 
 log = logging.getLogger(__name__)

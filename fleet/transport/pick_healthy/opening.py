@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import grpc
 import grpc.aio
 
-from fleet.protocol.address_order import Address, AddressOrder
-from fleet.protocol.pick_healthy import DEFAULTS, Settings
+from fleet.protocol.recovery.address_order import Address, AddressOrder
+from fleet.protocol.recovery.pick_healthy import DEFAULTS, Settings
 from fleet.transport import channels
 from fleet.transport.channels import DeadPeer, Options, TLSFiles
 from fleet.transport.pick_healthy.blocking import BlockingPickHealthyChannel

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import grpc.aio
 from typing_extensions import override
 
-from fleet.protocol.pick_healthy import DEFAULTS, Settings
+from fleet.protocol.recovery.pick_healthy import DEFAULTS, Settings
 from fleet.transport import channels
 from fleet.transport.channels import DeadPeer, TLSFiles
 from fleet.transport.passage import Passage

@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 from typing_extensions import override
 
-from fleet.protocol.retry import Give, TimedOut, Verdict
+from fleet.protocol.retry.policy import Give, TimedOut, Verdict
 from fleet.transport.retrying.calling import Calling, Policies, SharedBudget
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 from typing_extensions import override
 
-from fleet.protocol.retry import Again, TimedOut
+from fleet.protocol.retry.policy import Again, TimedOut
 from fleet.transport.retrying.calling import Calling, Policies, SharedBudget
 from fleet.transport.retrying.futures import RetriedFuture, TimedOutCall, judge
 

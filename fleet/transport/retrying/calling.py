@@ -8,8 +8,8 @@ from typing import Any
 
 import grpc
 
-from fleet.protocol.retry import PREVIOUS_ATTEMPTS, PUSHBACK, Again, Give, Policy, Tries, Verdict
-from fleet.protocol.retry_budget import Budget, BudgetSettings
+from fleet.protocol.retry.budget import Budget, BudgetSettings
+from fleet.protocol.retry.policy import PREVIOUS_ATTEMPTS, PUSHBACK, Again, Give, Policy, Tries, Verdict
 
 #: One policy for every method, or whatever knows one for `/service/method`, like GRPCRoute.policy_for.
 Policies = Policy | Callable[[str], Policy]

@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 from typing_extensions import override
 
-from fleet.protocol.retry import Again, Give, TimedOut, Verdict
+from fleet.protocol.retry.policy import Again, Give, TimedOut, Verdict
 from fleet.transport.retrying.calling import Calling
 
 #: What grpc says of calls whose channel was closed by this program; it tells them from others by nothing else.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from fleet.protocol.retry import NO_RETRY, Policy, Reason
+from fleet.protocol.retry.policy import NO_RETRY, Policy, Reason
 
 #: Reads that may be asked twice: they change nothing, and who asks them has no other way to the answer.
 READS = frozenset(

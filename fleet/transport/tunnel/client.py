@@ -16,8 +16,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from fleet.protocol.tunnel import Op, Session, Target, TunnelError, Wire
-from fleet.protocol.tunnel_client import (
+from fleet.protocol.tunnel.client import (
     AskHandler,
     Effect,
     Failed,
@@ -28,7 +27,8 @@ from fleet.protocol.tunnel_client import (
     Send,
     Subscribed,
 )
-from fleet.protocol.tunnel_server import Limits
+from fleet.protocol.tunnel.messages import Op, Session, Target, TunnelError, Wire
+from fleet.protocol.tunnel.server import Limits
 from fleet.transport.tunnel import codec, metadata
 from fleet.transport.tunnel.handlers import Handler, Taken, tell
 from fleet.transport.tunnel.register_stream import RegisterStream

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from google.protobuf.message import DecodeError
 
-from fleet.protocol.tunnel import (
+from fleet.protocol.tunnel.messages import (
     LONGEST_TARGET,
     Capabilities,
     Message,

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from typing_extensions import override
 
-from fleet.protocol.tunnel import Target, TunnelError
+from fleet.protocol.tunnel.messages import Target, TunnelError
 from fleet.transport.tunnel import codec, pump
 from fleet.transport.tunnel.pump import Policy
 from fleet.transport.tunnel.stream import CHUNK, TunnelAborted, TunnelStream

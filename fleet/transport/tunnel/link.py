@@ -19,7 +19,7 @@ import grpc
 import grpc.aio
 
 from fleet.protocol.backoff import Backoff
-from fleet.protocol.tunnel import Target, TunnelError, Wire
+from fleet.protocol.tunnel.messages import Target, TunnelError, Wire
 from fleet.transport.tunnel.client import TunnelClient
 from fleet.transport.tunnel.handlers import Handler, tell
 from fleet.transport.tunnel.stream import TunnelStream

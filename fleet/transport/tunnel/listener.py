@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Self
 
-from fleet.protocol.tunnel import TunnelError
+from fleet.protocol.tunnel.messages import TunnelError
 from fleet.transport.listening import stop_listening
 from fleet.transport.tunnel.pump import Policy, Wire, pump
 from fleet.transport.tunnel.stream import TunnelStream

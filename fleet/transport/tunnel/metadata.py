@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from fleet.protocol.tunnel import TunnelError, Wire
-from fleet.protocol.tunnel_server import Peer
+from fleet.protocol.tunnel.messages import TunnelError, Wire
+from fleet.protocol.tunnel.server import Peer
 
 #: Which version of the wire a client speaks; servers of one version refuse the other by it.
 _VERSION = "x-grpctunnel-version"

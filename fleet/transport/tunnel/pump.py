@@ -21,7 +21,7 @@ from typing import cast
 
 from typing_extensions import override
 
-from fleet.protocol.tunnel import TunnelError
+from fleet.protocol.tunnel.messages import TunnelError
 from fleet.transport.tunnel import codec
 from fleet.transport.tunnel.stream import CHUNK, TunnelAborted, TunnelStream
 

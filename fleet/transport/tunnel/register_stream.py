@@ -10,9 +10,9 @@ from typing import Any
 
 import grpc.aio
 
-from fleet.protocol.tunnel import Target, TunnelError, Wire
-from fleet.protocol.tunnel_client import ClientState, Failed
-from fleet.protocol.tunnel_server import Limits
+from fleet.protocol.tunnel.client import ClientState, Failed
+from fleet.protocol.tunnel.messages import Target, TunnelError, Wire
+from fleet.protocol.tunnel.server import Limits
 from fleet.transport.tunnel.outgoing import Outgoing
 from fleet.transport.tunnel.stream import ClientStream
 

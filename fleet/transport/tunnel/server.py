@@ -19,8 +19,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from fleet.protocol.tunnel import Session, Target, TunnelError, Wire
-from fleet.protocol.tunnel_server import (
+from fleet.protocol.tunnel.messages import Session, Target, TunnelError, Wire
+from fleet.protocol.tunnel.server import (
     Appeared,
     AskHandler,
     Connection,

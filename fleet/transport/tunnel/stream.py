@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 from typing_extensions import override
 
-from fleet.protocol.tunnel import Target, TunnelError
+from fleet.protocol.tunnel.messages import Target, TunnelError
 from fleet.transport.tunnel import codec
 
 #: Bytes in one message of ours, at most: large ones cost least a byte, a quarter less than of 256 KiB. Every peer takes

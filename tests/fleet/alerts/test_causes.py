@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from fleet.alerts.causes import causes_now
-from fleet.classify import instance_state, prepare
-from fleet.domain.instances import InstanceKind
-from fleet.domain.verdicts import BACKEND_CAUSE, State
-from fleet.domain.views import FleetTable, InstanceView
+from fleet.monitoring.classify import instance_state, prepare
+from fleet.monitoring.views import FleetTable, InstanceView
+from fleet.vocabulary.instances import InstanceKind
+from fleet.vocabulary.verdicts import BACKEND_CAUSE, State
 from tests.fakes.reader import FakeReader
 from tests.fakes.small_fleet import EXPIRED, GONE, NOW, SILENT, UNHEALTHY, fleet, instance
 

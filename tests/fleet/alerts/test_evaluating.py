@@ -12,13 +12,13 @@ from django.test.utils import CaptureQueriesContext
 from fleet.alerts.acting import warn_of_end
 from fleet.alerts.evaluating import Evaluator, NotOurs, warn_of_ends
 from fleet.alerts.outbox import due
-from fleet.domain.instances import InstanceState
-from fleet.domain.verdicts import NO_CAUSE, Reason, State
-from fleet.domain.views import FleetTable
 from fleet.models import Cluster
 from fleet.models.alerting import AgentLabel, AlertClock, Channel, Delivery, Route, Silence
 from fleet.models.incidents import Incident, IncidentEvent
-from fleet.state.reader import Reader
+from fleet.monitoring.state.reader import Reader
+from fleet.monitoring.views import FleetTable
+from fleet.vocabulary.instances import InstanceState
+from fleet.vocabulary.verdicts import NO_CAUSE, Reason, State
 from tests.fakes.reader import FakeReader
 
 pytestmark = pytest.mark.django_db

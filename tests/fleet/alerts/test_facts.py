@@ -8,9 +8,9 @@ import numpy as np
 from fleet.alerts.facts import agents_of, gather, match_names
 from fleet.alerts.rules import DEFAULT_RULES, find
 from fleet.alerts.values import CauseKind
-from fleet.domain.instances import InstanceState
-from fleet.domain.verdicts import NO_CAUSE, Reason, Recovery, State
-from fleet.domain.views import FleetTable
+from fleet.monitoring.views import FleetTable
+from fleet.vocabulary.instances import InstanceState
+from fleet.vocabulary.verdicts import NO_CAUSE, Reason, Recovery, State
 from tests.fakes import small_fleet
 from tests.fakes.reader import FakeReader
 from tests.fakes.small_fleet import SILENT, UNHEALTHY

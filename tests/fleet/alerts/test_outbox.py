@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
+from fleet.alerts.channels import Errand, SendError
 from fleet.alerts.messages import Links, payload, trial
 from fleet.alerts.outbox import GIVE_UP_AFTER, SENDERS, Outbox, Places, prune, wait
-from fleet.alerts.senders import Errand, SendError
 from fleet.models import Cluster
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.incidents import Incident, IncidentEvent

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from fleet.alerts import messages, store
+from fleet.alerts.channels import SendError, alertmanager
 from fleet.alerts.outbox import Outbox
 from fleet.alerts.reposting import Reposter
-from fleet.alerts.senders import SendError, alertmanager
 from fleet.alerts.values import Notice, NoticeKind
 from fleet.models import Cluster
 from fleet.models.alerting import AlertClock, Channel, Delivery

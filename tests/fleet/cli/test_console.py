@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fleet.cli.main import main
-from fleet.domain.verdicts import State
+from fleet.vocabulary.verdicts import State
 from tests.fakes.console import TOKEN, FakeConsole, answering
 
 DATED = {"cluster": "default", "as_of": "2026-01-02T03:04:05Z", "age_ms": 400, "stale": False}

@@ -1,4 +1,4 @@
-"""Editing as tests/fleet/cli/test_networking.py does not see it: whose the origin is."""
+"""Editing as tests/fleet/cli/local/test_networking.py does not see it: whose the origin is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fleet.cli import editing
-from fleet.protocol.networking_config import NetworkingConfig, Resource
+from fleet.protocol.networking.config import NetworkingConfig, Resource
 
 
 def test_revision_and_origin_are_not_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fleet.cli.policies import policies
-from fleet.protocol.announce import AUTH_TTL_VARIABLE
+from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
 from tests.fakes.console import TOKEN, FakeConsole, answering
 
 FOUND = {

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from fleet.cli.main import main
-from fleet.nodes.tunnel_client import ClientPlan, _name_of_this_run
+from fleet.nodes.tunnel.client import ClientPlan, _name_of_this_run
 from fleet.processes import valkey
 from fleet.transport.channels import TLSFiles
 from tests.bench._tunnel_variants import make_keys

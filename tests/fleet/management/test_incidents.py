@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from click import Group
 
-from fleet.cli.fleet import fleet as fleet_commands
+from fleet.cli.local.fleet import fleet as fleet_commands
 from fleet.management.incidents import PERIOD, Incident, Player, script
 
 _OPPOSITE = {

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fleet.protocol import announce
+from fleet.protocol.recovery import announce
 from tests.fakes.agents import Agents
 from tests.fakes.plane import Plane
 

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 from grpc.aio import _utils
 
-from fleet.nodes import addresses
-from fleet.nodes.forward_names import Mode
-from fleet.nodes.proxy import Proxy
-from fleet.protocol.keep_alive import KeepAlive
-from fleet.protocol.tunnel import TunnelError
+from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.proxy.server import Proxy
+from fleet.nodes.shared import addresses
+from fleet.protocol.networking.keep_alive import KeepAlive
+from fleet.protocol.tunnel.messages import TunnelError
 from tests.fakes.agents import Agents, FakeAgent
 from tests.fakes.plane import Plane
 from tests.fakes.waiting import eventually

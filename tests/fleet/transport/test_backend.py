@@ -12,7 +12,7 @@ import pytest
 import redis.asyncio as redis
 import uvloop
 
-from fleet.nodes.forward_names import Mode
+from fleet.nodes.local.forward_names import Mode
 from fleet.transport import backend as backend_module
 from fleet.transport.backend import AgentPage, Backend, BackendUnavailable, ForeignError, SilentError
 from fleet.wire import fleet_pb2, types_pb2

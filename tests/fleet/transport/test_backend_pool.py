@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from fleet.nodes.forward_names import Mode
-from fleet.nodes.forwards import Forward
+from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.local.forwards import Forward
 from fleet.transport import backend as backend_module
 from fleet.transport.backend import Backend, BackendUnavailable, SilentError
 from fleet.transport.backend_pool import NotSent, Pool, is_lost

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fleet.nodes import asgi_site
+from fleet.nodes.shared import asgi_site
 from fleet.transport.bounded_http import BoundedProtocol
 from fleet.transport.channels import TLSFiles
 from tests.fakes.waiting import DEADLINE, eventually

@@ -7,7 +7,7 @@ import os
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from fleet.protocol.standing import NOTHING, Said, read
+from fleet.protocol.destination.standing import NOTHING, Said, read
 from fleet.transport import diag
 from fleet.transport.process import ProcessState
 from fleet.transport.standing import Standing

@@ -10,7 +10,7 @@ import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from fleet.protocol.standing import ACCEPTING_SERVICE, HEALTH_SERVICES
+from fleet.protocol.destination.standing import ACCEPTING_SERVICE, HEALTH_SERVICES
 from fleet.transport import channels
 from fleet.transport.health import HealthServicer
 from fleet.transport.process import ProcessState

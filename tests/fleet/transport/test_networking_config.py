@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fleet.protocol.networking_config import NetworkingConfig, Origin, Resource, Strategy
+from fleet.protocol.networking.config import NetworkingConfig, Origin, Resource, Strategy
 from fleet.transport import networking_config
 from fleet.transport.networking_config import Message
 

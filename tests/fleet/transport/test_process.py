@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleet.protocol.announce import State
+from fleet.protocol.recovery.announce import State
 from fleet.transport.process import ProcessState
 
 

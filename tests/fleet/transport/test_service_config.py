@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc.aio
 
-from fleet.protocol.service_config import ServiceConfig
+from fleet.protocol.recovery.service_config import ServiceConfig
 from fleet.transport import channels, service_config
 from fleet.wire import grpcclientconfig_pb2, grpcclientconfig_pb2_grpc
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from fleet.protocol.standing import NOTHING, Said
+from fleet.protocol.destination.standing import NOTHING, Said
 from fleet.transport.standing import Standing
 from tests.fakes.waiting import eventually
 

@@ -2,7 +2,7 @@
    Pure: no DOM, no socket, no clock. docs/live.md, *Wire protocol*.
    Law: an old snapshot and the deltas after it equal a fresh snapshot. */
 
-/** Verdicts by their number on the wire (fleet.domain.verdicts.State). */
+/** Verdicts by their number on the wire (fleet.vocabulary.verdicts.State). */
 export const STATES = Object.freeze([
   "unknown", "retired", "never", "stranded", "offline", "at_risk", "working", "degraded", "excess", "healthy",
 ]);

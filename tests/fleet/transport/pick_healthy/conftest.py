@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from fleet.nodes.forwards import Forward
-from fleet.protocol.pick_healthy import Settings
+from fleet.nodes.local.forwards import Forward
+from fleet.protocol.recovery.pick_healthy import Settings
 from fleet.transport.pick_healthy.opening import open_blocking_channel, open_channel
 from tests.fakes.auth_paths import passage_to
 from tests.fakes.auths import FakeAuth

@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 import pytest
 
-from fleet.protocol.pick_healthy import Settings
+from fleet.protocol.recovery.pick_healthy import Settings
 from fleet.transport.pick_healthy.blocking import BlockingPickHealthyChannel
 from fleet.transport.pick_healthy.opening import open_blocking_channel
 from tests.fakes.auths import FakeAuth

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 import grpc
 import pytest
 
-from fleet.nodes.forwards import Forward
-from fleet.protocol.pick_healthy import Settings
+from fleet.nodes.local.forwards import Forward
+from fleet.protocol.recovery.pick_healthy import Settings
 from fleet.transport.pick_healthy.blocking import BlockingPickHealthyChannel
 from fleet.transport.pick_healthy.opening import open_blocking_channel
 from tests.fakes.auths import FakeAuth

@@ -10,8 +10,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from fleet.nodes.forwards import Forward
-from fleet.protocol.pick_healthy import Settings
+from fleet.nodes.local.forwards import Forward
+from fleet.protocol.recovery.pick_healthy import Settings
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.pick_healthy.opening import open_channel
 from tests.fakes.auths import FakeAuth, balanced

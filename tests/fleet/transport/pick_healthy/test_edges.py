@@ -10,10 +10,10 @@ import grpc
 import grpc.aio
 import pytest
 
-from fleet.nodes.forward_names import Mode
-from fleet.nodes.forwards import Forward
-from fleet.protocol.pick_healthy import Settings, Why
-from fleet.protocol.service_config import ServiceConfig
+from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.local.forwards import Forward
+from fleet.protocol.recovery.pick_healthy import Settings, Why
+from fleet.protocol.recovery.service_config import ServiceConfig
 from fleet.transport.channels import DeadPeer
 from tests.fakes.auths import FakeAuth, balanced
 from tests.fakes.waiting import eventually

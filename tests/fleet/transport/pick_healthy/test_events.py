@@ -8,8 +8,8 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2
 
-from fleet.protocol.pick_healthy import Ask, Balancer, Health, Watch, Why
-from fleet.protocol.service_config import Mode, ServiceConfig
+from fleet.protocol.recovery.pick_healthy import Ask, Balancer, Health, Watch, Why
+from fleet.protocol.recovery.service_config import Mode, ServiceConfig
 from fleet.transport.pick_healthy.events import (
     Configured,
     ServiceUnknown,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.protocol.address_order import AddressOrder
+from fleet.protocol.recovery.address_order import AddressOrder
 from fleet.transport.channels import DeadPeer, TLSError, TLSFiles
 from fleet.transport.pick_healthy.opening import _Opener, open_channel
 

@@ -12,8 +12,8 @@ import grpc.aio
 import pytest
 from typing_extensions import override
 
-from fleet.protocol.retry import NO_RETRY, Policy, Reason
-from fleet.protocol.retry_budget import BudgetSettings
+from fleet.protocol.retry.budget import BudgetSettings
+from fleet.protocol.retry.policy import NO_RETRY, Policy, Reason
 from fleet.transport.channels import channel_options
 from fleet.transport.retrying.aio import Retrying
 from fleet.transport.retrying.calling import SharedBudget

@@ -10,8 +10,8 @@ from typing import Any
 import grpc
 import pytest
 
-from fleet.protocol.retry import Policy, Reason
-from fleet.protocol.retry_budget import BudgetSettings
+from fleet.protocol.retry.budget import BudgetSettings
+from fleet.protocol.retry.policy import Policy, Reason
 from fleet.transport.channels import channel_options
 from fleet.transport.retrying.blocking import BlockingRetrying
 from fleet.transport.retrying.calling import SharedBudget

@@ -8,8 +8,8 @@ from collections import namedtuple
 import grpc
 import pytest
 
-from fleet.protocol.retry import PREVIOUS_ATTEMPTS, PUSHBACK, Again, Give, Policy
-from fleet.protocol.retry_budget import BudgetSettings
+from fleet.protocol.retry.budget import BudgetSettings
+from fleet.protocol.retry.policy import PREVIOUS_ATTEMPTS, PUSHBACK, Again, Give, Policy
 from fleet.transport.retrying.calling import Calling, SharedBudget
 
 Details = namedtuple("Details", "method timeout")

@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import pytest
 
-from fleet.protocol.retry import Policy, Reason
+from fleet.protocol.retry.policy import Policy, Reason
 from fleet.transport.channels import channel_options
 from fleet.transport.retrying.blocking import BlockingRetrying
 from fleet.transport.retrying.futures import TimedOutCall

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleet.protocol.retry import NO_RETRY, Policy
+from fleet.protocol.retry.policy import NO_RETRY, Policy
 from fleet.transport.retrying.reads import DEFAULT, READS, REPORTS, reads
 from fleet.wire import clusterconfig_pb2, fleet_pb2, presence_pb2
 

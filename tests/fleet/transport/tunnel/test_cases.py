@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 _TESTS = Path(__file__).parents[3]
-_HERE, _PURE = "fleet/transport/tunnel", "fleet/protocol"
+_HERE, _PURE = "fleet/transport/tunnel", "fleet/protocol/tunnel"
 _STREAM, _CODEC = f"{_HERE}/test_stream.py", f"{_HERE}/test_codec.py"
 _SERVER, _CLIENT = f"{_HERE}/test_server.py", f"{_HERE}/test_client.py"
 _PUMP, _LINK, _FAULTS = f"{_HERE}/test_pump.py", f"{_HERE}/test_link.py", f"{_HERE}/test_faults.py"
 _STRICT, _HANDLERS = f"{_HERE}/test_strict_peer.py", f"{_HERE}/test_handlers.py"
 _IDENTITY, _GOLDEN = f"{_HERE}/test_identity.py", f"{_HERE}/test_golden_bytes.py"
-_RULES, _SESSIONS = f"{_PURE}/test_tunnel_server.py", f"{_PURE}/test_tunnel_server_sessions.py"
-_CLIENT_RULES, _TAGS = f"{_PURE}/test_tunnel_client.py", f"{_PURE}/test_tunnel.py"
+_RULES, _SESSIONS = f"{_PURE}/test_server.py", f"{_PURE}/test_server_sessions.py"
+_CLIENT_RULES, _TAGS = f"{_PURE}/test_client.py", f"{_PURE}/test_messages.py"
 _REGISTER = f"{_HERE}/test_register_stream.py"
 _PROGRAM, _INTEROP = "fleet/cli/test_tunnel.py", "flow/test_tunnel_interop.py"
 

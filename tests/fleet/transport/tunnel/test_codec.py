@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fleet.protocol.tunnel import (
+from fleet.protocol.tunnel.messages import (
     LAST_TAG,
     Capabilities,
     Message,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.protocol.tunnel import (
+from fleet.protocol.tunnel.messages import (
     Capabilities,
     Message,
     Op,

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from fleet.protocol.tunnel import TunnelError
+from fleet.protocol.tunnel.messages import TunnelError
 from fleet.transport.tunnel.handlers import Serve, dial, tell
 from fleet.transport.tunnel.pump import Policy
 from fleet.transport.tunnel.server import TunnelServer

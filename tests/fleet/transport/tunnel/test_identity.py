@@ -8,9 +8,9 @@ from pathlib import Path
 import grpc.aio
 import pytest
 
-from fleet.nodes.tunnel_words import claims_rule
-from fleet.protocol.tunnel import Op as TargetOp
-from fleet.protocol.tunnel import Registration, Target, Wire
+from fleet.nodes.tunnel.flags import claims_rule
+from fleet.protocol.tunnel.messages import Op as TargetOp
+from fleet.protocol.tunnel.messages import Registration, Target, Wire
 from fleet.transport import authority, channels
 from fleet.transport.channels import TLSFiles
 from fleet.transport.tunnel import codec, options

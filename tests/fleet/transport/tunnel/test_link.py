@@ -11,10 +11,10 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from fleet.nodes.forward_names import Mode
-from fleet.nodes.forwards import Forward
+from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.local.forwards import Forward
 from fleet.protocol.backoff import Backoff
-from fleet.protocol.tunnel import Target, TunnelError, Wire
+from fleet.protocol.tunnel.messages import Target, TunnelError, Wire
 from fleet.transport import channels
 from fleet.transport.tunnel.handlers import Serve, Taken
 from fleet.transport.tunnel.link import Keeping, Link, TunnelSpec

@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from fleet.protocol.tunnel import Target, Wire
+from fleet.protocol.tunnel.messages import Target, Wire
 from fleet.transport.tunnel.handlers import Serve, Taken
 from fleet.transport.tunnel.server import TunnelServer
 from tests.fakes.strict_server import StrictServer

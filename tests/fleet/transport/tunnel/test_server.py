@@ -11,8 +11,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from fleet.protocol.tunnel import Op, Registration, Session, Target, TunnelError, Wire
-from fleet.protocol.tunnel_server import Limits, Peer
+from fleet.protocol.tunnel.messages import Op, Registration, Session, Target, TunnelError, Wire
+from fleet.protocol.tunnel.server import Limits, Peer
 from fleet.transport.tunnel import codec
 from fleet.transport.tunnel import server as server_module
 from fleet.transport.tunnel.handlers import Taken

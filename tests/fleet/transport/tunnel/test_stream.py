@@ -8,7 +8,7 @@ import gc
 
 import pytest
 
-from fleet.protocol.tunnel import TunnelError, Wire
+from fleet.protocol.tunnel.messages import TunnelError, Wire
 from fleet.transport.tunnel import codec
 from fleet.transport.tunnel.options import MOST_MESSAGE
 from fleet.transport.tunnel.server import TunnelServer

@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from fleet.protocol.tunnel import Target, TunnelError, Wire
+from fleet.protocol.tunnel.messages import Target, TunnelError, Wire
 from fleet.transport.tunnel.client import TunnelClient
 from fleet.transport.tunnel.pump import Closing, Policy
 from fleet.transport.tunnel.server import TunnelServer

@@ -1,0 +1,3 @@
+"""Pages and API of alerts. docs/alerts.md"""
+
+from __future__ import annotations

@@ -1,0 +1,290 @@
+"""Incidents and silences by the API. docs/api.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from django.conf import settings
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja import Query, Router, Schema, Status
+from ninja.errors import HttpError
+from pydantic import AwareDatetime, Field
+
+from dashboards.alerts import presenters
+from dashboards.shared import reading
+from dashboards.shared.api.access import ApiAccess
+from dashboards.shared.api.asked import Body, Parameters
+from dashboards.shared.api.changing import REFUSALS, by, caller, known, prove
+from dashboards.shared.api.per_cluster import PerCluster
+from dashboards.shared.permissions import refusal_to_write
+from dashboards.shared.presenters import moment
+from fleet.alerts import acting, store
+from fleet.alerts.acting import ActError, AlreadySilencedError
+from fleet.alerts.matching import EVERYTHING, MatchError, is_everything, parse
+from fleet.alerts.messages import headline
+from fleet.alerts.silences import Silence as QuietTime
+from fleet.alerts.values import IncidentState
+from fleet.changes.audit import Attempt, record
+from fleet.models.access import Permission
+from fleet.models.alerting import Silence, in_cluster
+from fleet.models.incidents import Incident
+from fleet.vocabulary.actions import AuditAction
+
+router = Router()
+per_cluster = PerCluster(router)
+_VIEW = ApiAccess(Permission.VIEW_FLEET)
+_ACT = ApiAccess(Permission.ACT_ON_FLEET)
+
+
+class IncidentFilters(Parameters):
+    """Parameters of the list of incidents."""
+
+    state: Literal["open", "pending", "resolved", "all"] = "open"
+    limit: Annotated[int, Field(ge=1, le=500)] = 100
+
+
+class NextMessage(Schema):
+    """The next message about an incident."""
+
+    #: Empty: none is to come, as far as can be told now.
+    at: datetime | None
+    #: Why then, or why none.
+    because: str
+    #: Names of the channels it goes to.
+    to: list[str]
+
+
+class IncidentItem(Schema):
+    """One incident."""
+
+    number: int
+    #: Its name for ever: cluster, cause and how often that was a cause.
+    id: str
+    state: str
+    severity: str
+    summary: str
+    cause_kind: str
+    cause: str
+    affected: int
+    peak: int
+    agents: list[str]
+    opened_at: datetime | None
+    resolved_at: datetime | None
+    duration_seconds: float
+    heals_at: datetime | None
+    flapping: bool
+    acknowledged_by: str
+    silenced_by: str
+    inhibited_by: str
+    next_message: NextMessage
+
+
+class IncidentsAnswer(Schema):
+    """Incidents, the newest first."""
+
+    cluster: str
+    incidents: list[IncidentItem]
+
+
+class SilenceItem(Schema):
+    """One silence."""
+
+    number: int
+    #: The cluster that it belongs to; empty: the whole installation.
+    cluster: str
+    matchers: str
+    reason: str
+    creator: str
+    starts_at: datetime | None
+    ends_at: datetime | None
+
+
+class SilencesAnswer(Schema):
+    """Silences that have not ended."""
+
+    cluster: str
+    silences: list[SilenceItem]
+
+
+class SilenceBody(Body):
+    """A silence to make. Its creator is who asks."""
+
+    matchers: Annotated[str, Field(max_length=500)]
+    reason: Annotated[str, Field(max_length=500)]
+    hours: Annotated[float, Field(gt=0, le=720)] = 1.0
+    #: With a zone; now if not given.
+    starts_at: AwareDatetime | None = None
+    #: The word `everything`, when nothing is left out.
+    typed: Annotated[str, Field(max_length=20)] = ""
+
+
+class ExtendBody(Body):
+    """How much longer a silence lasts, from its end on."""
+
+    hours: Annotated[float, Field(gt=0, le=720)] = 1.0
+
+
+@per_cluster.get("/incidents", auth=_VIEW, response={200: IncidentsAnswer, **REFUSALS})
+def incidents(request: HttpRequest, cluster: str, filters: Query[IncidentFilters]) -> Any:
+    """List incidents."""
+    now = reading.current_time()
+    rows = Incident.objects.filter(cluster=known(cluster))
+    if filters.state == "open":
+        rows = rows.filter(state__in=(IncidentState.FIRING.value, IncidentState.RECOVERING.value))
+    elif filters.state != "all":
+        rows = rows.filter(state=filters.state)
+    return IncidentsAnswer(cluster=cluster, incidents=_items(rows[: filters.limit], cluster, now))
+
+
+@per_cluster.post("/incidents/{int:number}/acknowledge", auth=_ACT, response={200: IncidentItem, **REFUSALS})
+def acknowledge(request: HttpRequest, cluster: str, number: int) -> Any:
+    """Say that you look after an incident."""
+    row = Incident.objects.filter(cluster=known(cluster), pk=_number(number)).first()
+    if row is None:
+        raise HttpError(404, f"There is no incident {number} in the cluster {cluster}.")
+    now = reading.current_time()
+    acting.acknowledge(row, caller(request).get_username(), now, settings.REFLOAT_PUBLIC_URL)
+    row.refresh_from_db()
+    return _items([row], cluster, now)[0]
+
+
+@per_cluster.get("/silences", auth=_VIEW, response={200: SilencesAnswer, **REFUSALS})
+def silences(request: HttpRequest, cluster: str) -> Any:
+    """List silences that have not ended."""
+    rows = in_cluster(Silence.objects.filter(ends_at__gt=reading.current_time()), known(cluster))
+    return SilencesAnswer(cluster=cluster, silences=[_silence(row) for row in rows])
+
+
+@per_cluster.post("/silences", auth=_ACT, response={201: SilenceItem, **REFUSALS})
+def make_silence(request: HttpRequest, cluster: str, body: SilenceBody) -> Any:
+    """Keep something quiet for a while."""
+    now, who = reading.current_time(), caller(request).get_username()
+    if "\0" in body.matchers or "\0" in body.reason:
+        raise HttpError(400, "There must be no NUL in it.")
+    if body.typed.strip().lower() == EVERYTHING:
+        _prove_for_everything(request, body.matchers)
+    try:
+        starts_at = acting.beginning(body.starts_at, now)
+    except ActError as error:
+        # The date is one; that it is too late or too soon is a matter of when this is sent.
+        raise HttpError(409, f"{error}.".capitalize()) from error
+    try:
+        made = acting.silence(
+            body.matchers,
+            body.reason,
+            who,
+            starts_at,
+            starts_at + body.hours * 3600,
+            cluster=known(cluster),
+            typed=body.typed,
+        )
+    except AlreadySilencedError as error:
+        raise HttpError(409, f"{str(error)[:1].upper()}{str(error)[1:]}.") from error
+    except (ActError, MatchError) as error:
+        raise HttpError(400, f"{error}.".capitalize()) from error
+    _log(request, AuditAction.SILENCE_CREATE, made)
+    return Status(201, _silence(made))
+
+
+@per_cluster.post("/silences/{int:number}/end", auth=_ACT, response={200: SilenceItem, **REFUSALS})
+def end_silence(request: HttpRequest, cluster: str, number: int) -> Any:
+    """End a silence now."""
+    row = _silence_row(request, cluster, number)
+    acting.end(row, reading.current_time())
+    _log(request, AuditAction.SILENCE_END, row)
+    row.refresh_from_db()
+    return _silence(row)
+
+
+@per_cluster.post("/silences/{int:number}/extend", auth=_ACT, response={200: SilenceItem, **REFUSALS})
+def extend_silence(request: HttpRequest, cluster: str, number: int, body: ExtendBody) -> Any:
+    """Let a silence last longer."""
+    row, now = _silence_row(request, cluster, number), reading.current_time()
+    _prove_for_everything(request, row.matchers)
+    if row.ends_at <= now:
+        raise HttpError(409, f"The silence {number} has ended: make another.")
+    try:
+        acting.extend(row, body.hours * 3600, now)
+    except ActError as error:
+        raise HttpError(409, f"{error}.".capitalize()) from error
+    _log(request, AuditAction.SILENCE_EXTEND, row)
+    row.refresh_from_db()
+    return _silence(row)
+
+
+def _silence_row(request: HttpRequest, cluster: str, number: int) -> Silence:
+    """Return a silence that the caller may change, or answer 404 or 403."""
+    row = in_cluster(Silence.objects.filter(pk=_number(number)), known(cluster)).first()
+    if row is None:
+        raise HttpError(404, f"There is no silence {number} in the cluster {cluster}.")
+    if sentence := refusal_to_write(caller(request), Permission.ACT_ON_FLEET, row.cluster):
+        raise HttpError(403, sentence)
+    return row
+
+
+def _prove_for_everything(request: HttpRequest, matchers: str) -> None:
+    """Require recent proof from a session before everything is kept quiet. Raises ReauthenticationRequired."""
+    try:
+        parsed = parse(matchers)
+    except MatchError as error:
+        raise HttpError(400, f"{error}.".capitalize()) from error
+    if is_everything(parsed):
+        prove(request)
+
+
+def _log(request: HttpRequest, action: AuditAction, row: Silence) -> None:
+    who = by(request)
+    attempt = Attempt(who.actor, action, row.cluster, row.matchers or "everything", row.reason)
+    attempt.request_id = who.request_id
+    record(attempt, "done", timezone.now())
+
+
+def _number(number: int) -> int:
+    """What a database takes as a key; 0 for what it does not."""
+    return number if 0 < number < 1 << 62 else 0
+
+
+def _items(rows: Iterable[Incident], cluster: str, now: float) -> list[IncidentItem]:
+    rules, tree = store.rules(cluster), store.routes(cluster)
+    quiet = presenters.quiet_in(cluster, now)
+    return [_item(row, now, quiet, presenters.next_message(row, rules, now, tree, quiet)) for row in rows]
+
+
+def _item(row: Incident, now: float, quiet: Sequence[QuietTime], coming: dict[str, Any]) -> IncidentItem:
+    value = presenters.silenced(row, quiet)
+    return IncidentItem(
+        number=row.pk,
+        id=value.id,
+        state=value.state.value,
+        severity=value.severity.slug,
+        summary=headline(value),
+        cause_kind=value.cause.kind.value,
+        cause=value.cause.name,
+        affected=value.affected,
+        peak=value.peak,
+        agents=list(value.names),
+        opened_at=moment(value.opened_at),
+        resolved_at=moment(value.resolved_at),
+        duration_seconds=round(value.duration(now), 1),
+        heals_at=moment(value.heals_at),
+        flapping=value.flapping_since is not None,
+        acknowledged_by=row.acked_by,
+        silenced_by=value.silenced_by,
+        inhibited_by=value.inhibited_by,
+        next_message=NextMessage(at=coming["at"], because=coming["because"], to=coming["to"]),
+    )
+
+
+def _silence(row: Silence) -> SilenceItem:
+    return SilenceItem(
+        number=row.pk,
+        cluster=row.cluster,
+        matchers=row.matchers,
+        reason=row.reason,
+        creator=row.creator,
+        starts_at=moment(row.starts_at),
+        ends_at=moment(row.ends_at),
+    )

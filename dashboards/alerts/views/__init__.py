@@ -1,0 +1,3 @@
+"""Pages of alerts."""
+
+from __future__ import annotations

@@ -1,0 +1,260 @@
+"""Channels with their test and log, and the tree of routes. docs/alerts.md, "Channels" and "Routes"."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from dashboards.alerts import presenters
+from dashboards.alerts.audit import logged, signed_in
+from dashboards.alerts.forms import ChannelForm, RouteForm
+from dashboards.shared import proof, reading
+from dashboards.shared.owners import owner_words
+from dashboards.shared.pages import prefix_of
+from dashboards.shared.permissions import must_write, owners_for, requires
+from fleet.alerts import acting
+from fleet.alerts.values import Severity
+from fleet.models.access import Permission, is_limited, may, may_write, shown_clusters
+from fleet.models.alerting import Channel, Delivery, Route, in_cluster
+from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.vocabulary.actions import AuditAction
+
+_LOG = 50
+
+
+@requires(Permission.VIEW_FLEET)
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+def channels(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """List channels, routes and the newest messages; POST with `do=again` sends a failed message again.
+
+    Template `dashboards/channels.html`: `channels`, `routes` (depth, Route, words), `log`, `may_change`.
+    """
+    now, user = reading.current_time(), signed_in(request)
+    limited = is_limited(user)
+    log = Delivery.objects.filter(cluster__in=shown_clusters(cluster, limited=limited))
+    if request.method == "POST":
+        must_write(request, Permission.CHANGE_CONFIG, cluster)
+        sendable = log.exclude(channel=None)
+        row = get_object_or_404(sendable, pk=_number(request.POST.get("id", "")))
+        acting.send_again(row, now)
+        logged(request, user, row.cluster, AuditAction.DELIVERY_AGAIN, row.key)
+        return redirect(f"{prefix_of(cluster)}/alerts/channels/")
+    writable = owners_for(user, Permission.CHANGE_CONFIG, cluster)
+    rows = in_cluster(Channel.objects.prefetch_related("routes", "escalations"), cluster)
+    context = {
+        "page": "incidents",
+        "tab": "channels",
+        "channels": [_channel(row, cluster, writable, limited=limited) for row in rows],
+        "routes": _tree(cluster, writable),
+        "log": [
+            presenters.delivery_row(row, now, limited=limited) for row in log.select_related("channel")[:_LOG]
+        ],
+        "may_change": may(user, Permission.CHANGE_CONFIG, cluster),
+    }
+    return render(request, "dashboards/channels.html", context)
+
+
+@requires(Permission.CHANGE_CONFIG)
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Change a channel (0: a new one); `do=test` sends a message, `do=delete` ends it.
+
+    Template `dashboards/channel.html`: `form`, `channel`, `log`, `waiting`; `deleting`: what asks before it is deleted,
+    or nothing.
+    """
+    row = (
+        get_object_or_404(in_cluster(Channel.objects.all(), cluster), pk=channel_id)
+        if channel_id
+        else Channel()
+    )
+    if channel_id:
+        must_write(request, Permission.CHANGE_CONFIG, row.cluster)
+    user, now = signed_in(request), reading.current_time()
+    do = request.POST.get("do", "")
+    here = f"{prefix_of(cluster)}/alerts/channels/"
+    if do != "test" and not proof.is_recent(request):
+        return proof.ask(request)
+    form = ChannelForm(
+        request.POST if request.method == "POST" and do not in ("test", "delete") else None,
+        instance=row,
+        owners=owners_for(user, Permission.CHANGE_CONFIG, cluster),
+        may_allow_private=may_write(user, Permission.MANAGE_ACCESS, ""),
+    )
+    if do == "test" and row.pk:
+        acting.try_out(row, now)
+        logged(request, user, row.cluster, AuditAction.CHANNEL_TEST, row.name)
+        messages.success(request, "A test is on its way: the log below says what comes of it.")
+        return redirect(f"{here}{row.pk}/")
+    if do == "delete" and row.pk and "confirm" in request.POST:
+        logged(request, user, row.cluster, AuditAction.CHANNEL_DELETE, row.name)
+        acting.delete_channel(row, now)
+        return redirect(here)
+    if form.is_bound and form.is_valid():
+        saved = form.save()
+        after = {
+            "kind": saved.kind,
+            "target": presenters.target_of(saved),
+            "enabled": saved.enabled,
+            "private": saved.allow_private,
+        }
+        logged(
+            request,
+            user,
+            saved.cluster,
+            AuditAction.CHANNEL_CHANGE if channel_id else AuditAction.CHANNEL_CREATE,
+            saved.name,
+            after=after,
+        )
+        if not channel_id and not saved.cluster:
+            _first_route(saved)
+        messages.success(request, f"The channel {saved.name} is kept.")
+        return redirect(f"{here}{saved.pk}/")
+    log = (
+        Delivery.objects.filter(channel=row).select_related("channel") if row.pk else Delivery.objects.none()
+    )
+    context = {
+        "page": "incidents",
+        "tab": "channels",
+        "form": form,
+        "channel": row,
+        "log": [presenters.delivery_row(one, now, limited=is_limited(user)) for one in log[:_LOG]],
+        "waiting": log.filter(sent_at=None, failed_at=None).exists(),
+        "deleting": _deletion(row) if row.pk and (do == "delete" or "delete" in request.GET) else None,
+    }
+    return render(request, "dashboards/channel.html", context)
+
+
+@requires(Permission.CHANGE_CONFIG)
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+def route(request: HttpRequest, route_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Change a route (0: a new one), or delete it with all below it.
+
+    Template `dashboards/route.html`: `form`, `route`, `below` (what is deleted with it), `deleting`: it asks before.
+    """
+    row = get_object_or_404(in_cluster(Route.objects.all(), cluster), pk=route_id) if route_id else Route()
+    if route_id:
+        must_write(request, Permission.CHANGE_CONFIG, row.cluster)
+    if request.method == "POST":
+        proof.require(request)
+    user = signed_in(request)
+    here = f"{prefix_of(cluster)}/alerts/channels/"
+    do = request.POST.get("do", "")
+    if do == "delete" and row.pk and "confirm" in request.POST:
+        logged(request, user, row.cluster, AuditAction.ROUTE_DELETE, row.name)
+        row.delete()
+        return redirect(here)
+    form = RouteForm(
+        request.POST if request.method == "POST" and do != "delete" else None,
+        instance=row,
+        owners=owners_for(user, Permission.CHANGE_CONFIG, cluster),
+    )
+    if form.is_bound and form.is_valid():
+        saved = form.save()
+        action = AuditAction.ROUTE_CHANGE if route_id else AuditAction.ROUTE_CREATE
+        logged(request, user, saved.cluster, action, saved.name)
+        return redirect(here)
+    context = {
+        "page": "incidents",
+        "tab": "channels",
+        "form": form,
+        "route": row,
+        "below": _below(row) if row.pk else [],
+        "deleting": bool(row.pk) and (do == "delete" or "delete" in request.GET),
+    }
+    return render(request, "dashboards/route.html", context)
+
+
+def _first_route(made: Channel) -> None:
+    """The first channel hears of everything, or it would hear of nothing."""
+    roots = Route.objects.filter(parent=None)
+    if roots.count() == 1 and not roots[0].channels.exists() and Channel.objects.count() == 1:
+        roots[0].channels.add(made)
+
+
+def _hears(row: Channel, cluster: str | None = None) -> list[str]:
+    """Return what leads to a channel, in a cluster or, without one, anywhere."""
+    owners = None if cluster is None else ("", cluster)
+    found = [one.name for one in row.routes.all() if owners is None or one.cluster in owners]
+    found += [
+        f"second level of {one.name}"
+        for one in row.escalations.all()
+        if owners is None or one.cluster in owners
+    ]
+    return [*found, f"{row.digest} digest"] if row.digest else found
+
+
+def _deletion(row: Channel) -> dict[str, Any]:
+    """Return what deleting a channel does: routes that lose it, and notifications that are not sent any more."""
+    unsent = Delivery.objects.filter(channel=row, sent_at=None, failed_at=None)
+    return {"routes": _hears(row), "unsent": unsent.count()}
+
+
+def _below(row: Route) -> list[str]:
+    """Return the names of the routes below a route, at any depth."""
+    children = list(Route.objects.filter(parent=row))
+    return [name for child in children for name in (child.name, *_below(child))]
+
+
+def _channel(row: Channel, cluster: str, writable: Collection[str], *, limited: bool) -> dict[str, Any]:
+    """Present a channel of a cluster's page; of the installation's a limited user sees name, kind and state."""
+    log = Delivery.objects.filter(channel=row)
+    newest = log.exclude(attempted_at=None).order_by("-attempted_at", "-pk").first()
+    failing = newest is not None and newest.sent_at is None
+    hidden = limited and not row.cluster
+    shown = log.filter(cluster__in=shown_clusters(cluster, limited=limited))
+    return {
+        "row": row,
+        "owner": owner_words(row.cluster),
+        "may_change": row.cluster in writable,
+        "target": presenters.HIDDEN if hidden else presenters.target_of(row),
+        "routes": "; ".join(_hears(row, cluster)),
+        "failing": failing,
+        "error": newest.last_error if newest is not None and failing and not hidden else "",
+        "waiting": shown.filter(sent_at=None, failed_at=None).count(),
+    }
+
+
+def _tree(cluster: str, writable: Collection[str]) -> list[dict[str, Any]]:
+    rows = list(in_cluster(Route.objects.prefetch_related("channels", "escalate_to"), cluster))
+    found: list[dict[str, Any]] = []
+
+    def walk(parent: int | None, depth: int) -> None:
+        for row in rows:
+            if row.parent_id == parent:
+                line = {"depth": depth, "row": row, "words": _words(row)}
+                found.append(line | {"may_change": row.cluster in writable})
+                walk(row.pk, depth + 1)
+
+    walk(None, 0)
+    return found
+
+
+def _words(row: Route) -> dict[str, str]:
+    takes = [f"from {Severity(row.least).slug}"]
+    takes += [row.matchers] if row.matchers else []
+    takes += [f"of {row.cluster}"] if row.cluster else []
+    extra = []
+    if row.escalate_after and row.escalate_to.all():
+        chiefs = ", ".join(one.name for one in row.escalate_to.all())
+        extra.append(f"after {row.escalate_after / 60:g} min without acknowledgement also {chiefs}")
+    if row.quiet_from is not None and row.quiet_until is not None:
+        extra.append(
+            f"quiet {row.quiet_from:%H:%M} to {row.quiet_until:%H:%M} {row.quiet_zone}, critical passes"
+        )
+    if row.goes_on:
+        extra.append("those after it hear, too")
+    names = ", ".join(one.name for one in row.channels.all())
+    return {"takes": ", ".join(takes), "channels": names, "extra": "; ".join(extra)}
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) < 18 else 0

@@ -1,0 +1,228 @@
+"""Silences and maintenance windows, with what they match before they are made. docs/alerts.md, "Silences"."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+from django.http import HttpRequest, HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_safe
+
+from dashboards.alerts import presenters as alert_presenters
+from dashboards.alerts.audit import logged, signed_in
+from dashboards.alerts.forms import SilenceForm, WindowForm
+from dashboards.shared import presenters, proof, reading, refusals
+from dashboards.shared.owners import owner_words
+from dashboards.shared.pages import prefix_of
+from dashboards.shared.permissions import must_write, owners_for, requires
+from fleet.alerts import acting, store
+from fleet.alerts.acting import ActError
+from fleet.alerts.evaluating import agents_matching
+from fleet.alerts.facts import agents_of, match_names
+from fleet.alerts.matching import EVERYTHING, MatchError, is_everything, is_of_agents, matches, parse
+from fleet.alerts.silences import WARN_BEFORE
+from fleet.alerts.values import IncidentState
+from fleet.models.access import Permission, may
+from fleet.models.alerting import MaintenanceWindow, Silence, in_cluster
+from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.models.incidents import Incident
+from fleet.monitoring.state import StateError
+from fleet.vocabulary.actions import AuditAction
+
+#: Two forms on one page have fields of the same name: each label has to find its own.
+_WINDOW_IDS = "window_%s"
+
+
+@requires(Permission.VIEW_FLEET)
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+def silences(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """List silences and windows; POST with `do`: silence, extend, end, window, remove.
+
+    Template `dashboards/silences.html`: `active`, `pending`, `expired`, `windows`, `form`, `window_form`, `preview`,
+    `blank`: the form says of nothing yet.
+    """
+    form = SilenceForm(initial={"matchers": request.GET.get("matchers", "")})
+    window_form = WindowForm(auto_id=_WINDOW_IDS, initial={"zone": "UTC", "rule": "FREQ=WEEKLY;BYDAY=SU"})
+    if request.method == "POST":
+        must_write(request, Permission.ACT_ON_FLEET, cluster)
+        do = request.POST.get("do")
+        if do == "silence":
+            form = SilenceForm(request.POST)
+        elif do == "window":
+            window_form = WindowForm(
+                request.POST, auto_id=_WINDOW_IDS, instance=MaintenanceWindow(cluster=cluster)
+            )
+        if _do(request, do or "", cluster, form, window_form):
+            return redirect(f"{prefix_of(cluster)}/silences/")
+    now = reading.current_time()
+    text = str(form["matchers"].value() or "")
+    mine = in_cluster(Silence.objects.all(), cluster)
+    writable = owners_for(signed_in(request), Permission.ACT_ON_FLEET, cluster)
+    context = {
+        "page": "incidents",
+        "tab": "silences",
+        "active": [
+            _row(row, now, cluster, writable) for row in mine.filter(starts_at__lte=now, ends_at__gt=now)
+        ],
+        "pending": [
+            _row(row, now, cluster, writable) for row in mine.filter(starts_at__gt=now, ends_at__gt=now)
+        ],
+        "expired": [_row(row, now, cluster, writable) for row in mine.filter(ends_at__lte=now)[:20]],
+        "windows": [
+            _window(row, now, writable) for row in in_cluster(MaintenanceWindow.objects.all(), cluster)
+        ],
+        "form": form,
+        "window_form": window_form,
+        "preview": preview_of(text, cluster, now),
+        "blank": not text.strip(),
+        "may_act": may(request.user, Permission.ACT_ON_FLEET, cluster),
+    }
+    return render(request, "dashboards/silences.html", context)
+
+
+@requires(Permission.VIEW_FLEET)
+@require_safe
+@never_cache
+def preview(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Say what `?matchers=` would keep quiet now. Template `dashboards/_silence_preview.html`: `preview`, `blank`."""
+    text = request.GET.get("matchers", "")[:500]
+    found = preview_of(text, cluster, reading.current_time())
+    return render(request, "dashboards/_silence_preview.html", {"preview": found, "blank": not text.strip()})
+
+
+def preview_of(text: str, cluster: str, now: float) -> dict[str, Any]:
+    """What matchers mean now: `agents`, `incidents` (names), `everything`, `error` (a sentence, or empty)."""
+    found: dict[str, Any] = {"agents": 0, "incidents": [], "everything": False, "error": ""}
+    try:
+        parsed = parse(text)
+    except MatchError as error:
+        return found | {"error": f"{error}.".capitalize()}
+    found["everything"] = is_everything(parsed)
+    try:
+        table = reading.reader().table(cluster, now)
+    except StateError as error:
+        return found | {"error": f"The record cannot be read now: {error}."}
+    rows = Incident.objects.filter(cluster=cluster).exclude(state=IncidentState.RESOLVED.value)
+    if is_of_agents(parsed):
+        labels = {name: match_names(table.names, some) for name, some in store.labels(cluster).items()}
+        mask = agents_matching(table, parsed, labels)
+        hit = [row for row in rows if mask[agents_of(table, row.key)].any()]
+        return found | {"agents": int(np.count_nonzero(mask)), "incidents": [row.cause_name for row in hit]}
+    hit = [row for row in rows if matches(parsed, store.value_of(row))]
+    # Several incidents may count one agent: its auth strands it, and it was lost within the minute.
+    harmed = {index for row in hit for index in agents_of(table, row.key).tolist()}
+    return found | {
+        "agents": len(harmed),
+        "incidents": [row.cause_name or row.key for row in hit],
+    }
+
+
+def _do(request: HttpRequest, do: str, cluster: str, form: SilenceForm, window_form: WindowForm) -> bool:
+    """Act; whether it is done and nothing is left to show."""
+    user, now = signed_in(request), reading.current_time()
+    who = user.get_username()
+    number = request.POST.get("id", "")
+    pk = int(number) if number.isdecimal() and len(number) < 18 else 0
+    if do in ("extend", "end"):
+        row = get_object_or_404(in_cluster(Silence.objects.all(), cluster), pk=pk)
+        must_write(request, Permission.ACT_ON_FLEET, row.cluster)
+        if do == "extend":
+            _prove_for_everything(request, row.matchers)
+        try:
+            acting.end(row, now) if do == "end" else acting.extend(row, 3600.0, now)
+        except ActError as error:
+            refusals.complain(request, f"{error}.")
+            return True
+        action = AuditAction.SILENCE_END if do == "end" else AuditAction.SILENCE_EXTEND
+        logged(request, user, row.cluster, action, str(row))
+        return True
+    if do in ("remove", "switch"):
+        window = get_object_or_404(in_cluster(MaintenanceWindow.objects.all(), cluster), pk=pk)
+        must_write(request, Permission.ACT_ON_FLEET, window.cluster)
+        if do == "switch" and not window.enabled:
+            _prove_for_everything(request, window.matchers)
+        action = AuditAction.WINDOW_REMOVE if do == "remove" else AuditAction.WINDOW_SWITCH
+        logged(request, user, window.cluster, action, window.name)
+        if do == "remove":
+            window.delete()
+        else:
+            MaintenanceWindow.objects.filter(pk=pk).update(enabled=not window.enabled)
+        return True
+    if do == "silence" and form.is_valid():
+        given = form.cleaned_data
+        if given["typed"].strip().lower() == EVERYTHING:
+            _prove_for_everything(request, given["matchers"])
+        try:
+            begins = acting.beginning(given["starts"], now)
+            until = begins + given["hours"] * 3600
+            made = acting.silence(
+                given["matchers"], given["reason"], who, begins, until, cluster=cluster, typed=given["typed"]
+            )
+        except (ActError, MatchError) as error:
+            form.add_error(None, f"{str(error)[:1].upper()}{str(error)[1:]}.")
+            return False
+        logged(
+            request,
+            user,
+            cluster,
+            AuditAction.SILENCE_CREATE,
+            made.matchers or "everything",
+            reason=made.reason,
+        )
+        return True
+    if do == "window" and window_form.is_valid():
+        _prove_for_everything(request, window_form.cleaned_data["matchers"])
+        window_form.instance.creator = who[:200]
+        window = window_form.save()
+        logged(request, user, cluster, AuditAction.WINDOW_CREATE, window.name, reason=window.reason)
+        return True
+    return False
+
+
+def _prove_for_everything(request: HttpRequest, matchers: str) -> None:
+    """Require recent proof of who it is before everything is kept quiet."""
+    if is_everything(parse(matchers)):
+        proof.require(request)
+
+
+def _row(row: Silence, now: float, cluster: str, writable: Collection[str]) -> dict[str, Any]:
+    shown = row.starts_at <= now < row.ends_at
+    return {
+        "id": row.pk,
+        "what": row.matchers or "everything",
+        "reason": row.reason,
+        "creator": row.creator,
+        "owner": owner_words(row.cluster),
+        "may_act": row.cluster in writable,
+        "starts": presenters.moment(row.starts_at),
+        "starts_ms": presenters.age_ms(row.starts_at, now),
+        "ends": presenters.moment(row.ends_at),
+        "ends_ms": presenters.age_ms(row.ends_at, now),
+        "soon": shown and row.ends_at - now <= WARN_BEFORE,
+        "preview": preview_of(row.matchers, cluster, now) if shown else None,
+    }
+
+
+def _window(row: MaintenanceWindow, now: float, writable: Collection[str]) -> dict[str, Any]:
+    window = store.window_of(row)
+    current = window.current(now) if row.enabled else None
+    coming = window.upcoming(now, 3)
+    return {
+        "id": row.pk,
+        "name": row.name,
+        "owner": owner_words(row.cluster),
+        "may_act": row.cluster in writable,
+        "what": row.matchers or "everything",
+        "when": f"{row.rule}, {row.starts:%H:%M} for {row.length.total_seconds() / 3600:g} h, {row.zone}",
+        "reason": row.reason,
+        "creator": row.creator,
+        "enabled": row.enabled,
+        "problem": window.problem,
+        "now": current is not None,
+        "coming": [alert_presenters.span_words(one.starts_at, one.ends_at) for one in coming],
+        "changes": len({round(one.ends_at - one.starts_at) for one in coming}) > 1,
+    }

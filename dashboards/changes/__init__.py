@@ -1,0 +1,3 @@
+"""Pages and API of changes. docs/changes.md"""
+
+from __future__ import annotations

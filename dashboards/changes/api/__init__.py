@@ -1,0 +1,3 @@
+"""API of changes."""
+
+from __future__ import annotations

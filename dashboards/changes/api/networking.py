@@ -1,0 +1,165 @@
+"""The networking config by the API: read it with its ETag, plan a change of it with If-Match. docs/api.md."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from ninja import Router, Schema, Status
+
+from dashboards.changes import networking_plans
+from dashboards.shared.api.access import ApiAccess
+from dashboards.shared.api.asked import Body
+from dashboards.shared.api.changing import (  # fmt: skip
+    REFUSALS,
+    ChangeAnswer,
+    address,
+    answer,
+    base_of,
+    by,
+    carries_etag,
+    known,
+    tagged,
+    wants_if_match,
+)
+from dashboards.shared.api.per_cluster import PerCluster
+from fleet.changes import Refused
+from fleet.changes.networking import revisions as networking
+from fleet.models.access import Permission
+from fleet.models.networking import NetworkingRevision
+from fleet.protocol.networking import config as rules
+from fleet.protocol.networking import config_yaml
+from fleet.protocol.networking.config import NetworkingConfig, NetworkingConfigError
+
+router = Router()
+per_cluster = PerCluster(router)
+_VIEW = ApiAccess(Permission.VIEW_FLEET)
+_CHANGE = ApiAccess(Permission.CHANGE_CONFIG)
+_REVISIONS = 100
+_PLANS = wants_if_match("/networking-config", 201)
+
+
+class ConfigAnswer(Schema):
+    """The config as it was last read."""
+
+    cluster: str
+    revision: str
+    #: `defaults`, `config-file` (owned by the auths' file) or `dynamic`.
+    origin: str
+    read_at: datetime | None
+    #: Why the last attempt to read it failed; empty when it did not.
+    error: str
+    #: Whether GracefulTunnelClosing survives being written; null while nobody tried.
+    knows_closing: bool | None
+    document: dict[str, Any]
+
+
+class Wanted(Body):
+    """A change: fields by key as a person writes them, or a whole spec, or an old revision to go back to."""
+
+    fields: dict[str, str] | None = None
+    spec: dict[str, Any] | None = None
+    revision: str | None = None
+
+
+class RevisionItem(Schema):
+    """A config that was in force."""
+
+    revision: str
+    at: datetime
+    #: Empty when it was not written through this console.
+    who: str
+    reason: str
+    change: int | None
+    document: dict[str, Any]
+
+
+class RevisionsAnswer(Schema):
+    """The newest revisions."""
+
+    cluster: str
+    revisions: list[RevisionItem]
+
+
+@per_cluster.get(
+    "/networking-config",
+    auth=_VIEW,
+    response={200: ConfigAnswer, **REFUSALS},
+    openapi_extra=carries_etag(),
+)
+def networking_config(request: HttpRequest, response: HttpResponse, cluster: str) -> Any:
+    """Read the networking config; the ETag is what a plan wants as If-Match."""
+    current = networking.must_be_read(known(cluster))
+    row = networking.reading_of(cluster)
+    assert row is not None, "it was read, so there is a row"
+    tagged(response, current.revision)
+    return ConfigAnswer(
+        cluster=cluster,
+        revision=current.revision,
+        origin=networking.resource_of(current).origin,
+        read_at=row.read_at,
+        error=row.error,
+        knows_closing=row.knows_closing,
+        document=current.document,
+    )
+
+
+@per_cluster.get("/networking-config/revisions", auth=_VIEW, response={200: RevisionsAnswer, **REFUSALS})
+def revisions(request: HttpRequest, cluster: str) -> Any:
+    """List the newest hundred revisions, the present one first."""
+    rows = NetworkingRevision.objects.filter(cluster=known(cluster))[:_REVISIONS]
+    return RevisionsAnswer(
+        cluster=cluster,
+        revisions=[
+            RevisionItem(
+                revision=row.revision,
+                at=row.at,
+                who=row.who,
+                reason=row.reason,
+                change=row.change_id,
+                document=row.document,
+            )
+            for row in rows
+        ],
+    )
+
+
+@per_cluster.post(
+    "/networking-config/plan",
+    auth=_CHANGE,
+    response={201: ChangeAnswer, **REFUSALS},
+    openapi_extra=_PLANS,
+)
+def plan(request: HttpRequest, response: HttpResponse, cluster: str, wanted: Wanted) -> Any:
+    """Plan a change of the revision in If-Match; nothing is written before it is confirmed."""
+    base, now = base_of(request, address(cluster, "networking-config")), timezone.now()
+    current = networking.must_be_read(known(cluster))
+    try:
+        if current.revision != base:
+            raise networking.Conflict(current)
+        config = _wanted(cluster, current, wanted)
+    except Refused as error:
+        networking.refused(cluster, by(request), now, str(error), after=wanted.dict(exclude_none=True))
+        raise
+    change = networking.plan(cluster, base, config, by(request), now, lambda: networking_plans.sight(cluster))
+    return Status(201, answer(response, change))
+
+
+def _wanted(cluster: str, current: NetworkingRevision, wanted: Wanted) -> NetworkingConfig:
+    """The config that is asked for. Raises Refused, with problems by key."""
+    if sum(one is not None for one in (wanted.fields, wanted.spec, wanted.revision)) != 1:
+        raise Refused("say one of: fields, spec, revision", {"fields": "one of three must be there"})
+    try:
+        if wanted.fields is not None:
+            return rules.changed(networking.resource_of(current).config, wanted.fields)
+        if wanted.spec is not None:
+            return config_yaml.from_document({"spec": wanted.spec}, strict=True).config
+    except NetworkingConfigError as error:
+        raise Refused(str(error), {one.key: one.sentence for one in error.problems}) from None
+    named = wanted.revision or ""
+    row = NetworkingRevision.objects.filter(cluster=cluster, revision=named.replace("\0", "")).first()
+    if row is None:
+        raise Refused(f"there was no revision {named}", {"revision": "was never seen"})
+    return networking.resource_of(row).config

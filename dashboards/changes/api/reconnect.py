@@ -1,0 +1,190 @@
+"""Reconnect campaigns by the API, and what is done to one, or to a rollout, that runs. docs/api.md."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from ninja import Query, Router, Schema, Status
+from pydantic import Field
+
+from dashboards.changes import campaign_plans, doing, policy_rows
+from dashboards.changes.api import changes as change_routes
+from dashboards.shared.api.access import ApiAccess
+from dashboards.shared.api.asked import Body, Parameters
+from dashboards.shared.api.changing import (  # fmt: skip
+    REFUSALS,
+    ChangeAnswer,
+    answer,
+    by,
+    carries_etag,
+    known,
+    tagged,
+    version_of,
+    wants_if_match,
+)
+from dashboards.shared.api.per_cluster import PerCluster
+from fleet.changes.campaigns import campaigns
+from fleet.changes.networking import revisions
+from fleet.changes.policies import desired
+from fleet.models.access import Permission
+from fleet.models.changes import Change
+from fleet.vocabulary.changes import ChangeKind
+
+router = Router()
+per_cluster = PerCluster(router)
+_VIEW, _ACT = ApiAccess(Permission.VIEW_FLEET), ApiAccess(Permission.ACT_ON_FLEET)
+_STEP = wants_if_match("/changes/{id}", 200)
+
+
+class Campaign(Body):
+    """Whom (all that is given must hold), and how fast."""
+
+    #: Which connection moves: the tunnel to a proxy, or the connection to an auth; default: "auth" if `auth` is given.
+    connection: Literal["", "tunnel", "auth"] = ""
+    #: The filter of the Agents page; the name or id of a proxy, or of an auth, to leave; names or ids of agents.
+    q: Annotated[str, Field(max_length=2000)] = ""
+    proxy: Annotated[str, Field(max_length=200)] = ""
+    auth: Annotated[str, Field(max_length=200)] = ""
+    agents: Annotated[list[str], Field(default_factory=list)]
+    #: rate, per_proxy, canaries, hold, jitter, patience, max_failed, max_stranded, window_from, window_to.
+    pace: Annotated[dict[str, int | str], Field(default_factory=dict)]
+
+
+class Progress(Schema):
+    """How far a change is: agents of a campaign, instances of a rollout, tunnels that were to close."""
+
+    id: int
+    #: What the change's ETag names, for If-Match.
+    revision: str
+    kind: str
+    state: str
+    detail: str
+    total: int
+    done: int
+    percent: int
+    failed: int
+    #: Of a campaign.
+    ok: int | None = None
+    skipped: int | None = None
+    remaining: int | None = None
+    eta_seconds: float | None = None
+    waits_for: str = ""
+
+
+class ResultItem(Schema):
+    """One agent of a campaign."""
+
+    id: str
+    name: str
+    state: str
+    reason: str
+    #: The proxy or auth it was asked to leave.
+    leaves: str
+    #: The proxy through which it was asked to leave an auth.
+    via: str
+    new_proxy: str
+    new_auth: str
+    seconds: float | None
+
+
+class ResultsAnswer(Schema):
+    """Agents of a campaign in the order of their turns; `next` is the `after` of the page after it."""
+
+    next: int | None
+    agents: list[ResultItem]
+
+
+class ResultFilters(Parameters):
+    """Parameters of the results."""
+
+    state: str = ""
+    after: Annotated[int, Field(ge=-1, lt=2**31)] = -1
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+
+
+class Doing(Body):
+    """What to do."""
+
+    do: Literal["pause", "resume", "stop", "abort"]
+
+
+@per_cluster.post(
+    "/reconnect/plan",
+    auth=_ACT,
+    response={201: ChangeAnswer, **REFUSALS},
+    openapi_extra=carries_etag(201),
+)
+def plan(request: HttpRequest, response: HttpResponse, cluster: str, campaign: Campaign) -> Any:
+    """Plan a campaign, its list of agents frozen; nobody is asked before it is confirmed."""
+    given = {
+        "connection": campaign.connection,
+        "q": campaign.q,
+        "proxy": campaign.proxy,
+        "auth": campaign.auth,
+        "agents": "\n".join(campaign.agents),
+    }
+    made = campaign_plans.plan(known(cluster), given, campaign.pace, by(request), timezone.now())
+    return Status(201, answer(response, made))
+
+
+@per_cluster.get(
+    "/changes/{int:change_id}/progress",
+    auth=_VIEW,
+    response={200: Progress, **REFUSALS},
+    openapi_extra=carries_etag(),
+)
+def progress(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
+    """Say how far a change is."""
+    return _progress(response, change_routes.found(cluster, change_id))
+
+
+@per_cluster.get("/changes/{int:change_id}/agents", auth=_VIEW, response={200: ResultsAnswer, **REFUSALS})
+def results(request: HttpRequest, cluster: str, change_id: int, filters: Query[ResultFilters]) -> Any:
+    """List what became of each agent of a campaign."""
+    return _results(change_routes.found(cluster, change_id), filters)
+
+
+@per_cluster.post(
+    "/changes/{int:change_id}/do",
+    auth=_ACT,
+    response={200: Progress, **REFUSALS},
+    openapi_extra=_STEP,
+)
+def act(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int, what: Doing) -> Any:
+    """Pause, resume, stop or abort a campaign or a rollout that runs."""
+    row = change_routes.mine(request, cluster, change_id)
+    return _progress(response, doing.do(row, what.do, by(request), timezone.now()))
+
+
+def _progress(response: HttpResponse, row: Change) -> Progress:
+    tagged(response, version_of(row))
+    common: dict[str, Any] = {
+        "id": row.pk,
+        "revision": version_of(row),
+        "kind": row.kind,
+        "state": row.state,
+        "detail": row.detail,
+    }
+    if row.kind == ChangeKind.RECONNECT:
+        said = campaigns.described(row, timezone.now().timestamp())
+        names = ("total", "done", "percent", "failed", "ok", "skipped", "remaining", "waits_for")
+        return Progress(**common, **{name: said[name] for name in names}, eta_seconds=said["eta"])
+    if row.kind == ChangeKind.POLICY:
+        return Progress(
+            **common, **desired.progress_of(row), waits_for=str(row.progress.get("waits_for", ""))
+        )
+    return Progress(**common, **revisions.progress_of(row))
+
+
+def _results(row: Change, filters: ResultFilters) -> ResultsAnswer:
+    rows = row.campaign_agents.filter(position__gt=filters.after)
+    if filters.state:
+        rows = rows.filter(state=filters.state.replace("\0", ""))
+    found, names = list(rows[: filters.limit + 1]), policy_rows.instance_names(row)
+    shown = found[: filters.limit]
+    return ResultsAnswer(
+        next=shown[-1].position if len(found) > filters.limit else None,
+        agents=[ResultItem(**policy_rows.agent_result(one, names)) for one in shown],
+    )

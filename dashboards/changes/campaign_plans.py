@@ -1,0 +1,32 @@
+"""Plans of campaigns, for the page and the API."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from datetime import datetime
+
+from dashboards.changes.choosing import chosen
+from dashboards.shared import reading
+from fleet.changes import Refused, engine
+from fleet.changes.campaigns import campaigns
+from fleet.changes.engine import By
+from fleet.models.changes import Change
+from fleet.vocabulary import campaigns as campaign
+from fleet.vocabulary.actions import ChangeStep, of_change
+from fleet.vocabulary.changes import ChangeKind
+
+
+def plan(cluster: str, given: Mapping[str, str], pace: Mapping[str, object], by: By, now: datetime) -> Change:
+    """Plan it, with a row in the log when it is refused. Raises Refused with problems by field, StateError."""
+    table = reading.reader().table(cluster, reading.current_time())
+    read = campaign.read_pace(pace)
+    try:
+        if read.problems:
+            raise Refused(
+                "; ".join(f"{name}: {why}" for name, why in read.problems.items()), dict(read.problems)
+            )
+        return campaigns.plan(cluster, table, chosen(table, given), read.pace, by, now, random.shuffle)
+    except Refused as error:
+        engine.refuse(by, of_change(ChangeKind.RECONNECT, ChangeStep.PLAN), cluster, str(error), now)
+        raise

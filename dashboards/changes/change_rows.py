@@ -1,0 +1,176 @@
+"""Changes, revisions and the log as pages show them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dashboards.fleet.agent_csv import cell
+from fleet.changes.networking import plan as networking_plan
+from fleet.models.changes import AuditEntry, Change
+from fleet.protocol import durations
+from fleet.protocol.networking import config as rules
+from fleet.protocol.networking import config_yaml
+from fleet.protocol.networking.config import FIELDS, Field, NetworkingConfig, Value
+
+AUDIT_COLUMNS = (
+    "at", "who", "kind", "action", "subject", "outcome", "detail", "reason", "change", "request_id", "before", "after",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class DiffRow:
+    """One field before and after."""
+
+    key: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThreeWayRow:
+    """One field that somebody changed: as it was, as they have it, as I want it."""
+
+    key: str
+    base: str
+    theirs: str
+    mine: str
+    #: Both changed it, and not to the same.
+    clash: bool
+
+
+def config_of(document: Any) -> NetworkingConfig:
+    """The config in a document of a change or a revision."""
+    return rules.with_defaults(config_yaml.from_document(document, strict=False).config)
+
+
+def diff(before: Any, after: Any) -> list[DiffRow]:
+    """The fields in which two documents differ."""
+    found = rules.differences(config_of(before), config_of(after))
+    return [DiffRow(field.key, shown(field, old), shown(field, new)) for field, old, new in found]
+
+
+def three_way(base: NetworkingConfig, theirs: NetworkingConfig, mine: NetworkingConfig) -> list[ThreeWayRow]:
+    """All fields that either changed."""
+    base, theirs, mine = (rules.with_defaults(one) for one in (base, theirs, mine))
+    _, clashing = rules.rebased(base, mine, theirs)
+    return [
+        ThreeWayRow(
+            field.key,
+            shown(field, base.value(field)),
+            shown(field, theirs.value(field)),
+            shown(field, mine.value(field)),
+            clash=field in clashing,
+        )
+        for field in FIELDS
+        if len({base.value(field), theirs.value(field), mine.value(field)}) > 1
+    ]
+
+
+def shown(field: Field, value: Value) -> str:
+    """A value for a person; what 0 means is said."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if value in (0, ""):
+        return field.zero or "empty"
+    return str(rules.format_value(field, value))
+
+
+def closing(plan: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The foreseen closings in words; None when the plan is not about tunnels."""
+    said = plan.get("closing")
+    if said is None:
+        return None
+    counted = networking_plan.counted
+    end = max((step["latest"] for step in said["steps"]), default=0) or 1.0
+    steps = [
+        {
+            "nth": step["nth"],
+            "tunnels": step["tunnels"],
+            "earliest": _time(step["earliest"]),
+            "latest": _time(step["latest"]),
+            "x": round(100 * step["earliest"] / end, 1),
+            "w": max(round(100 * (step["latest"] - step["earliest"]) / end, 1), 1.0),
+        }
+        for step in said["steps"]
+    ]
+    proxies = [
+        {
+            **proxy,
+            "after": networking_plan.said(proxy["after"]),
+            "loses": _loses(proxy),
+            "gains": _counts(proxy.get("dials", (0, 0))),
+        }
+        for proxy in said["proxies"]
+    ]
+    return {
+        **said,
+        "closes_said": counted(said["closes"], "tunnel"),
+        "agents_said": counted(said["agents"], "agent"),
+        "excess_said": networking_plan.said(said["excess"]),
+        "expired_said": networking_plan.said(said["expired"]),
+        "carrying_said": networking_plan.said(said["carrying"]),
+        "tunnels_after_said": networking_plan.said(said.get("tunnels_after", (0, 0))),
+        "steps": steps,
+        "proxies": proxies,
+    }
+
+
+def _loses(proxy: Mapping[str, Any]) -> str:
+    low, high = proxy["after"]
+    # Plans of before they counted what is dialled have only the tunnels that are left.
+    return _counts(proxy.get("closes", (proxy["before"] - high, proxy["before"] - low)))
+
+
+def _counts(numbers: Sequence[int]) -> str:
+    return networking_plan.said(numbers) if numbers[1] else ""
+
+
+def _time(seconds: float) -> str:
+    return durations.format_seconds(seconds)
+
+
+def audit_cells(entry: AuditEntry, dump: Any) -> list[str]:
+    """An entry as CSV cells, in the order of AUDIT_COLUMNS; `dump` writes JSON."""
+    item = audit_item(entry)
+    return [
+        cell("" if value is None else value if isinstance(value, str) else dump(value))
+        for value in (item[column] for column in AUDIT_COLUMNS)
+    ]
+
+
+def audit_item(entry: AuditEntry) -> dict[str, Any]:
+    """An entry for programs."""
+    return {
+        "at": entry.at.isoformat(),
+        "who": entry.who,
+        "kind": entry.actor_kind,
+        "action": entry.action,
+        "subject": entry.subject,
+        "outcome": entry.outcome,
+        "detail": entry.detail,
+        "reason": entry.reason,
+        "change": entry.change_id,
+        "request_id": entry.request_id,
+        "before": entry.before,
+        "after": entry.after,
+    }
+
+
+def outcome(change: Change) -> dict[str, Any] | None:
+    """What happened beside what was foreseen; None while there is nothing to say."""
+    if not change.outcome:
+        return None
+    said = change.outcome
+    difference = said.get("difference", 0)
+    return {
+        "closed": said["closed"],
+        "foreseen": networking_plan.said(said["foreseen"]),
+        "gone": said["gone"],
+        "more": max(difference, 0),
+        "fewer": -min(difference, 0),
+        "dialled": said.get("dialled", 0),
+        "to_dial": said.get("to_dial", 0),
+        "curve": [(_time(round(at)), closed) for at, closed in said.get("curve", ())],
+    }

@@ -1,0 +1,3 @@
+"""Forms of changes."""
+
+from __future__ import annotations

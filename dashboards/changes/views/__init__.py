@@ -1,0 +1,3 @@
+"""Pages of changes."""
+
+from __future__ import annotations

@@ -1,0 +1,63 @@
+"""Drain one auth or proxy, or undrain it. docs/destination-health.md."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.http import Http404, HttpRequest, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from dashboards.changes import draining
+from dashboards.changes.forms.drain import DrainForm
+from dashboards.fleet import history
+from dashboards.shared import acting, presenters, proof, reading
+from dashboards.shared.pages import needs_record, prefix_of
+from dashboards.shared.permissions import requires
+from fleet.models.access import Permission
+from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.vocabulary.instances import CUT_OFF, InstanceKind
+
+
+@requires(Permission.ACT_ON_FLEET)
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@needs_record
+def drain(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Ask for a reason (GET), and want it drained or not any more (POST with `wanted`: `drain` or `undrain`).
+
+    Template `dashboards/drain.html`: the frame's, `card` (InstanceCard), `row` (Drain or None), `drained` (what is
+    there, or wanted), `last` (no other of its kind takes connections), `cut_off` (its agents cannot be asked to move),
+    `form`, `turns` (TurnLine).
+    """
+    now = reading.current_time()
+    target = draining.target_of(cluster, instance_id, now)
+    if target is None:
+        raise Http404(f"There is no instance {instance_id}.")
+    view, row = target.view, target.row
+    wants = request.POST.get("wanted")
+    form = DrainForm(
+        request.POST if request.method == "POST" else None, last=target.is_last and wants != "undrain"
+    )
+    if wants in ("drain", "undrain") and form.is_valid():
+        proof.require(request)
+        user = request.user
+        assert isinstance(user, User), "the view requires a permission, so somebody is signed in"
+        reason = form.cleaned_data["reason"]
+        draining.request_drain(target, acting.by(request, user), drained=wants == "drain", reason=reason)
+        what = "to take nobody new" if wants == "drain" else "to take connections again"
+        messages.success(request, f"{view.facts.name} is asked {what}.")
+        return redirect(f"{prefix_of(cluster)}/")
+    context = {
+        "card": presenters.instance_card(view, now, target.names),
+        "row": row,
+        "drained": view.draining is not None or (row is not None and row.drained),
+        # An auth need not answer: its agents are asked through their tunnels.
+        "cut_off": view.facts.kind is InstanceKind.PROXY and view.state in CUT_OFF,
+        "last": target.is_last,
+        "form": form,
+        "turns": history.turns_of(cluster, instance_id, now),
+    }
+    frame = presenters.frame(reading.reader().summary(cluster, now), now, "fleet")
+    return render(request, "dashboards/drain.html", frame | context)

@@ -1,0 +1,74 @@
+"""Plan a reconnect campaign: what moves, of which agents, and how fast. What follows is on the page of the change.
+docs/campaigns.md"""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from dashboards.changes import campaign_plans
+from dashboards.shared import acting, reading
+from dashboards.shared.pages import needs_record, prefix_of, signed_in
+from dashboards.shared.permissions import requires
+from fleet.changes import Refused, engine
+from fleet.models.access import Permission
+from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.vocabulary import campaigns
+from fleet.vocabulary.campaigns import Connection, Pace
+from fleet.vocabulary.instances import InstanceKind
+
+_WINDOW = ("window_from", "window_to")
+
+
+@requires(Permission.ACT_ON_FLEET)
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@needs_record
+def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Show the form, or (POST) plan.
+
+    Template `dashboards/reconnect.html`: `page`, `given`, `fields` (name, label, unit, value, low, high, problem),
+    `window`, `proxies`, `auths`, `connection` (what is chosen to move), `problems`, `sentence`, `busy`.
+    """
+    given = request.POST if request.method == "POST" else request.GET
+    problems: dict[str, str] = {}
+    sentence = ""
+    table = reading.reader().table(cluster, reading.current_time())
+    if request.method == "POST":
+        pace = {name: given[name] for name in (*campaigns.RANGES, *_WINDOW) if name in given}
+        who = acting.by(request, signed_in(request))
+        try:
+            change = campaign_plans.plan(cluster, given.dict(), pace, who, timezone.now())
+        except Refused as error:
+            problems = error.problems
+            sentence = "" if set(problems) - {"chosen"} else f"{str(error)[:1].upper()}{str(error)[1:]}."
+        else:
+            return redirect(f"{prefix_of(cluster)}/changes/{change.pk}/")
+    default = Pace()
+    context = {
+        "page": "changes",
+        "given": given,
+        "fields": [
+            {
+                "name": name, "label": label, "unit": unit, "low": low, "high": high,
+                "value": given.get(name, getattr(default, name)), "problem": problems.get(name, ""),
+            }
+            for name, (low, high, label, unit) in campaigns.RANGES.items()
+        ],
+        "window": [
+            {"name": name, "value": given.get(name, "00:00"), "problem": problems.get(name, ""),
+             "label": "Not before (UTC)" if name == "window_from" else "Not after (UTC)"}
+            for name in _WINDOW
+        ],
+        "proxies": [view.facts for view in table.instances.values() if view.facts.kind is InstanceKind.PROXY],
+        "auths": [view.facts for view in table.instances.values() if view.facts.kind is InstanceKind.AUTH],
+        "connection": given.get("connection")
+        or (Connection.AUTH if given.get("auth") else Connection.TUNNEL).value,
+        "problems": problems,
+        "sentence": sentence,
+        "busy": engine.busy_sentence(cluster),
+    }  # fmt: skip
+    return render(request, "dashboards/reconnect.html", context, status=400 if problems or sentence else 200)

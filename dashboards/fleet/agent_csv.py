@@ -1,0 +1,89 @@
+"""A list of agents as CSV (RFC 4180), for spreadsheets and scripts: one line per agent, times in ISO 8601."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from dashboards.shared.presenters import moment
+from fleet.monitoring.views import AgentView, InstanceView
+from fleet.vocabulary.instances import InstanceFacts
+
+COLUMNS = (
+    "id", "name", "state", "reason", "sentence", "cause", "since", "recovery", "recovers_at",
+    "auth", "proxies", "home", "heartbeat_at", "expires_at",
+    "mode", "health_check", "policy_read_at", "groups", "generations",
+)  # fmt: skip
+#: What a spreadsheet takes for the beginning of a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+_SWITCH = {None: "", True: "on", False: "off"}
+
+
+def cell(text: str) -> str:
+    """Keep a spreadsheet from running what an agent calls itself: an apostrophe says that it is text."""
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def row(view: AgentView, instances: Mapping[str, InstanceFacts]) -> list[str]:
+    """One agent's cells, in the order of COLUMNS; `instances` by id, which become names.
+
+    Groups and generations are those of the proxies that it has tunnels to, each once.
+    """
+
+    def name(instance: str | None) -> str:
+        facts = instances.get(instance or "")
+        return (instance or "") if facts is None else facts.name
+
+    verdict = view.verdict
+    proxies = [instances[proxy] for proxy in view.proxies if proxy in instances]
+    return [
+        cell(text)
+        for text in (
+            view.id,
+            view.name,
+            view.state.slug,
+            verdict.reason.slug,
+            verdict.sentence,
+            name(verdict.cause),
+            _iso(view.since),
+            verdict.recovery.name.lower().replace("_", "-"),
+            _iso(verdict.recovers_at),
+            name(view.auth),
+            " ".join(name(proxy) for proxy in view.proxies),
+            name(view.home),
+            _iso(view.heartbeat_at),
+            _iso(view.expires_at),
+            view.mode.name.lower(),
+            _SWITCH[view.health_check],
+            _iso(view.policy_read_at),
+            " ".join(sorted({facts.group for facts in proxies} - {""})),
+            " ".join(map(str, sorted({facts.generation for facts in proxies}))),
+        )
+    ]
+
+
+def lines(
+    views: Iterable[AgentView], instances: Iterable[InstanceView], *, at_once: int = 500
+) -> Iterator[str]:
+    """The head and then all agents, as pieces of `at_once` lines."""
+    by_id = {instance.facts.id: instance.facts for instance in instances}
+    rows: list[Sequence[str]] = [COLUMNS]
+    for view in views:
+        rows.append(row(view, by_id))
+        if len(rows) >= at_once:
+            yield _written(rows)
+            rows = []
+    if rows:
+        yield _written(rows)
+
+
+def _written(rows: Iterable[Sequence[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text).writerows(rows)
+    return text.getvalue()
+
+
+def _iso(at: float | None) -> str:
+    when = moment(at)
+    return "" if when is None else when.isoformat(timespec="milliseconds").replace("+00:00", "Z")

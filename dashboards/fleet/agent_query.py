@@ -1,0 +1,239 @@
+"""Which agents a list shows, in which order: the filter language, and one page of the fleet table by cursor.
+
+`state:stranded -state:healthy proxy:proxy-1 -auth:auth-2 web` - words with a colon filter, a minus negates,
+the same key twice means either, other words are searched in names and ids. The page and the API share it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from fleet.monitoring.views import FleetTable
+from fleet.vocabulary.naming import natural
+from fleet.vocabulary.verdicts import READING_ORDER, State
+
+Mask = npt.NDArray[np.bool_]
+Keys = npt.NDArray[np.int64]
+
+#: Agents on one page, and how many an API client may ask for.
+PAGE_SIZE = 100
+MAX_LIMIT = 1000
+#: Each word is searched in every name: many words over a large fleet would keep the web process busy for minutes.
+MAX_WORDS = 20
+#: Digits of a number in a cursor; no key or index has more, and numpy compares no larger ones.
+_MAX_DIGITS = 18
+_STATES = {state.slug: state for state in State}
+#: What a list can be ordered by; a minus before it turns the order round. Without any: the order of the map.
+SORTS = ("name", "state", "since")
+#: By cluster: the names that were ranked last, and their ranks. Names are one tuple from round to round.
+_ranked: dict[str, tuple[tuple[str, ...], Keys]] = {}
+
+
+class QueryError(ValueError):
+    """A filter or a cursor that cannot be understood; the sentence is for the person who wrote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentQuery:
+    """One filter. Each tuple means *any of*; all that are not empty must hold."""
+
+    states: tuple[State, ...] = ()
+    not_states: tuple[State, ...] = ()
+    #: Names or ids of instances.
+    proxies: tuple[str, ...] = ()
+    not_proxies: tuple[str, ...] = ()
+    auths: tuple[str, ...] = ()
+    not_auths: tuple[str, ...] = ()
+    #: Every word must be in the name or the id.
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of agents by index, in map order."""
+
+    indices: tuple[int, ...]
+    #: How many agents the filter finds in all.
+    total: int
+    #: For the page after this one; None when this is the last.
+    next_cursor: str | None
+
+
+def state_of(slug: str) -> State:
+    """Read a state's name; `at-risk` and `at_risk` are the same. Raises QueryError."""
+    try:
+        return _STATES[slug.strip().lower().replace("-", "_")]
+    except KeyError:
+        raise QueryError(f"There is no state {slug!r}; the states are: {', '.join(_STATES)}.") from None
+
+
+def parse(text: str) -> AgentQuery:
+    """Read the filter language. Raises QueryError."""
+    try:
+        tokens = shlex.split(text)
+    except ValueError as error:
+        raise QueryError(f"The filter cannot be read: {str(error).lower()}.") from error
+    found: dict[str, list[str]] = {}
+    words: list[str] = []
+    for token in tokens:
+        negated = token.startswith("-")
+        key, colon, value = token.removeprefix("-").partition(":")
+        if colon and key in {"state", "proxy", "auth"}:
+            found.setdefault(f"-{key}" if negated else key, []).append(value)
+        elif colon:
+            raise QueryError(f"There is no filter {key!r}; the filters are: state, proxy, auth.")
+        else:
+            words.append(token.lower())
+    if len(words) > MAX_WORDS:
+        raise QueryError(f"A filter takes at most {MAX_WORDS} words.")
+    return AgentQuery(
+        states=tuple(state_of(slug) for slug in found.get("state", [])),
+        not_states=tuple(state_of(slug) for slug in found.get("-state", [])),
+        proxies=tuple(found.get("proxy", [])),
+        not_proxies=tuple(found.get("-proxy", [])),
+        auths=tuple(found.get("auth", [])),
+        not_auths=tuple(found.get("-auth", [])),
+        words=tuple(words),
+    )
+
+
+def narrow(
+    query: AgentQuery, *, states: Sequence[str], proxies: Sequence[str], auths: Sequence[str]
+) -> AgentQuery:
+    """Add the filters of form fields or parameters: `-stranded` negates. Raises QueryError."""
+    return replace(
+        query,
+        states=(*query.states, *(state_of(slug) for slug in states if not slug.startswith("-"))),
+        not_states=(*query.not_states, *(state_of(slug[1:]) for slug in states if slug.startswith("-"))),
+        proxies=(*query.proxies, *proxies),
+        auths=(*query.auths, *auths),
+    )
+
+
+def select(table: FleetTable, query: AgentQuery) -> npt.NDArray[np.intp]:
+    """Find the indices of the agents that `query` means, in map order."""
+    mask = np.ones(len(table.ids), dtype=np.bool_)
+    state = table.verdicts["state"]
+    if query.states:
+        mask &= np.isin(state, [int(wanted) for wanted in query.states])
+    if query.not_states:
+        mask &= ~np.isin(state, [int(unwanted) for unwanted in query.not_states])
+    if query.proxies:
+        mask &= _on_proxies(table, query.proxies)
+    if query.not_proxies:
+        mask &= ~_on_proxies(table, query.not_proxies)
+    if query.auths:
+        mask &= _by_auths(table, query.auths)
+    if query.not_auths:
+        mask &= ~_by_auths(table, query.not_auths)
+    for word in query.words:
+        mask &= _with_word(table, word)
+    return np.flatnonzero(mask)
+
+
+def ordered(table: FleetTable, query: AgentQuery, sort: str = "") -> npt.NDArray[np.intp]:
+    """Find the indices of the agents that `query` means, in the order that `sort` names. Raises QueryError."""
+    found = select(table, query)
+    return found if not sort else found[np.lexsort((found, _keys(table, sort)[found]))]
+
+
+def page(table: FleetTable, query: AgentQuery, *, cursor: str | None, limit: int, sort: str = "") -> Page:
+    """Cut one page of at most `limit` agents, from `cursor` on. Raises QueryError for a cursor that is none of ours."""
+    found = select(table, query)
+    keys = np.zeros(len(table.ids), np.int64) if not sort else _keys(table, sort)
+    if sort:
+        found = found[np.lexsort((found, keys[found]))]
+    begin = 0
+    if cursor is not None:
+        # By value, not by place: agents that changed since that page neither shift the others nor hide them.
+        key, index = _position(table, cursor, sort)
+        begin = int(np.count_nonzero((keys[found] < key) | ((keys[found] == key) & (found <= index))))
+    indices = tuple(int(index) for index in found[begin : begin + limit])
+    last = (
+        f"{indices[-1]}:{int(keys[indices[-1]])}" if sort and indices else f"{indices[-1]}" if indices else ""
+    )
+    more = begin + limit < len(found)
+    return Page(indices=indices, total=len(found), next_cursor=f"{table.epoch}.{last}" if more else None)
+
+
+def _keys(table: FleetTable, sort: str) -> Keys:
+    """One number per agent; smaller ones come first."""
+    by = sort.removeprefix("-")
+    if by == "name":
+        keys = _name_ranks(table)
+    elif by == "state":
+        rank = np.zeros(len(State), np.int64)
+        rank[[int(state) for state in READING_ORDER]] = np.arange(len(READING_ORDER))
+        keys = rank[table.verdicts["state"]]
+    elif by == "since":
+        keys = np.round(table.verdicts["since"] * 1000).astype(np.int64)
+    else:
+        raise QueryError(
+            f"There is no order {sort!r}; the orders are: {', '.join(SORTS)}, with - the other way."
+        )
+    return -keys if sort.startswith("-") else keys
+
+
+def _name_ranks(table: FleetTable) -> Keys:
+    names, ranks = _ranked.get(table.cluster, ((), None))
+    if ranks is None or names is not table.names:
+        ranks = np.empty(len(table.names), np.int64)
+        order = sorted(range(len(table.names)), key=lambda index: natural(table.names[index]))
+        ranks[np.array(order, np.intp)] = np.arange(len(order))
+        _ranked[table.cluster] = (table.names, ranks)
+    return ranks
+
+
+def _position(table: FleetTable, cursor: str, sort: str) -> tuple[int, int]:
+    """The key and the index that a cursor names."""
+    epoch, _, place = cursor.rpartition(".")
+    index, colon, key = place.partition(":")
+    numbers = (index, key.removeprefix("-")) if sort else (index,)
+    if bool(colon) != bool(sort) or not all(_is_number(text) for text in numbers):
+        raise QueryError("That cursor is none of ours.")
+    if epoch != table.epoch:
+        raise QueryError("The record was rebuilt since that page: begin again without a cursor.")
+    return int(key or 0), int(index)
+
+
+def _is_number(text: str) -> bool:
+    return text.isdecimal() and len(text) <= _MAX_DIGITS
+
+
+def _instances(table: FleetTable, names: tuple[str, ...]) -> list[int]:
+    wanted = set(names)
+    return [
+        index
+        for index, view in table.instances.items()
+        if view.facts.name in wanted or view.facts.id in wanted
+    ]
+
+
+def _on_proxies(table: FleetTable, names: tuple[str, ...]) -> Mask:
+    """Agents with a tunnel to one of them now, or last seen on one and without any tunnel."""
+    proxies = _instances(table, names)
+    mask = np.zeros(len(table.ids), dtype=np.bool_)
+    mask[table.tunnel_agents[np.isin(table.tunnel_proxies, proxies)]] = True
+    without = np.ones(len(table.ids), dtype=np.bool_)
+    without[table.tunnel_agents] = False
+    remembered = np.isin(table.memory["last_proxies"], proxies)
+    mask |= without & np.any(remembered, axis=1)
+    return mask
+
+
+def _by_auths(table: FleetTable, names: tuple[str, ...]) -> Mask:
+    found: Mask = np.isin(table.memory["last_auth"], _instances(table, names))
+    return found
+
+
+def _with_word(table: FleetTable, word: str) -> Mask:
+    return np.fromiter(
+        (word in name.lower() or word in id_ for id_, name in zip(table.ids, table.names, strict=True)),
+        dtype=np.bool_,
+        count=len(table.ids),
+    )

@@ -1,0 +1,3 @@
+"""API of the fleet."""
+
+from __future__ import annotations

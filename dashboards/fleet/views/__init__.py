@@ -1,0 +1,3 @@
+"""Pages of the fleet."""
+
+from __future__ import annotations

@@ -1,0 +1,170 @@
+"""Agents: the list that is the map's twin, and one agent with the reason for its state."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from urllib.parse import urlencode
+
+from asgiref.sync import sync_to_async
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, QueryDict, StreamingHttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from dashboards.fleet import agent_csv, agent_query
+from dashboards.fleet.agent_query import AgentQuery, Page, QueryError
+from dashboards.fleet.agent_said import said
+from dashboards.fleet.retiring import retirement
+from dashboards.shared import presenters, reading
+from dashboards.shared.pages import needs_record, prefix_of
+from dashboards.shared.permissions import requires
+from fleet.models.access import Permission, may
+from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.models.transitions import Transition
+from fleet.monitoring.views import FleetTable
+
+#: Changes of state on an agent's page.
+_CHANGES = 50
+
+
+@requires(Permission.VIEW_FLEET)
+@require_safe
+@needs_record
+def agents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Show a page of agents: `?state=` (repeatable), `?proxy=`, `?auth=`, `?q=` (agent_query), `?sort=`,
+    `?after=` (cursor).
+
+    Template `dashboards/agents.html`: the frame's, `rows` (AgentRow), `chosen` (slugs), `query`, `proxy`, `auth`,
+    `total`, `next_url`, `first_url` (either may be empty), `error` (a sentence when a filter is wrong),
+    `heads` (SortHead by what it sorts by), `sort`, `csv_url`.
+    """
+    now = reading.current_time()
+    reader = reading.reader()
+    table = reader.table(cluster, now)
+    found, error = _find(table, request.GET)
+    instances = {view.facts.id: view for view in table.instances.values()}
+    here = f"{prefix_of(cluster)}/agents/"
+    context = {
+        "rows": [presenters.agent_row(reader.agent(table, index), instances, now) for index in found.indices],
+        "chosen": request.GET.getlist("state"),
+        "query": request.GET.get("q", ""),
+        "proxy": request.GET.get("proxy", ""),
+        "auth": request.GET.get("auth", ""),
+        "total": found.total,
+        "first_url": f"{here}?{_filters(request.GET)}" if "after" in request.GET else "",
+        "next_url": f"{here}?{_filters(request.GET, found.next_cursor)}" if found.next_cursor else "",
+        "error": error,
+        "sort": request.GET.get("sort", ""),
+        "heads": {by: _head(request.GET, by) for by in agent_query.SORTS},
+        "csv_url": f"{prefix_of(cluster)}/agents.csv?{_filters(request.GET)}",
+    }
+    frame = presenters.frame(reader.summary(cluster, now), now, "agents")
+    return render(request, "dashboards/agents.html", frame | context, status=400 if error else 200)
+
+
+@requires(Permission.VIEW_FLEET)
+@require_safe
+@needs_record
+def agents_csv(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Send every agent that the list's filters mean, in the list's order, as of one moment (agent_csv).
+
+    400 with a sentence for a filter that cannot be read.
+    """
+    now = reading.current_time()
+    reader = reading.reader()
+    table = reader.table(cluster, now)
+    try:
+        found = agent_query.ordered(table, _query(request.GET), request.GET.get("sort", ""))
+    except QueryError as error:
+        return HttpResponse(f"{error}\n", status=400, content_type="text/plain; charset=utf-8")
+    views = reader.agents(table, (int(index) for index in found))
+    pieces = agent_csv.lines(views, table.instances.values())
+    response = StreamingHttpResponse(
+        _in_thread(pieces), content_type="text/csv; charset=utf-8; header=present"
+    )
+    taken = datetime.fromtimestamp(table.as_of or now, UTC)
+    response["Content-Disposition"] = f'attachment; filename="agents-{cluster}-{taken:%Y%m%dT%H%M%SZ}.csv"'
+    response["Cache-Control"] = "private, no-store"
+    return response
+
+
+@requires(Permission.VIEW_FLEET)
+@require_safe
+@needs_record
+def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Show one agent.
+
+    Template `dashboards/agent.html`: the frame's, `agent` (AgentRow), `tunnels` (AgentTunnel), `evidence` as
+    (words, value), `said` (Said or None), `history` (Change, newest first), `retirement` (or None),
+    `may_act`. htmx with the target
+    `agent-card` gets `dashboards/_agent_card.html` with `agent`.
+    """
+    now = reading.current_time()
+    reader = reading.reader()
+    explanation = reader.explain(cluster, agent_id, now)
+    if explanation is None:
+        raise Http404(f"There is no agent {agent_id} in the cluster {cluster}.")
+    context = presenters.agent_page(explanation, now) | {"said": said(explanation, now)}
+    context["may_act"] = may(request.user, Permission.ACT_ON_FLEET, cluster)
+    if request.headers.get("HX-Target") == "agent-card":
+        return render(request, "dashboards/_agent_card.html", context)
+    context["retirement"] = retirement(cluster, explanation, now)
+    context["history"] = presenters.history(
+        Transition.objects.filter(cluster_id=cluster, agent=agent_id)[:_CHANGES], now
+    )
+    frame = presenters.frame(reader.summary(cluster, now), now, "agents")
+    return render(request, "dashboards/agent.html", frame | context)
+
+
+def _find(table: FleetTable, given: QueryDict) -> tuple[Page, str]:
+    """One page of the list, or an empty one and the sentence that says what is wrong with the filter."""
+    try:
+        query = _query(given)
+        return agent_query.page(
+            table,
+            query,
+            cursor=given.get("after") or None,
+            limit=agent_query.PAGE_SIZE,
+            sort=given.get("sort", ""),
+        ), ""
+    except QueryError as error:
+        return Page(indices=(), total=0, next_cursor=None), str(error)
+
+
+def _query(given: QueryDict) -> AgentQuery:
+    """The search field's filters, and those of the form's other fields with them."""
+    query = agent_query.parse(given.get("q", ""))
+    return agent_query.narrow(
+        query,
+        states=given.getlist("state"),
+        proxies=[name for name in (given.get("proxy", "").strip(),) if name],
+        auths=[name for name in (given.get("auth", "").strip(),) if name],
+    )
+
+
+def _head(given: QueryDict, by: str) -> dict[str, str]:
+    """A column's head: where it leads (`query`: the first page, sorted by it; again: the other way), and `aria`."""
+    sort = given.get("sort", "")
+    kept = [
+        (key, value)
+        for key, values in given.lists()
+        if key not in {"after", "sort"}
+        for value in values
+        if value
+    ]
+    words = {by: "ascending", f"-{by}": "descending"}
+    query = urlencode([*kept, ("sort", f"-{by}" if sort == by else by)])
+    return {"query": query, "aria": words.get(sort, "")}
+
+
+async def _in_thread(pieces: Iterator[str]) -> AsyncIterator[str]:
+    """Make each piece beside the event loop, when the one before has been sent."""
+    following = sync_to_async(lambda: next(pieces, None), thread_sensitive=False)
+    while (piece := await following()) is not None:
+        yield piece
+
+
+def _filters(given: QueryDict, after: str | None = None) -> str:
+    """The query string of the same filters, from another cursor on."""
+    kept = [(key, value) for key, values in given.lists() if key != "after" for value in values if value]
+    return urlencode([*kept, ("after", after)] if after else kept)

@@ -1,0 +1,59 @@
+"""The map: a page, and the layout it draws on."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseNotModified, JsonResponse
+from django.shortcuts import render
+from django.utils.http import parse_etags
+from django.views.decorators.gzip import gzip_page
+from django.views.decorators.http import require_safe
+
+from dashboards.fleet import figures
+from dashboards.shared import presenters, reading
+from dashboards.shared.pages import needs_record
+from dashboards.shared.permissions import requires
+from fleet.models.access import Permission
+from fleet.models.clusters import DEFAULT_CLUSTER
+
+
+@requires(Permission.VIEW_FLEET)
+@require_safe
+@needs_record
+def fleet_map(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Show the map's frame; the socket fills it.
+
+    Template `dashboards/map.html`: the frame's, `figure` (figures.map_figure).
+    """
+    now = reading.current_time()
+    frame = presenters.frame(reading.reader().summary(cluster, now), now, "map")
+    return render(request, "dashboards/map.html", frame | {"figure": figures.map_figure()})
+
+
+@requires(Permission.VIEW_FLEET)
+@require_safe
+@gzip_page
+@needs_record
+def layout(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Give the layout as JSON; its version is the ETag, so that a browser that has it gets 304."""
+    reader = reading.reader()
+    etag = f'"{cluster}-{reader.layout_version(cluster)}"'
+    # gzip_page weakens the ETag it compressed under; the weak form names the same layout.
+    known = {tag.removeprefix("W/") for tag in parse_etags(request.headers.get("If-None-Match", ""))}
+    response: HttpResponse
+    if etag in known:
+        response = HttpResponseNotModified()
+    else:
+        found = reader.layout(cluster)
+        etag = f'"{cluster}-{found.version}"'
+        response = JsonResponse(
+            {
+                "version": found.version,
+                "ids": found.ids,
+                "names": found.names,
+                "homes": found.homes,
+                "blocks": found.blocks,
+            }
+        )
+    response["ETag"] = etag
+    response["Cache-Control"] = "private, no-cache"
+    return response

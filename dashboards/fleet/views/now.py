@@ -1,0 +1,53 @@
+"""Fleet now: the counts, the instances, and how old the data is."""
+
+from __future__ import annotations
+
+import functools
+
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_safe
+
+from dashboards.shared import presenters, reading
+from dashboards.shared.pages import needs_record
+from dashboards.shared.permissions import known_clusters, requires
+from fleet.alerts.causes import causes_now
+from fleet.models.access import Permission, may
+from fleet.models.clusters import DEFAULT_CLUSTER
+
+
+@requires(Permission.VIEW_FLEET)
+@require_safe
+@needs_record
+def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Show the fleet in numbers.
+
+    Template `dashboards/fleet.html`: the frame's (presenters.frame), `auths` and `proxies` (InstanceCard), `causes`
+    (SickCause) and `may_act`. htmx with the target `instances` gets `dashboards/_instances.html` with the last four.
+    """
+    now = reading.current_time()
+    reader = reading.reader()
+    may_act = may(request.user, Permission.ACT_ON_FLEET, cluster)
+    table = reader.table(cluster, now)
+    cards = {
+        **presenters.instance_cards(tuple(table.instances.values()), now),
+        "causes": causes_now(table),
+        "may_act": may_act,
+    }
+    if request.headers.get("HX-Target") == "instances":
+        return render(request, "dashboards/_instances.html", cards)
+    frame = presenters.frame(reader.summary(cluster, now), now, "fleet")
+    return render(request, "dashboards/fleet.html", frame | cards)
+
+
+@functools.wraps(fleet_now)
+def home(request: HttpRequest) -> HttpResponseBase:
+    """Show the default cluster, or lead a person who may not see it to the first one that they may."""
+    try:
+        return fleet_now(request)
+    except PermissionDenied:
+        for cluster in known_clusters():
+            if may(request.user, Permission.VIEW_FLEET, cluster):
+                return redirect("fleet-now-of-cluster", cluster=cluster)
+        raise

@@ -1,0 +1,59 @@
+"""Retire one agent that is gone for good, or have it count again. docs/verdicts.md, "Retired agents"."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.http import Http404, HttpRequest, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from dashboards.fleet import retiring
+from dashboards.fleet.forms import RetireForm
+from dashboards.shared import acting, presenters, proof, reading
+from dashboards.shared.pages import needs_record, prefix_of
+from dashboards.shared.permissions import requires
+from fleet.models.access import Permission
+from fleet.models.clusters import DEFAULT_CLUSTER
+
+
+@requires(Permission.ACT_ON_FLEET)
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@needs_record
+def retire(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Ask for a reason (GET), and want it retired or not any more (POST with `wanted`: `retire` or `unretire`).
+
+    Template `dashboards/retire.html`: the frame's, `agent` (AgentRow), `retired`, `retirement`, `alive` (it shows a
+    sign of life), `form`.
+    """
+    now = reading.current_time()
+    reader = reading.reader()
+    explanation = reader.explain(cluster, agent_id, now)
+    if explanation is None:
+        raise Http404(f"There is no agent {agent_id} in the cluster {cluster}.")
+    # What operators said last; the record follows within a round or two.
+    retirement = retiring.retirement(cluster, explanation, now)
+    retired = retirement is not None and retirement.retired
+    alive, wants = retiring.is_alive(explanation), request.POST.get("wanted")
+    form = RetireForm(
+        request.POST if request.method == "POST" else None,
+        alive=alive and not retired and wants != "unretire",
+    )
+    if wants in ("retire", "unretire") and form.is_valid():
+        proof.require(request)
+        user = request.user
+        assert isinstance(user, User), "the view requires a permission, so somebody is signed in"
+        by, reason = acting.by(request, user), form.cleaned_data["reason"]
+        retiring.request_retirement(cluster, explanation, by, retired=wants == "retire", reason=reason)
+        outcome = "will be retired" if wants == "retire" else "will be reinstated"
+        messages.success(request, f"{explanation.view.name} {outcome} with the next round.")
+        return redirect(f"{prefix_of(cluster)}/agents/{quote(explanation.view.id, safe='')}/")
+    context = presenters.agent_page(explanation, now) | {
+        "retired": retired, "retirement": retirement, "alive": alive, "form": form,
+    }  # fmt: skip
+    frame = presenters.frame(reader.summary(cluster, now), now, "agents")
+    return render(request, "dashboards/retire.html", frame | context)

@@ -1,0 +1,3 @@
+"""The socket of a fleet. docs/live.md"""
+
+from __future__ import annotations

@@ -1,0 +1,283 @@
+"""The socket of a fleet: hello and snapshot, then every change in order, and the truth about age. docs/live.md."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from typing import Any
+
+from channels.db import database_sync_to_async
+from channels.generic.websocket import AsyncWebsocketConsumer
+from django.contrib.auth.signals import user_logged_out
+from django.db import Error
+from typing_extensions import override
+
+from dashboards.live.hub import (
+    Delta,
+    Feed,
+    Hint,
+    StartOver,
+    Subscription,
+    Tick,
+    age_ms,
+    current_hub,
+    layout_hint,
+    recheck_soon,
+)
+from dashboards.live.revocation import UNCONFIRMED, Pace, until_refused
+from dashboards.live.sockets import refusal
+from dashboards.shared import reading
+from dashboards.shared.permissions import Access
+from fleet.models.access import Permission
+from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.monitoring.state import StateUnavailable
+from fleet.monitoring.views import StreamHeader
+from fleet.processes import background
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between beats: one a tick. Between two of them a page can only let the age grow.
+BEAT = 0.9
+#: Seconds between two looks at whether it may stay open; until the next one after a failed one; and without an answer
+#: until the socket is closed. A socket must end within 10 s of sign-out, also when the database is away.
+RECHECK = 5.0
+RECHECK_RETRY = 1.0
+RECHECK_LIMIT = 9.0
+#: Snapshots a client may ask for: one in so many seconds.
+RESYNC_EVERY = 1.0
+#: Characters of a client's frame: `resync` has twenty. The server refuses frames above 4 KiB before they reach us.
+LONGEST_FRAME = 1024
+#: Close codes of RFC 6455: the frame is too large; an error of ours.
+TOO_LARGE = 1009
+INTERNAL_ERROR = 1011
+
+
+class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is untyped
+    """One browser's view of one cluster: the states it was sent, plus every delta since, are the fleet's states."""
+
+    access = Access(permission=Permission.VIEW_FLEET)
+    # The hub joins groups for us; a channel of our own would cost a subscription, and fail while Redis is away.
+    channel_layer_alias = ""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._feed: Feed | None = None
+        self._subscription: Subscription | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._recheck = asyncio.Event()
+        self._asked_at = -RESYNC_EVERY
+        self._asked = False
+        # What this socket was sent: None before the first hello.
+        self._epoch: str | None = None
+        self._seq = 0
+        self._layout_version = ""
+        self._stale: bool | None = None
+        # The header named newer events a tick ago, and they have not come.
+        self._behind = False
+        self._beat_at = 0.0
+
+    @property
+    def cluster(self) -> str:
+        """The cluster of the path."""
+        return str(self.scope["url_route"]["kwargs"].get("cluster", DEFAULT_CLUSTER))
+
+    @override
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve the socket, and leave nothing of it behind, however it ends: `disconnect` comes after no error."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._leave()
+
+    @override
+    async def connect(self) -> None:
+        """Accept, so that a close code can be seen; then serve, or close with the reason."""
+        await self.accept()
+        confirmed_at = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout(RECHECK_LIMIT):
+                code = await self._refusal()
+        except (Error, TimeoutError) as error:
+            logger.warning("cluster %s: a socket is refused: %r", self.cluster, error)
+            code = UNCONFIRMED
+        if code is not None:
+            await self.close(code)
+            return
+        # The group first, then the snapshot: no event can fall between them.
+        self._feed, self._subscription = await current_hub().subscribe(self.cluster)
+        current_hub().rechecks.add(self._recheck.set)
+        self._tasks = [
+            background.start(self._pump(), name="pump of a socket"),
+            background.start(self._guard(confirmed_at), name="guard of a socket"),
+        ]
+
+    @override
+    async def disconnect(self, code: int) -> None:
+        """Leave the feed."""
+        await self._leave()
+
+    async def _leave(self) -> None:
+        """Leave the feed and end both tasks; a second time does nothing."""
+        current_hub().rechecks.discard(self._recheck.set)
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        feed, subscription, self._subscription = self._feed, self._subscription, None
+        if feed is not None and subscription is not None:
+            await current_hub().leave(feed, subscription)
+
+    @override
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        """Take `resync`, at most one a second; anything else is ignored, for a newer page may know more."""
+        if len(text_data or bytes_data or "") > LONGEST_FRAME:
+            await self._end(TOO_LARGE)
+            return
+        try:
+            message = json.loads(text_data or "")
+        except (ValueError, RecursionError):  # a thousand brackets are nested too deep to be read
+            return
+        if not isinstance(message, dict) or message.get("type") != "resync" or self._asked:
+            return
+        if self._subscription is None:
+            return
+        self._asked = True
+        wait = max(0.0, self._asked_at + RESYNC_EVERY - time.monotonic())
+        asyncio.get_running_loop().call_later(wait, self._subscription.offer, StartOver())
+
+    async def _guard(self, confirmed_at: float) -> None:
+        """Close the socket soon after its session, role or token ends, or when nobody can confirm them."""
+        code = INTERNAL_ERROR
+        try:
+            pace = Pace(RECHECK, RECHECK_RETRY, RECHECK_LIMIT)
+            code = await until_refused(self._refusal, self._recheck, pace, confirmed_at)
+        except Exception:
+            logger.exception("cluster %s: the right of a socket to stay open cannot be watched", self.cluster)
+        await self._end(code)
+
+    async def _end(self, code: int) -> None:
+        """Close the socket; nothing is sent after that."""
+        for pump in self._tasks[:1]:
+            pump.cancel()
+        with contextlib.suppress(OSError, RuntimeError):
+            await self.close(code)
+
+    async def _refusal(self) -> int | None:
+        """Return the close code for this socket now, None while it may stay. Raises `Error` of the database."""
+        code: int | None = await database_sync_to_async(refusal)(self.scope, self.access, self.cluster)
+        return code
+
+    async def _pump(self) -> None:
+        """Send the snapshot, then what the feed brings."""
+        assert self._subscription is not None, "connect subscribed"
+        try:
+            await self._start_over()
+            while True:
+                item = await self._subscription.next()
+                if isinstance(item, Delta):
+                    await self._on_delta(item)
+                elif isinstance(item, Tick):
+                    await self._on_tick(item)
+                elif isinstance(item, Hint):
+                    await self._on_hint(item)
+                else:
+                    await self._start_over()
+        except OSError:
+            return  # the client is gone; disconnect follows
+        except Exception:
+            # The client starts over with a new socket; nothing of this one is worth keeping.
+            logger.exception("socket of cluster %s failed", self.cluster)
+            with contextlib.suppress(OSError, RuntimeError):
+                await self.close(INTERNAL_ERROR)
+
+    async def _start_over(self) -> None:
+        """Send hello and the snapshot; while there is none, say that all is stale."""
+        assert self._feed is not None, "connect subscribed"
+        self._asked, self._asked_at = False, time.monotonic()
+        try:
+            taken = await self._feed.snapshot()
+        except StateUnavailable:
+            await self._say_stale(None)
+            return
+        self._epoch, self._seq, self._stale = taken.epoch, taken.seq, taken.stale
+        self._layout_version, self._behind = taken.layout_version, False
+        await self._say(
+            {
+                "type": "hello",
+                "cluster": taken.cluster,
+                "epoch": taken.epoch,
+                "seq": taken.seq,
+                "layout_version": taken.layout_version,
+                "agents": len(taken.states),
+                "age_ms": age_ms(taken.as_of, reading.current_time()),
+                "interval_ms": round(taken.interval * 1000),
+                "stale": taken.stale,
+                "counts": {state.slug: count for state, count in taken.counts.items()},
+            }
+        )
+        await self.send(bytes_data=taken.states)
+        self._beat_at = time.monotonic()
+
+    async def _on_delta(self, delta: Delta) -> None:
+        if delta.epoch == self._epoch and delta.seq <= self._seq:
+            return  # the snapshot holds it already
+        if delta.epoch != self._epoch or delta.seq != self._seq + 1 or self._stale:
+            await self._start_over()
+            return
+        self._seq, self._behind = delta.seq, False
+        await self.send(text_data=delta.text)
+
+    async def _on_hint(self, hint: Hint) -> None:
+        if hint.layout_version:
+            if hint.layout_version == self._layout_version:
+                return
+            self._layout_version = hint.layout_version
+        await self.send(text_data=hint.text)
+
+    async def _on_tick(self, tick: Tick) -> None:
+        head = tick.head
+        if head is None or head.stale:
+            await self._say_stale(head)
+        elif self._stale is not False or self._missed(head):
+            await self._start_over()
+        elif head.layout_version != self._layout_version:
+            await self._on_hint(layout_hint(head.layout_version))
+        if time.monotonic() - self._beat_at >= BEAT:
+            await self._say_beat(head)
+
+    def _missed(self, head: StreamHeader) -> bool:
+        """Whether events are lost: the header was ahead a tick ago, and still is. Once may be a race with the event."""
+        ahead = head.epoch != self._epoch or head.seq > self._seq
+        lost = ahead and self._behind
+        self._behind = ahead
+        return lost
+
+    async def _say_stale(self, head: StreamHeader | None) -> None:
+        """Say once that nothing can be said of any agent."""
+        if self._stale:
+            return
+        self._stale = True
+        counts = {} if head is None else {state.slug: count for state, count in head.counts.items()}
+        await self._say({"type": "stale", "epoch": self._epoch or "", "seq": self._seq, "counts": counts})
+
+    async def _say_beat(self, head: StreamHeader | None) -> None:
+        self._beat_at = time.monotonic()
+        age = None if head is None else age_ms(head.as_of, reading.current_time())
+        stale = self._stale is not False
+        await self._say(
+            {"type": "beat", "epoch": self._epoch or "", "seq": self._seq, "age_ms": age, "stale": stale}
+        )
+
+    async def _say(self, message: dict[str, Any]) -> None:
+        await self.send(text_data=json.dumps(message, separators=(",", ":")))
+
+
+def _on_sign_out(**_: Any) -> None:
+    """Let sockets look soon, not now: Django says so before it ends the session."""
+    recheck_soon()
+
+
+user_logged_out.connect(_on_sign_out, dispatch_uid="dashboards.sockets_after_sign_out")

@@ -1,0 +1,311 @@
+"""One live feed per cluster and process: what the channel layer brings, and what only time brings. docs/live.md.
+
+A group per socket costs five times as much per delivery (measured), so a process joins each cluster's group once and
+fans out here. The feed reads the stream's header every second, so data goes stale with every worker dead, and events
+that pub/sub lost are noticed: whoever is behind the header for two ticks starts over from a snapshot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from channels.layers import get_channel_layer
+
+from dashboards.shared import reading
+from fleet.monitoring.evidence import Timing
+from fleet.monitoring.publish import group_of
+from fleet.monitoring.state import StateUnavailable
+from fleet.monitoring.state.connect import reaching
+from fleet.monitoring.views import Snapshot, StreamHeader
+from fleet.processes import background
+from fleet.vocabulary.verdicts import State
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two looks at the header.
+TICK = 1.0
+#: Seconds until the group is joined again after Redis refused.
+_REJOIN = 1.0
+#: Items that may wait for one socket; one that is slower starts over from a snapshot.
+_QUEUE = 64
+#: Sockets that start over at once share one snapshot, if no newer event came.
+_SNAPSHOT_SHARED = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """One round's changes, encoded once for all sockets."""
+
+    epoch: str
+    seq: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """An unsequenced message: something other than states changed."""
+
+    text: str
+    layout_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """The header as of now, aged; None when none was ever read."""
+
+    head: StreamHeader | None
+
+
+@dataclass(frozen=True, slots=True)
+class StartOver:
+    """Items were dropped, or the client asked: only a snapshot helps."""
+
+
+Item = Delta | Hint | Tick | StartOver
+
+
+class Subscription:
+    """What waits for one socket."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[Item] = asyncio.Queue(_QUEUE)
+
+    def offer(self, item: Item) -> None:
+        """Add an item; when the socket is too slow, everything that waits becomes one StartOver."""
+        if self._queue.full():
+            while not self._queue.empty():
+                self._queue.get_nowait()
+            item = StartOver()
+        self._queue.put_nowait(item)
+
+    async def next(self) -> Item:
+        """Wait for the next item."""
+        return await self._queue.get()
+
+
+class Feed:
+    """The live feed of one cluster."""
+
+    def __init__(self, cluster: str, tick: float) -> None:
+        self.cluster = cluster
+        self.subscriptions: set[Subscription] = set()
+        #: The newest event that came.
+        self._epoch, self._seq = "", 0
+        self._head: StreamHeader | None = None
+        self._snapshot: tuple[float, Snapshot] | None = None
+        self._reading = asyncio.Lock()
+        self._joined = asyncio.Event()
+        self._channel: str | None = None
+        self._tick = tick
+        self._tasks = [
+            background.start(self._listen(), name=f"live events of {cluster}"),
+            background.start(self._watch(), name=f"clock of {cluster}"),
+        ]
+
+    async def subscribe(self, patience: float = 2.0) -> Subscription:
+        """Add a socket. Returns when the group is joined, or after `patience` seconds while Redis is away."""
+        subscription = Subscription()
+        self.subscriptions.add(subscription)
+        try:
+            async with asyncio.timeout(patience):
+                await self._joined.wait()
+        except TimeoutError:
+            logger.warning("cluster %s: live events are not joined yet", self.cluster)
+        except BaseException:
+            # Cancelled: the caller never gets the subscription, so nobody else would end it.
+            self.subscriptions.discard(subscription)
+            raise
+        return subscription
+
+    async def snapshot(self) -> Snapshot:
+        """Read every agent's state, no older than the newest event. Raises StateUnavailable."""
+        async with self._reading:
+            now = reading.current_time()
+            if self._snapshot is not None:
+                at, kept = self._snapshot
+                newest = not self._epoch or (kept.epoch == self._epoch and kept.seq >= self._seq)
+                if newest and now - at < _SNAPSHOT_SHARED:
+                    return kept
+            taken = await asyncio.to_thread(reading.reader().snapshot, self.cluster, now)
+            self._snapshot = (now, taken)
+            return taken
+
+    async def stop(self) -> None:
+        """Leave the group and end."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        layer = get_channel_layer()
+        if self._channel is not None and layer is not None:
+            with contextlib.suppress(StateUnavailable), reaching():
+                await layer.group_discard(self._group, self._channel)
+
+    @property
+    def _group(self) -> str:
+        return group_of(self.cluster)
+
+    async def _listen(self) -> None:
+        """Join the group and pass events on, for ever; the layer itself joins again when a connection breaks."""
+        layer = get_channel_layer()
+        assert layer is not None, "settings configure a channel layer"
+        while self._channel is None:
+            try:
+                with reaching():
+                    channel = await layer.new_channel()
+                    await layer.group_add(self._group, channel)
+                self._channel = channel
+            except StateUnavailable as error:
+                logger.warning("cluster %s: cannot join live events: %s", self.cluster, error)
+                await asyncio.sleep(_REJOIN)
+        self._joined.set()
+        while True:
+            message = await layer.receive(self._channel)
+            try:
+                self._take(message["event"])
+            except (KeyError, TypeError):
+                logger.exception("cluster %s: not an event: %r", self.cluster, message)
+
+    async def _watch(self) -> None:
+        """Tell every socket the time: the header's age, whether or not anything happens."""
+        away = False
+        while True:
+            now = reading.current_time()
+            try:
+                self._head = await asyncio.to_thread(reading.reader().header, self.cluster, now)
+                head: StreamHeader | None = self._head
+                if away:
+                    logger.warning("cluster %s: the record can be read again", self.cluster)
+                away = False
+            except StateUnavailable as error:
+                head = None if self._head is None else aged(self._head, now)
+                if not away:
+                    logger.warning("cluster %s: the record cannot be read: %s", self.cluster, error)
+                away = True
+            except Exception:
+                # Whatever it is, sockets must not go on looking fresh because their clock stopped.
+                logger.exception("cluster %s: cannot read the header", self.cluster)
+                head = None if self._head is None else aged(self._head, now)
+            if head is None or self._snapshot is None or self._snapshot[1].stale != head.stale:
+                self._snapshot = None
+            self._offer(Tick(head))
+            await asyncio.sleep(self._tick)
+
+    def _take(self, event: Mapping[str, Any]) -> None:
+        kind = event["type"]
+        if kind == "delta":
+            self._epoch, self._seq = event["epoch"], event["seq"]
+            self._offer(Delta(event["epoch"], event["seq"], delta_text(event, reading.current_time())))
+        elif kind == "layout":
+            self._snapshot = None
+            self._offer(layout_hint(event["layout_version"]))
+        elif kind == "instances":
+            self._offer(Hint(json.dumps({"type": "instances"})))
+        elif kind == "incidents":
+            told = {name: event[name] for name in ("open", "text", "severity", "number")}
+            self._offer(Hint(json.dumps({"type": "incidents", **told})))
+
+    def _offer(self, item: Item) -> None:
+        for subscription in self.subscriptions:
+            subscription.offer(item)
+
+
+class Hub:
+    """The feeds of one event loop, each alive as long as somebody listens."""
+
+    def __init__(self) -> None:
+        self.feeds: dict[str, Feed] = {}
+        #: What each socket does to look whether it may stay open.
+        self.rechecks: set[Callable[[], None]] = set()
+
+    async def subscribe(self, cluster: str) -> tuple[Feed, Subscription]:
+        """Join a cluster's feed, beginning it if nobody else listens."""
+        feed = self.feeds.get(cluster)
+        if feed is None:
+            feed = self.feeds[cluster] = Feed(cluster, TICK)
+        try:
+            return feed, await feed.subscribe()
+        except BaseException:
+            await self._end_if_empty(feed)
+            raise
+
+    async def leave(self, feed: Feed, subscription: Subscription) -> None:
+        """Leave a feed; the last one out ends it."""
+        feed.subscriptions.discard(subscription)
+        await self._end_if_empty(feed)
+
+    async def _end_if_empty(self, feed: Feed) -> None:
+        if not feed.subscriptions and self.feeds.get(feed.cluster) is feed:
+            del self.feeds[feed.cluster]
+            await feed.stop()
+
+    def recheck(self) -> None:
+        """Let every socket look whether it may stay open."""
+        for look in list(self.rechecks):
+            look()
+
+
+_hubs: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = weakref.WeakKeyDictionary()
+
+
+def current_hub() -> Hub:
+    """The hub of the running loop."""
+    loop = asyncio.get_running_loop()
+    hub = _hubs.get(loop)
+    if hub is None:
+        hub = _hubs[loop] = Hub()
+    return hub
+
+
+def recheck_soon(delay: float = 0.5) -> None:
+    """Let all sockets of this process look whether they may stay open, from any thread, `delay` seconds from now."""
+    for loop, hub in list(_hubs.items()):
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(loop.call_later, delay, hub.recheck)
+
+
+def sockets() -> dict[str, int]:
+    """How many sockets this process serves, by cluster."""
+    feeds = [feed for hub in list(_hubs.values()) for feed in list(hub.feeds.values())]
+    return {feed.cluster: len(feed.subscriptions) for feed in feeds}
+
+
+def aged(head: StreamHeader, now: float) -> StreamHeader:
+    """Apply age to a header that cannot be read anew: Redis is away, but time passes."""
+    limit = Timing(round_interval=head.interval).stale_after
+    if head.stale or (head.as_of is not None and now - head.as_of <= limit):
+        return head
+    retired = head.counts.get(State.RETIRED, 0)
+    counts = {**dict.fromkeys(State, 0), State.UNKNOWN: head.agents - retired, State.RETIRED: retired}
+    return replace(head, stale=True, counts=counts)
+
+
+def age_ms(as_of: float | None, now: float) -> int | None:
+    """Milliseconds since the newest round, negative where another clock dated it; None before the first one."""
+    return None if as_of is None else round((now - as_of) * 1000)
+
+
+def delta_text(event: Mapping[str, Any], now: float) -> str:
+    """A delta as sockets send it."""
+    return json.dumps(
+        {
+            "type": "delta",
+            "epoch": event["epoch"],
+            "seq": event["seq"],
+            "age_ms": age_ms(event["as_of"], now),
+            "changes": event["changes"],
+            "counts": event["counts"],
+        },
+        separators=(",", ":"),
+    )
+
+
+def layout_hint(version: str) -> Hint:
+    """Say that agents or homes were added."""
+    return Hint(json.dumps({"type": "layout", "layout_version": version}), layout_version=version)

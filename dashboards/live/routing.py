@@ -1,0 +1,18 @@
+"""Routes of sockets, and what stands before every one of them."""
+
+from __future__ import annotations
+
+from channels.routing import URLRouter
+from django.urls import URLPattern, path, re_path
+
+from dashboards.live.consumers import FleetConsumer
+from dashboards.live.sockets import refuse, same_origin
+
+websocket_urlpatterns: list[URLPattern] = [
+    path("ws/fleet/", FleetConsumer.as_asgi()),
+    path("ws/c/<slug:cluster>/fleet/", FleetConsumer.as_asgi()),
+]
+#: An address without a socket is refused like any other, not an error in the log.
+_nowhere = re_path(r"", refuse)  # type: ignore[arg-type] # an ASGI application, as every route of a URLRouter
+
+application = same_origin(URLRouter([*websocket_urlpatterns, _nowhere]))

@@ -1,0 +1,97 @@
+"""Who may open a socket, and who still may: origin, session or token, permission, cluster. docs/access.md."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.contrib.auth import get_user
+from django.contrib.auth.models import User
+from django.http import HttpRequest, parse_cookie
+from django.http.request import split_domain_port, validate_host
+from django.utils import timezone
+
+from dashboards.shared.permissions import Access, is_known
+from fleet.models.access import may
+from fleet.models.tokens import find_token
+
+#: Close codes: sign in again; not allowed.
+SIGNED_OUT = 4401
+NOT_ALLOWED = 4403
+
+Scope = Mapping[str, Any]
+Application = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+def same_origin(application: Application) -> Application:
+    """Refuse the handshake of pages of other origins: browsers send our cookie with theirs.
+
+    The whole origin counts, with its port: cookies do not tell ports apart. Only a client that sends a token, as no
+    page can, may come without an origin.
+    """
+
+    async def guarded(scope: Any, receive: Any, send: Any) -> None:
+        inner = application if origin_is_ours(scope) else refuse
+        await inner(scope, receive, send)
+
+    return guarded
+
+
+async def refuse(_scope: Any, receive: Any, send: Any) -> None:
+    """Refuse a handshake; the server answers 403. Channels' own denier would ask Redis for a channel first."""
+    await receive()
+    await send({"type": "websocket.close"})
+
+
+def origin_is_ours(scope: Scope) -> bool:
+    """Whether the handshake comes from our own page, a trusted origin, or a program with a token."""
+    headers = _headers(scope)
+    host = headers.get("host", "")
+    if not validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS):
+        return False
+    origin = headers.get("origin")
+    if origin is None:
+        return "authorization" in headers
+    parts = urlsplit(origin)
+    return (
+        parts.netloc.lower() == host.lower()
+        or f"{parts.scheme}://{parts.netloc}" in settings.CSRF_TRUSTED_ORIGINS
+    )
+
+
+def refusal(scope: Scope, access: Access, cluster: str) -> int | None:
+    """The close code for this socket now, or None when it may stay. Reads the database: session, roles and limits."""
+    permission = access.permission
+    assert permission is not None, "a socket shows a fleet, so it needs a permission"
+    headers = _headers(scope)
+    if "authorization" in headers:
+        mark, _, secret = headers["authorization"].partition(" ")
+        token = find_token(secret, timezone.now()) if mark.lower() == "bearer" else None
+        if token is None:
+            return SIGNED_OUT
+        user, allowed = token.user, token.allows(permission)
+    else:
+        found = session_user(headers.get("cookie", ""))
+        if found is None:
+            return SIGNED_OUT
+        user, allowed = found, True
+    return None if allowed and may(user, permission, cluster) and is_known(cluster) else NOT_ALLOWED
+
+
+def session_user(cookie: str) -> User | None:
+    """Whom the session cookie stands for, read anew from the session store."""
+    key = parse_cookie(cookie).get(settings.SESSION_COOKIE_NAME)
+    if not key:
+        return None
+    session = import_module(settings.SESSION_ENGINE).SessionStore(session_key=key)
+    # All that get_user reads of a request is its session; it checks the password's hash too.
+    user = get_user(cast(HttpRequest, SimpleNamespace(session=session)))
+    return user if isinstance(user, User) and user.is_active else None
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}

@@ -1,0 +1,3 @@
+"""What pages, API and sockets share."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""What routes of the API share."""
+
+from __future__ import annotations

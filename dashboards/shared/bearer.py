@@ -1,0 +1,46 @@
+"""Bearer tokens for routes that are no API: what scrapes metrics has no session."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec
+
+from django.http import HttpRequest, HttpResponseBase, JsonResponse
+from django.utils import timezone
+
+from dashboards.shared.permissions import declared
+from fleet.models.access import Permission
+from fleet.models.tokens import find_token
+
+P = ParamSpec("P")
+View = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
+
+
+def allow_token(permission: Permission) -> Callable[[View[P]], View[P]]:
+    """Let a valid token with this scope in as its user; what the view requires, the user must have as well."""
+
+    def decorate(view: View[P]) -> View[P]:
+        @functools.wraps(view)
+        def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
+            mark, _, secret = request.headers.get("Authorization", "").partition(" ")
+            if mark.lower() == "bearer":
+                token = find_token(secret, timezone.now())
+                if token is None or not token.allows(permission):
+                    return _unauthorized(permission)
+                request.user = token.user
+            elif not request.user.is_authenticated:
+                # What scrapes follows a redirect to the sign-in page, and reads that as an empty answer.
+                return _unauthorized(permission)
+            return view(request, *args, **kwargs)
+
+        assert declared(guarded) is not None, "functools.wraps keeps the mark of the view it wraps"
+        return guarded
+
+    return decorate
+
+
+def _unauthorized(permission: Permission) -> HttpResponseBase:
+    sentence = f"This needs a valid token with the scope {permission.value}: Authorization: Bearer rfl_..."
+    headers = {"WWW-Authenticate": 'Bearer realm="refloat"'}
+    return JsonResponse({"detail": sentence}, status=401, headers=headers)

@@ -1,0 +1,41 @@
+"""What page views share: the path of a cluster's pages, and the page for a record that cannot be read."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec
+
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponseBase
+from django.shortcuts import render
+
+from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.monitoring.state import StateError
+
+P = ParamSpec("P")
+View = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
+
+
+def prefix_of(cluster: str) -> str:
+    """The path before a cluster's pages; the default cluster has short URLs."""
+    return "" if cluster == DEFAULT_CLUSTER else f"/c/{cluster}"
+
+
+def signed_in(request: HttpRequest) -> User:
+    """Who is signed in, in a view that requires a permission."""
+    assert isinstance(request.user, User), "the view requires a permission, so somebody is signed in"
+    return request.user
+
+
+def needs_record(view: View[P]) -> View[P]:
+    """Answer 503 while the record cannot be read. Template `503.html`: `sentence`."""
+
+    @functools.wraps(view)
+    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
+        try:
+            return view(request, *args, **kwargs)
+        except StateError as error:
+            return render(request, "503.html", {"sentence": str(error)}, status=503)
+
+    return guarded

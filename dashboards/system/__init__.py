@@ -1,0 +1,3 @@
+"""What machines and browsers ask of the console itself."""
+
+from __future__ import annotations

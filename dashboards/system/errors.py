@@ -1,0 +1,48 @@
+"""Pages for what went wrong."""
+
+from __future__ import annotations
+
+import sys
+
+from django.db import OperationalError
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.views.defaults import server_error
+
+from dashboards.shared.refusals import DATABASE_UNAVAILABLE
+
+
+def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """403 with the reason. Template `403.html`: `reason`."""
+    return render(request, "403.html", {"reason": str(exception)}, status=403)
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """404 with the reason when it is a sentence of ours. Template `404.html`: `reason`."""
+    said = exception.args[0] if exception.args else ""
+    if request.path.startswith("/api/"):
+        return JsonResponse({"detail": "There is nothing at this address."}, status=404)
+    return render(request, "404.html", {"reason": said if isinstance(said, str) else ""}, status=404)
+
+
+def broken(request: HttpRequest) -> HttpResponse:
+    """500 for a fault of ours; the log has the traceback. Template `500.html`, without a context.
+
+    503 when the database cannot be used. Template `503_database.html`, without a context.
+    """
+    # Django calls this while it handles the exception.
+    if isinstance(sys.exception(), OperationalError):
+        return _database_unavailable(request)
+    if request.path.startswith("/api/"):
+        return JsonResponse({"detail": "The console failed at this; its log says why."}, status=500)
+    return server_error(request)
+
+
+def _database_unavailable(request: HttpRequest) -> HttpResponse:
+    if request.path.startswith("/api/"):
+        answer: HttpResponse = JsonResponse({"detail": DATABASE_UNAVAILABLE}, status=503)
+    else:
+        answer = server_error(request, template_name="503_database.html")
+        answer.status_code = 503
+    answer["Retry-After"] = "5"
+    return answer

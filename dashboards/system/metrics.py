@@ -1,0 +1,150 @@
+"""The console's own metrics for Prometheus: by cluster and state, never by agent. docs/operations.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from django.db.models import Count
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.views.decorators.http import require_safe
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from typing_extensions import override
+
+from dashboards.live import hub
+from dashboards.shared import reading
+from dashboards.shared.bearer import allow_token
+from dashboards.shared.pages import signed_in
+from dashboards.shared.permissions import requires, visible_clusters
+from fleet.alerts.values import Severity
+from fleet.models.access import Permission, is_limited
+from fleet.models.alerting import AlertClock, Delivery
+from fleet.models.incidents import Incident
+from fleet.monitoring.state import StateUnavailable
+from fleet.monitoring.views import InstanceView, StreamHeader
+from fleet.protocol.destination.health import Health
+
+
+@allow_token(Permission.VIEW_METRICS)
+@requires(Permission.VIEW_METRICS)
+@require_safe
+def metrics(request: HttpRequest) -> HttpResponseBase:
+    """Give the metrics of the clusters that the reader may see, as of now; nothing is kept between two scrapes."""
+    user, registry = signed_in(request), CollectorRegistry(auto_describe=False)
+    whole = not is_limited(user)
+    registry.register(FleetCollector(visible_clusters(user), reading.current_time(), whole=whole))
+    return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
+
+
+class FleetCollector(Collector):
+    """Reads the stream's header of every cluster, age applied, as everything that is shown."""
+
+    def __init__(self, clusters: Iterable[str], now: float, *, whole: bool) -> None:
+        self._clusters = tuple(clusters)
+        self._now = now
+        #: What is of no cluster is shown, too.
+        self._whole = whole
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        """Answer one scrape."""
+        agents = GaugeMetricFamily("refloat_agents", "Agents by verdict.", labels=("cluster", "state"))
+        age = GaugeMetricFamily(
+            "refloat_data_age_seconds", "Seconds since the newest round concluded.", labels=("cluster",)
+        )
+        stale = GaugeMetricFamily(
+            "refloat_data_stale", "1: the data is too old, and all agents read unknown.", labels=("cluster",)
+        )
+        reachable = GaugeMetricFamily("refloat_record_reachable", "1: the record can be read.")
+        sockets = GaugeMetricFamily("refloat_sockets", "Open sockets of this process.", labels=("cluster",))
+        headers = [self._header(cluster) for cluster in self._clusters]
+        reachable.add_metric((), float(None not in headers))
+        for header in headers:
+            if header is None:
+                continue
+            for state, count in header.counts.items():
+                agents.add_metric((header.cluster, state.slug), count)
+            stale.add_metric((header.cluster,), float(header.stale))
+            if header.as_of is not None:
+                age.add_metric((header.cluster,), max(0.0, self._now - header.as_of))
+        for cluster, count in hub.sockets().items():
+            if cluster in self._clusters:
+                sockets.add_metric((cluster,), count)
+        yield from (agents, age, stale, reachable, sockets)
+        yield from _instances(self._clusters, self._now)
+        yield from _alerting(self._clusters, whole=self._whole)
+
+    def _header(self, cluster: str) -> StreamHeader | None:
+        try:
+            return reading.reader().header(cluster, self._now)
+        except StateUnavailable:
+            return None
+
+
+def _instances(clusters: Iterable[str], now: float) -> Iterator[Metric]:
+    """The destination health of every auth and proxy that is not gone: one series each, of what it is now."""
+    labels = ("cluster", "kind", "instance_id", "name")
+    health = GaugeMetricFamily(
+        "refloat_instance_health",
+        "1: an auth's or proxy's health as a destination, and why.",
+        labels=(*labels, "health", "reason"),
+    )
+    since = GaugeMetricFamily(
+        "refloat_instance_health_since_timestamp_seconds", "Since when it is that.", labels=labels
+    )
+    draining = GaugeMetricFamily("refloat_instance_draining", "1: it takes nobody new.", labels=labels)
+    for cluster in clusters:
+        for view in _views(cluster, now):
+            facts = view.facts
+            who = (cluster, facts.kind.value, facts.id, facts.name)
+            known = view.health is not Health.UNKNOWN
+            why = facts.watch.active.signal.reason.value if known else ""
+            health.add_metric((*who, view.health.value, why), 1)
+            if view.health_since is not None:
+                since.add_metric(who, view.health_since)
+            draining.add_metric(who, float(view.draining is not None))
+    yield from (health, since, draining)
+
+
+def _views(cluster: str, now: float) -> list[InstanceView]:
+    try:
+        views = reading.reader().instances(cluster, now)
+    except StateUnavailable:
+        return []
+    return [view for view in views if view.facts.gone_at is None]
+
+
+def _alerting(clusters: Iterable[str], *, whole: bool) -> Iterator[Metric]:
+    """What the process that looks for incidents left in the database: the watchdog, incidents, messages."""
+    watchdog = GaugeMetricFamily(
+        "refloat_watchdog_timestamp_seconds", "When incidents were last looked for.", labels=("cluster",)
+    )
+    took = GaugeMetricFamily("refloat_alert_look_seconds", "What the last look took.", labels=("cluster",))
+    incidents = GaugeMetricFamily("refloat_incidents", "Open incidents.", labels=("cluster", "severity"))
+    messages = GaugeMetricFamily(
+        "refloat_messages", "Messages of alerts that are not sent.", labels=("cluster", "state")
+    )
+    known = set(clusters)
+    for clock in AlertClock.objects.filter(cluster__in=known).exclude(looked_at=None):
+        watchdog.add_metric((clock.cluster_id,), clock.looked_at or 0.0)
+        took.add_metric((clock.cluster_id,), clock.took_ms / 1000)
+    rows = Incident.objects.filter(state__in=("firing", "recovering"), inhibited_by="", silenced_by="")
+    open_ones = {
+        (cluster, severity): count
+        for cluster, severity, count in rows.order_by()
+        .values_list("cluster", "severity")
+        .annotate(Count("pk"))
+    }
+    for cluster in sorted(known):
+        for severity in Severity:
+            incidents.add_metric((cluster, severity.slug), open_ones.get((cluster, int(severity)), 0))
+    unsent = Delivery.objects.filter(sent_at=None).order_by().values_list("cluster")
+    for state, rows_of_state in (
+        ("waiting", unsent.filter(failed_at=None)),
+        ("failed", unsent.exclude(failed_at=None)),
+    ):
+        counts = dict(rows_of_state.annotate(Count("pk")))
+        for cluster in (*sorted(known), *([""] if whole else [])):
+            messages.add_metric((cluster, state), counts.get(cluster, 0))
+    yield from (watchdog, took, incidents, messages)

@@ -1,0 +1,53 @@
+"""E-mail by the console's mail server, threaded by incident; the same message has the same Message-ID always."""
+
+from __future__ import annotations
+
+import hashlib
+import smtplib
+from email.utils import getaddresses
+
+from django.core.mail import EmailMessage, get_connection
+
+from fleet.alerts.channels import Errand, SendError
+
+#: One attempt, seconds.
+_TIMEOUT = 10
+
+
+def send(errand: Errand) -> None:
+    """Hand one message to the mail server. Raises SendError."""
+    connection = get_connection(timeout=_TIMEOUT)
+    if "dummy" in type(connection).__module__:
+        raise SendError("no mail server is configured: set REFLOAT_EMAIL_HOST")
+    recipients = addresses(str(errand.config["to"]))
+    if not recipients:
+        raise SendError("there is no address to send to", permanent=True)
+    thread = f"<{_digest(str(errand.incident['id']))}@refloat>"
+    message = EmailMessage(
+        subject=" ".join(str(errand.payload["subject"]).split()),
+        body=str(errand.payload["text"]),
+        to=recipients,
+        connection=connection,
+        headers={
+            "Message-ID": f"<{_digest(errand.key)}@refloat>",
+            "References": thread,
+            "In-Reply-To": thread,
+            "Auto-Submitted": "auto-generated",
+            "Refloat-Key": errand.key,
+        },
+    )
+    try:
+        message.send()
+    except smtplib.SMTPRecipientsRefused as error:
+        raise SendError(f"the mail server refuses the recipients: {error}") from error
+    except (OSError, smtplib.SMTPException) as error:
+        raise SendError(f"the mail server did not take it: {type(error).__name__}: {error}") from error
+
+
+def addresses(text: str) -> list[str]:
+    """The addresses in a list that people typed."""
+    return [address for _, address in getaddresses([text.replace(";", ",")]) if "@" in address]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -1,0 +1,92 @@
+"""PagerDuty Events API v2: trigger, acknowledge and resolve, held together by the incident's id.
+
+Limits are those of the API: a summary of 1024 characters, a key of 255, an event of 512 KB. It answers 400 to more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from fleet.alerts.channels import Errand, SendError
+from fleet.alerts.channels.http import post
+
+#: Where events go; the EU has an address of its own.
+EVENTS = "https://events.pagerduty.com/v2/enqueue"
+_LONGEST_SUMMARY = 1024
+_LONGEST_KEY = 255
+#: Of the text, characters: with everything else, and each of them as six bytes of JSON, the event stays below 512 KB.
+_LONGEST_TEXT = 60_000
+_ACTIONS = {"acknowledged": "acknowledge", "resolved": "resolve"}
+
+
+def send(errand: Errand) -> None:
+    """POST one event; a test is triggered and resolved. Raises SendError."""
+    _post(errand, event(errand))
+    if errand.kind == "test":
+        _post(errand, event(errand, "resolve"))
+
+
+def event(errand: Errand, action: str = "") -> dict[str, Any]:
+    """The event as the schema wants it; `action` other than what the message is about."""
+    incident = errand.incident
+    action = action or _ACTIONS.get(errand.kind, "trigger")
+    head = {
+        "routing_key": errand.secrets.get("routing_key", ""),
+        "event_action": action,
+        "dedup_key": _dedup_key(str(incident["id"])),
+    }
+    if action != "trigger":
+        return head
+    links = errand.payload["links"]
+    found: dict[str, Any] = head | {
+        "client": "Refloat",
+        "payload": {
+            "summary": _cut(errand.payload["subject"], _LONGEST_SUMMARY),
+            "source": f"refloat/{incident['cluster']}",
+            "severity": incident["severity"],
+            "timestamp": errand.payload["at"],
+            "component": incident["cause"]["name"],
+            "group": incident["cluster"],
+            "class": incident["cause"]["kind"],
+            "custom_details": _details(errand),
+        },
+        "links": [{"href": href, "text": word} for word, href in links.items()],
+    }
+    if "Incident" in links:
+        found["client_url"] = links["Incident"]
+    return found
+
+
+def _details(errand: Errand) -> dict[str, Any]:
+    """What rules of an event orchestration may ask for by name, and the message as people read it."""
+    incident = errand.incident
+    return {
+        "text": _cut(errand.payload["text"], _LONGEST_TEXT),
+        "affected": incident["affected"],
+        "peak": incident["peak"],
+        "rules": incident["rules"],
+        "opened_at": incident["opened_at"],
+        "heals_at": incident["heals_at"],
+    }
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def _dedup_key(incident: str) -> str:
+    """The incident's id, or so much of it as is taken; the end that is cut off is what told incidents apart."""
+    if len(incident) <= _LONGEST_KEY:
+        return incident
+    mark = hashlib.sha256(incident.encode()).hexdigest()[:16]
+    return f"{incident[: _LONGEST_KEY - len(mark) - 1]}/{mark}"
+
+
+def _post(errand: Errand, body: dict[str, Any]) -> None:
+    if not body["routing_key"]:
+        raise SendError("there is no routing key", permanent=True)
+    url = str(errand.config.get("url") or EVENTS)
+    headers = {"Content-Type": "application/json", "User-Agent": "Refloat"}
+    post(url, json.dumps(body).encode(), headers, allow_private=errand.allow_private)

@@ -1,0 +1,3 @@
+"""Reconnect campaigns. docs/campaigns.md"""
+
+from __future__ import annotations

@@ -1,0 +1,78 @@
+"""Which agents are *working*: those a campaign has asked, until what became of them is known. docs/verdicts.md.
+
+The record is told all of them at once, so a step that was lost, or a Redis that was away, is made good by the next.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Protocol
+
+from django.db.models import QuerySet
+
+from fleet.changes import LeaseHeld, engine, lease
+from fleet.changes.campaigns import campaigns
+from fleet.models.changes import Change
+from fleet.monitoring.state import StateError
+from fleet.vocabulary.campaigns import AgentState
+from fleet.vocabulary.changes import OCCUPYING, ChangeKind
+
+logger = logging.getLogger(__name__)
+
+#: In `Change.progress`: the record may name agents of it; and it could not be told the last time.
+_MARKED, _UNTOLD = "working", "working_untold"
+
+
+class Marks(Protocol):
+    """Where it is kept who is working; `fleet.monitoring.state.writer.Writer` is one."""
+
+    def expect_reconnects(self, cluster: str, until: Mapping[str, float]) -> None:
+        """Those agents until then, seconds since the epoch, and no others. Raises StateError."""
+
+
+def mark(change: Change, marks: Marks, progress: dict[str, Any]) -> None:
+    """Say whom a running campaign has under way, each until it would have failed; take note of it in `progress`."""
+    patience = campaigns.pace_of(change).patience
+    asked = change.campaign_agents.filter(state=AgentState.ASKED.value).values_list("agent_id", "asked_at")
+    until = {agent: at + patience for agent, at in asked}
+    if not until and not progress.get(_MARKED):
+        return
+    if not change.progress.get(_MARKED):
+        # Before the record: who ends it meanwhile must know that there is something to take away.
+        engine.note(change, progress={**change.progress, _MARKED: True})
+    progress.update(_told(change, marks, until))
+
+
+def left_over() -> QuerySet[Change]:
+    """Campaigns that are over while the record may still name their agents."""
+    ended = Change.objects.filter(kind=ChangeKind.RECONNECT.value, **{f"progress__{_MARKED}": True})
+    return ended.exclude(state__in=[state.value for state in OCCUPYING])
+
+
+def clear(change: Change, marks: Marks, now: datetime, holder: str) -> None:
+    """Take the marks of one that is over away, unless somebody else works on its cluster now."""
+    try:
+        with lease.held(change.cluster_id, holder, now, change=change.pk):
+            others = Change.objects.filter(cluster=change.cluster_id, **{f"progress__{_MARKED}": True})
+            if others.filter(state__in=[state.value for state in OCCUPYING]).exists():
+                # The next step of the one that runs says who is working, and names none of this one's.
+                said: dict[str, Any] = {_MARKED: False}
+            else:
+                said = _told(change, marks, {})
+            if {**change.progress, **said} != change.progress:
+                engine.note(change, progress={**change.progress, **said})
+    except LeaseHeld as error:
+        logger.info("campaign %d: %s", change.pk, error)
+
+
+def _told(change: Change, marks: Marks, until: Mapping[str, float]) -> dict[str, Any]:
+    """Tell the record; answers what is to be noted. Without it the campaign goes on, said once in the log."""
+    try:
+        marks.expect_reconnects(change.cluster_id, until)
+    except StateError as error:
+        if not change.progress.get(_UNTOLD):
+            logger.warning("campaign %d: nobody is shown as working: %s", change.pk, error)
+        return {_MARKED: True, _UNTOLD: True}
+    return {_MARKED: bool(until), _UNTOLD: False}

@@ -1,0 +1,112 @@
+"""Instances by id, for steps of campaigns and rollouts: over connections of their own, which end with the step."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from typing import Any, TypeVar
+
+import grpc.aio
+
+from fleet.monitoring.sources import SourceFailed
+from fleet.monitoring.sources.health import ask_health
+from fleet.monitoring.sources.policies import ask_policies
+from fleet.transport.admin import (
+    AdminError,
+    Advised,
+    InstanceAdmin,
+    NodePoliciesAdmin,
+    TunnelAdmin,
+    Unreachable,
+)
+from fleet.transport.channels import TLSError, TLSFiles
+from fleet.transport.connections import Connections
+from fleet.vocabulary.instances import InstanceFacts, ServingStatus
+from fleet.vocabulary.node_policies import NodeReport
+
+T = TypeVar("T")
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+
+#: A question of a step, seconds.
+_WITHIN = 3.0
+
+
+class Dialer:
+    """Does what `campaigns_run.Advisor` and `rollouts_run.Nodes` ask for."""
+
+    def __init__(self, instances: Iterable[InstanceFacts], tls: TLSFiles | None, run: Run) -> None:
+        """`run` runs a coroutine in the loop of this process."""
+        self._instances = {facts.id: facts for facts in instances}
+        self._tls = tls
+        self._run = run
+
+    def advise(
+        self, proxy_id: str, advisory_id: str, reason: str, agents: Collection[str], auth: str = ""
+    ) -> Advised:
+        """Ask agents of a proxy to reconnect elsewhere, or to leave `auth` for another one. Raises AdminError."""
+        return self._do(
+            proxy_id,
+            lambda channel: _advice(TunnelAdmin(channel), advisory_id, reason, agents, auth, look_only=False),
+        )
+
+    def look(self, proxy_id: str, advisory_id: str, agents: Collection[str], auth: str = "") -> Advised:
+        """Return what agents of a proxy answered to that advice; nobody is asked. Raises AdminError."""
+        return self._do(
+            proxy_id,
+            lambda channel: _advice(TunnelAdmin(channel), advisory_id, "", agents, auth, look_only=True),
+        )
+
+    def read(self, instance_id: str) -> tuple[NodeReport, bool]:
+        """What an instance says of its policies, and whether it is SERVING. Raises SourceFailed."""
+
+        async def ask(channel: grpc.aio.Channel) -> tuple[NodeReport, bool]:
+            report = await ask_policies(channel, timeout=_WITHIN)
+            health = await ask_health(channel, timeout=_WITHIN)
+            return report, health.serving is ServingStatus.SERVING
+
+        try:
+            return self._do(instance_id, ask)
+        except Unreachable as error:
+            raise SourceFailed(str(error), answered=False) from error
+
+    def accept(self, instance_id: str, revision: str, values: Mapping[str, str]) -> None:
+        """Have it accept policies. Raises AdminError."""
+        self._do(instance_id, lambda channel: NodePoliciesAdmin(channel).set(revision, values))
+
+    def drain(self, instance_id: str, reason: str) -> None:
+        """Have it take nobody new. Raises AdminError."""
+        self._do(instance_id, lambda channel: InstanceAdmin(channel).drain(reason))
+
+    def undrain(self, instance_id: str) -> None:
+        """Have it take connections again. Raises AdminError."""
+        self._do(instance_id, lambda channel: InstanceAdmin(channel).undrain())
+
+    def restart(self, instance_id: str, run_id: str, reason: str, drain: float) -> None:
+        """Have it end that run and start again. Raises AdminError."""
+        self._do(instance_id, lambda channel: NodePoliciesAdmin(channel).restart(run_id, reason, drain))
+
+    def _do(self, instance_id: str, work: Callable[[grpc.aio.Channel], Awaitable[T]]) -> T:
+        facts = self._instances.get(instance_id)
+        if facts is None or not facts.address:
+            raise Unreachable(f"{instance_id} is not in the record any more")
+
+        async def done() -> T:
+            connections = Connections(self._tls)
+            try:
+                return await work(connections.channel(facts.address, facts.kind))
+            except (ValueError, TLSError) as error:
+                raise AdminError(f"{facts.address}: {error}") from error
+            finally:
+                await connections.close()
+
+        found: T = self._run(done())
+        return found
+
+
+async def _advice(
+    admin: TunnelAdmin, advisory_id: str, reason: str, agents: Collection[str], auth: str, *, look_only: bool
+) -> Advised:
+    if auth:
+        return await admin.advise_auth_reconnect(
+            advisory_id, reason, auth, agents=agents, look_only=look_only
+        )
+    return await admin.advise_reconnect(advisory_id, reason, agents=agents, look_only=look_only)

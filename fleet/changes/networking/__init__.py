@@ -1,0 +1,3 @@
+"""Changes of the networking config. docs/networking-config.md"""
+
+from __future__ import annotations

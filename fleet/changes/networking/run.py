@@ -1,0 +1,173 @@
+"""Writing the networking config of a change, by a worker: update what was read, read it back, say what came of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from fleet.changes import Busy, LeaseHeld, engine, lease
+from fleet.changes.networking import plan as networking_plan
+from fleet.changes.networking import revisions
+from fleet.models.changes import Change
+from fleet.models.networking import NetworkingReading
+from fleet.protocol.networking import config as rules
+from fleet.protocol.networking import config_yaml
+from fleet.transport.admin import (
+    AdminError,
+    Conflict,
+    NetworkingConfigAdmin,
+    NotAllowed,
+    Stored,
+    Unreachable,
+)
+from fleet.transport.channels import TLSError, TLSFiles
+from fleet.transport.connections import Connections
+from fleet.vocabulary.changes import ChangeState
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+Clock = Callable[[], datetime]
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+
+#: How long a write is tried that reaches nobody.
+_TRY_FOR = timedelta(seconds=60)
+
+
+class Auths:
+    """The auths of a cluster, asked in turn."""
+
+    def __init__(self, addresses: Iterable[tuple[str, str]], tls: TLSFiles | None, run: Run) -> None:
+        """`addresses` are host:port with the role of the server; `run` runs a coroutine in the loop of this process."""
+        self._addresses = tuple(addresses)
+        self._tls = tls
+        self._run = run
+
+    def do(self, work: Callable[[NetworkingConfigAdmin], Awaitable[T]]) -> T:
+        """Do something through the first auth that answers. Raises AdminError."""
+        found: T = self._run(self._do(work))
+        return found
+
+    async def _do(self, work: Callable[[NetworkingConfigAdmin], Awaitable[T]]) -> T:
+        connections = Connections(self._tls)
+        last: AdminError = Unreachable("no auth is known")
+        try:
+            for address, role in self._addresses:
+                try:
+                    return await work(NetworkingConfigAdmin(connections.reader(address, role)))
+                except (TLSError, ValueError) as error:
+                    raise AdminError(f"{address}: {error}") from error
+                except (Unreachable, NotAllowed) as error:
+                    # An update that was done after all is seen by its result, so asking on is safe. A gateway shows
+                    # auths its own certificate, and with that nobody writes.
+                    last = error
+        finally:
+            await connections.close()
+        raise last
+
+
+def read(cluster: str, auths: Auths, now: datetime) -> None:
+    """Read what is stored, and take note. While a change is under way that is its own business."""
+    if engine.occupant(cluster) is not None:
+        return
+    try:
+        stored = auths.do(_get)
+    except AdminError as error:
+        revisions.unread(cluster, str(error))
+        return
+    revisions.remember(cluster, stored.resource, now)
+
+
+def run(change: Change, auths: Auths, clock: Clock, holder: str) -> None:
+    """Carry a confirmed change out, or go on with one whose worker died. Whoever comes second does nothing."""
+    try:
+        with lease.held(change.cluster_id, holder, clock(), change=change.pk):
+            change.refresh_from_db()
+            resumed = change.state == ChangeState.RUNNING
+            if not resumed:
+                engine.start(change, clock())
+            _write(change, auths, clock, resumed=resumed)
+    except Busy as error:
+        engine.note(change, detail=str(error))
+    except LeaseHeld as error:
+        logger.info("change %d waits: %s", change.pk, error)
+
+
+def _write(change: Change, auths: Auths, clock: Clock, *, resumed: bool) -> None:
+    try:
+        before, after = auths.do(lambda client: _update(client, change, resumed=resumed))
+    except Unreachable as error:
+        if change.started_at is None or clock() < change.started_at + _TRY_FOR:
+            engine.note(change, detail=f"tried again: {error}")
+            return
+        _fail(change, clock(), f"no auth could be reached; it may have been written: {error}")
+    except Conflict as error:
+        _remember_theirs(change, auths, clock())
+        _fail(change, clock(), f"somebody else wrote meanwhile, and nothing of this was: {error}")
+    except AdminError as error:
+        _fail(change, clock(), f"the auth refused it: {error}")
+    else:
+        _conclude(change, before, after, clock())
+
+
+async def _update(client: NetworkingConfigAdmin, change: Change, *, resumed: bool) -> tuple[Stored, Stored]:
+    """Update and read back; what a worker that died has written already is not written twice."""
+    stored = await client.get()
+    wanted = revisions.config_of(change.after)
+    if resumed and stored.resource.config == wanted:
+        return stored, stored
+    base = config_yaml.from_document(change.before, strict=False).revision
+    if stored.resource.revision != base:
+        raise Conflict(f"revision {stored.resource.revision} is stored, the plan is of {base}")
+    await client.update(stored, replace(stored.resource, config=wanted))
+    return stored, await client.get()
+
+
+def _conclude(change: Change, before: Stored, after: Stored, now: datetime) -> None:
+    wanted = rules.with_defaults(revisions.config_of(change.after))
+    found = rules.with_defaults(after.resource.config)
+    row = revisions.remember(change.cluster_id, after.resource, now, change=change)
+    lost = [field.key for field, _, _ in rules.differences(wanted, found)]
+    if wanted.graceful_tunnel_closing:
+        NetworkingReading.objects.filter(cluster=change.cluster_id).update(
+            knows_closing=found.graceful_tunnel_closing
+        )
+    documents = {"before": change.before, "after": row.document}
+    if lost:
+        sentence = f"written, but when read back these were not kept: {', '.join(lost)}"
+        if "graceful_tunnel_closing" in lost:
+            sentence = f"{revisions.UNKNOWN_FIELD}; it is off"
+        engine.move(
+            change, ChangeState.FAILED, now, detail=sentence, reason=change.reason,
+            log_before=documents["before"], log_after=documents["after"],
+        )  # fmt: skip
+        return
+    waits = networking_plan.moves(change.plan)
+    engine.move(
+        change,
+        ChangeState.VERIFYING if waits else ChangeState.VERIFIED,
+        now,
+        detail=f"written as revision {row.revision}",
+        reason=change.reason,
+        log_before=documents["before"],
+        log_after=documents["after"],
+    )
+    if change.undoes is not None and ChangeState.UNDONE in engine.followers(change.undoes):
+        engine.move(change.undoes, ChangeState.UNDONE, now, detail=f"taken back by change {change.pk}")
+
+
+def _fail(change: Change, now: datetime, sentence: str) -> None:
+    engine.move(change, ChangeState.FAILED, now, detail=sentence, reason=change.reason)
+
+
+def _remember_theirs(change: Change, auths: Auths, now: datetime) -> None:
+    try:
+        revisions.remember(change.cluster_id, auths.do(_get).resource, now)
+    except AdminError as error:
+        revisions.unread(change.cluster_id, str(error))
+
+
+async def _get(client: NetworkingConfigAdmin) -> Stored:
+    return await client.get()

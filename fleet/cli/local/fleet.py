@@ -1,0 +1,192 @@
+"""`refloat fleet`: run a local fleet of real processes, list it, break it and mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fleet.cli.answers import Failure, show_json, table
+from fleet.cli.home import cluster_option, home_option
+from fleet.cli.lazy import LazyGroup
+from fleet.nodes.local import faults
+from fleet.nodes.local import record as fleet_record
+from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.local.record import FleetError, FleetRecord, Member
+from fleet.processes import pids
+from fleet.processes.pids import ProcessState
+
+#: Takes the fleet, a name, and the command's options.
+Fault = Callable[..., None]
+
+
+@contextmanager
+def _sentences() -> Iterator[None]:
+    """What the operator can mend is one line and exit code 2."""
+    try:
+        yield
+    except FleetError as error:
+        raise Failure(str(error)) from error
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy={
+        "up": "fleet.cli.local.up:up",
+        "simulate": "fleet.cli.local.simulate:simulate",
+        "config": "fleet.cli.local.networking:config",
+        "reconnect": "fleet.cli.local.reconnect:reconnect",
+        "drain": "fleet.cli.local.drain:drain",
+        "undrain": "fleet.cli.local.drain:undrain",
+        "degrade": "fleet.cli.local.drain:degrade",
+        "undegrade": "fleet.cli.local.drain:undegrade",
+    },
+)
+def fleet() -> None:
+    """Run a local fleet, and inject faults into it.
+
+    NAME is what `refloat fleet ps` lists: auth-1, proxy-2, agents-1.
+    """
+
+
+@fleet.command()
+@cluster_option
+@home_option
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array, one object for each process.")
+def ps(cluster: str, home: Path, as_json: bool) -> None:
+    """List the processes of the fleet with their state, addresses and faults."""
+    with _sentences():
+        record = fleet_record.load(home, cluster)
+        rows = _rows(record)
+    if as_json:
+        show_json(rows)
+        return
+    shown = ("name", "role", "state", "pid", "grpc", "diag", "connect", "faults", "memory", "cpu")
+    click.echo(table(shown, [[_cell(row, column) for column in shown] for row in rows]))
+
+
+def _rows(record: FleetRecord) -> list[dict[str, Any]]:
+    try:
+        modes = faults.modes(record)
+    except faults.FaultError as error:  # the rest can be told all the same
+        click.echo(f"refloat: {error}", err=True)
+        modes = {}
+    return [_row(member, modes) for member in record.members]
+
+
+def _row(member: Member, modes: dict[str, str]) -> dict[str, Any]:
+    state = member.state
+    used = pids.usage(member.pid) if state is not ProcessState.DEAD else None
+    forwards = {
+        name.partition("/")[2]: mode for name, mode in modes.items() if name.partition("/")[0] == member.name
+    }
+    return {
+        "name": member.name,
+        "role": member.role,
+        "state": state.value,
+        "pid": member.pid,
+        "grpc": member.grpc,
+        "diag": member.diag,
+        "connect": member.connect,
+        "tunnel_v01": member.tunnel_v01,
+        "id": member.id,
+        "forwards": forwards,
+        "faults": [f"{part} {mode}" for part, mode in forwards.items() if mode != Mode.PASS],
+        "rss_bytes": used.rss if used else None,
+        "cpu_seconds": used.cpu if used else None,
+        "log": member.log,
+    }
+
+
+def _cell(row: dict[str, Any], column: str) -> str:
+    if column == "memory":
+        return "" if row["rss_bytes"] is None else f"{row['rss_bytes'] / 1e6:.0f} MB"
+    if column == "cpu":
+        return "" if row["cpu_seconds"] is None else f"{row['cpu_seconds']:.1f} s"
+    if column == "faults":
+        return ", ".join(row["faults"])
+    return str(row[column])
+
+
+def _fault_command(name: str, fault: Fault, done: str, text: str, *options: Callable[[Any], Any]) -> None:
+    """Add a command that does one thing to each NAME."""
+
+    def run(cluster: str, home: Path, names: tuple[str, ...], **given: Any) -> None:
+        with _sentences():
+            record = fleet_record.load(home, cluster)
+            for known in names:
+                record.member(known)  # all names are right before anything is done to one
+            for known in names:
+                fault(record, known, **given)
+                click.echo(f"{known} {done}")
+
+    for option in (
+        *options,
+        home_option,
+        cluster_option,
+        click.argument("names", metavar="NAME...", nargs=-1, required=True),
+    ):
+        run = option(run)
+    fleet.command(name, help=text)(run)
+
+
+def _cut_backend(record: FleetRecord, name: str, *, hold: bool) -> None:
+    faults.cut_backend(record, name, Mode.HOLD if hold else Mode.CUT)
+
+
+def _blackhole(record: FleetRecord, name: str, *, keep_backend: bool) -> None:
+    faults.blackhole(record, name, backend=not keep_backend)
+
+
+_fault_command("kill", faults.kill, "is killed", "End processes at once (SIGKILL), as a power cut does.")
+_fault_command(
+    "freeze",
+    faults.freeze,
+    "is frozen",
+    "Stop processes (SIGSTOP): their connections stay open, they answer nobody.",
+)
+_fault_command("thaw", faults.thaw, "goes on", "Let frozen processes go on (SIGCONT).")
+_fault_command(
+    "cut-backend",
+    _cut_backend,
+    "is without its backend",
+    "Part instances from the backend: their connections to it are reset and refused.",
+    click.option("--hold", is_flag=True, help="Keep the connections and hold every byte instead."),
+)
+_fault_command("restore-backend", faults.restore_backend, "has its backend again", "Undo cut-backend.")
+_fault_command(
+    "blackhole",
+    _blackhole,
+    "is in a black hole",
+    "Hold every byte to and from instances; connections stay open.",
+    click.option("--keep-backend", is_flag=True, help="Let the instance reach its backend all the same."),
+)
+_fault_command("unblackhole", faults.unblackhole, "is out of it", "Undo blackhole; what was held arrives.")
+
+
+@fleet.command()
+@cluster_option
+@home_option
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+def restart(cluster: str, home: Path, names: tuple[str, ...]) -> None:
+    """Start killed processes again, with the names, ids and addresses they had."""
+    with _sentences():
+        record = fleet_record.load(home, cluster)
+        for name in names:
+            faults.must_be_restartable(record, name)  # all are before any is
+        for name in names:
+            member = faults.restart(fleet_record.load(home, cluster), name, home)
+            click.echo(f"{name} runs again (pid {member.pid})")
+
+
+@fleet.command()
+@cluster_option
+@home_option
+def down(cluster: str, home: Path) -> None:
+    """End the fleet and every process of it."""
+    with _sentences():
+        faults.end(fleet_record.load(home, cluster))
+    click.echo(f"fleet {cluster} is down")

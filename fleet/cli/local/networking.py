@@ -1,0 +1,262 @@
+"""`refloat fleet config`: the networking config of a cluster, through any of its auths."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fleet.cli import editing
+from fleet.cli.answers import Failure, show_json
+from fleet.cli.home import cluster_option, home_option
+from fleet.nodes.local import record as fleet_record
+from fleet.nodes.local.record import FleetError
+from fleet.nodes.shared.addresses import parse
+from fleet.protocol.networking import config as rules
+from fleet.protocol.networking import config_yaml
+from fleet.protocol.networking.config import NetworkingConfig, NetworkingConfigError, Origin, Resource
+from fleet.transport import channels
+from fleet.transport.admin import (
+    AdminError,
+    Conflict,
+    NetworkingConfigAdmin,
+    NotAllowed,
+    Stored,
+    Unreachable,
+)
+from fleet.transport.channels import AUTH_NAME, TLSError, TLSFiles
+from fleet.transport.retrying.aio import Retrying
+from fleet.transport.retrying.reads import reads
+
+Work = Callable[[NetworkingConfigAdmin], Awaitable[Stored]]
+
+
+@dataclass(frozen=True, slots=True)
+class Auths:
+    """Which auths to ask, and how."""
+
+    #: Each with the role of the server.
+    addresses: tuple[tuple[tuple[str, int], str], ...]
+    tls: TLSFiles
+
+    def do(self, work: Work) -> Stored:
+        """Do something through the first auth that answers. Raises AdminError, Failure."""
+        return asyncio.run(self._do(work))
+
+    async def _do(self, work: Work) -> Stored:
+        for number, (address, role) in enumerate(self.addresses, 1):
+            try:
+                target, retrying = channels.target_of([address]), Retrying(reads())
+                tls = self.tls.towards(role)
+                async with channels.open_channel(target, tls, interceptors=[retrying]) as channel:
+                    return await work(NetworkingConfigAdmin(channel))
+            except TLSError as error:
+                raise Failure(str(error)) from error
+            except (Unreachable, NotAllowed):
+                # An update that was done after all is refused by the next auth as a conflict, so asking on is safe.
+                # A gateway shows auths its own certificate, and with that nobody writes.
+                if number == len(self.addresses):
+                    raise
+        raise AssertionError("there is at least one address")
+
+
+def _auths_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add how auths are found, below all other options; the command is given `auths`."""
+    path = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+    def run(
+        cluster: str,
+        home: Path,
+        auth: str | None,
+        tls_ca: Path | None,
+        tls_cert: Path | None,
+        tls_key: Path | None,
+        tls_server_name: str,
+        **given: Any,
+    ) -> None:
+        tls = TLSFiles(tls_cert, tls_key, tls_ca, tls_server_name)
+        try:
+            auths = _given(auth, tls) if auth else _of_fleet(home, cluster, tls)
+            command(auths=auths, **given)
+        except (FleetError, NetworkingConfigError, AdminError) as error:
+            raise Failure(str(error)) from error
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    for option in (
+        click.option(
+            "--tls-server-name",
+            default="",
+            envvar="REFLOAT_TLS_SERVER_NAME",
+            help=f"Name to expect in an auth's certificate; default: {AUTH_NAME}.",
+        ),
+        click.option("--tls-key", type=path, envvar="REFLOAT_TLS_KEY", help="Its key, PEM."),
+        click.option("--tls-cert", type=path, envvar="REFLOAT_TLS_CERT", help="Our certificate, PEM."),
+        click.option("--tls-ca", type=path, envvar="REFLOAT_TLS_CA", help="CA of the auths, PEM."),
+        click.option("--auth", help="host:port[,...] of auths; default: those of the local fleet."),
+        home_option,
+        cluster_option,
+    ):
+        run = option(run)
+    return run
+
+
+def _given(text: str, tls: TLSFiles) -> Auths:
+    try:
+        return Auths(tuple((parse(part.strip()), "auth") for part in text.split(",")), tls)
+    except ValueError as error:
+        raise Failure(f"--auth: {error}") from None
+
+
+def _of_fleet(home: Path, cluster: str, tls: TLSFiles) -> Auths:
+    record = fleet_record.load(home, cluster)
+    if record.console and not tls.enabled:
+        files = {name: Path(path) for name, path in record.console.items()}
+        tls = TLSFiles(files["REFLOAT_TLS_CERT"], files["REFLOAT_TLS_KEY"], files["REFLOAT_TLS_CA"])
+    # The gateway passes by an auth that is sick; when it is gone itself, the auths are asked.
+    addresses = [(address, "gateway") for address in (record.gateway,) if address]
+    addresses += [(address, "auth") for address in record.addresses("auth")]
+    return Auths(tuple((parse(address), role) for address, role in addresses), tls)
+
+
+@click.group()
+def config() -> None:
+    """Read and change the networking config of a cluster.
+
+    KEY is as in YAML, tunnel_strategy.type, or its last part where that is enough: agent_connection_count.
+    """
+
+
+@config.command("get")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@_auths_options
+def get_command(auths: Auths, as_json: bool) -> None:
+    """Print the networking config."""
+    resource = auths.do(_get).resource
+    if as_json:
+        show_json(config_yaml.to_document(resource))
+    else:
+        click.echo(config_yaml.to_yaml(resource), nl=False)
+
+
+_confirm = click.option(
+    "--confirm",
+    is_flag=True,
+    help="Change it although it comes from the auths' file, which wins at their start.",
+)
+
+
+@config.command("set")
+@_confirm
+@click.option("--json", "as_json", is_flag=True, help="Print the config as it is now, as JSON.")
+@click.argument("values", metavar="KEY=VALUE...", nargs=-1, required=True)
+@_auths_options
+def set_command(auths: Auths, values: tuple[str, ...], confirm: bool, as_json: bool) -> None:
+    """Change fields; the others stay as they are."""
+    pairs = dict(_pair(text) for text in values)
+    before = auths.do(_get)
+    _must_be_ours(before.resource, confirm=confirm)
+    wanted = rules.changed(before.resource.config, pairs)
+    rules.check(rules.with_defaults(wanted), rules.with_defaults(before.resource.config))
+    try:
+        after = auths.do(_update(before, replace(before.resource, config=wanted)))
+    except Conflict as error:
+        raise Failure(
+            f"nothing was written: {error}. Run it again to change the config as it is now"
+        ) from error
+    if as_json:
+        show_json(config_yaml.to_document(after.resource))
+    else:
+        click.echo(_told(before.resource.config, after.resource))
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise Failure(f"{text!r} is not KEY=VALUE")
+    return key.strip(), value
+
+
+@config.command("edit")
+@_confirm
+@_auths_options
+def edit_command(auths: Auths, confirm: bool) -> None:
+    """Change the config in $EDITOR; what is wrong is shown, and you may try again."""
+    base = auths.do(_get)
+    _must_be_ours(base.resource, confirm=confirm)
+    text = editing.HEAD + config_yaml.to_yaml(base.resource)
+    before = base.resource.config
+    while True:
+        edited = editing.edit(text, base.resource)
+        text = edited.text
+        if edited.resource == base.resource:
+            click.echo("nothing changed, nothing written")
+            return
+        try:
+            after = auths.do(_update(base, edited.resource))
+        except Conflict:
+            base, text = _met(auths, base, edited)
+            continue
+        except AdminError as error:
+            text = editing.try_again(edited.text, [str(error)])
+            continue
+        click.echo(_told(before, after.resource))
+        return
+
+
+def _met(auths: Auths, base: Stored, edited: editing.Edited) -> tuple[Stored, str]:
+    """Somebody else wrote meanwhile: show what, and offer ours on top of theirs."""
+    theirs = auths.do(_get)
+    lines = ["somebody else changed the config meanwhile; nothing of yours was written. They changed:"]
+    changes = _changes(base.resource.config, theirs.resource.config)
+    lines += [f"  {line}" for line in changes or ["nothing of the spec"]]
+    config, clashing = rules.rebased(base.resource.config, edited.resource.config, theirs.resource.config)
+    lines += [f"you both changed {field.key}: yours would win" for field in clashing]
+    editing.ask("\n".join(lines), "Edit theirs with your changes in it?", edited.text)
+    wanted = replace(edited.resource, config=config, revision=theirs.resource.revision)
+    return theirs, editing.HEAD + config_yaml.to_yaml(wanted)
+
+
+def _must_be_ours(resource: Resource, *, confirm: bool) -> None:
+    if resource.origin == Origin.CONFIG_FILE and not confirm:
+        raise Failure(
+            "the config comes from the auths' file and comes back when one of them starts: change it there, "
+            "or say --confirm"
+        )
+
+
+@config.command("reset")
+@_auths_options
+def reset_command(auths: Auths) -> None:
+    """Go back to the defaults."""
+    before = auths.do(_get)
+    click.echo(_told(before.resource.config, auths.do(_reset).resource))
+
+
+async def _get(client: NetworkingConfigAdmin) -> Stored:
+    return await client.get()
+
+
+async def _reset(client: NetworkingConfigAdmin) -> Stored:
+    return await client.reset()
+
+
+def _update(before: Stored, wanted: Resource) -> Work:
+    async def work(client: NetworkingConfigAdmin) -> Stored:
+        return await client.update(before, wanted)
+
+    return work
+
+
+def _told(before: NetworkingConfig, after: Resource) -> str:
+    return "\n".join([*_changes(before, after.config), f"written, revision {after.revision}"])
+
+
+def _changes(before: NetworkingConfig, after: NetworkingConfig) -> list[str]:
+    return [
+        f"{field.key}: {rules.format_value(field, old)!r} -> {rules.format_value(field, new)!r}"
+        for field, old, new in rules.differences(before, after)
+    ]

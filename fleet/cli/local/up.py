@@ -1,0 +1,225 @@
+"""`refloat fleet up`: a whole fleet of real processes until Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from typing_extensions import override
+
+from fleet.cli.answers import Failure
+from fleet.cli.home import cluster_option, home_option
+from fleet.nodes.agent.services import Services, check_unique_flags, service_option
+from fleet.nodes.local import keys
+from fleet.nodes.local import up as fleet_up
+from fleet.nodes.local.plan import SIZES, FleetPlan
+from fleet.nodes.local.record import FleetError, FleetRecord
+from fleet.nodes.shared.flags import TTL, Positive
+from fleet.protocol.networking import config
+from fleet.protocol.networking.config import NetworkingConfig, NetworkingConfigError
+
+
+class _AsText(click.ParamType[str]):
+    """A Go duration as text: the nodes read it, we only say early that it is wrong."""
+
+    name = "duration"
+
+    def __init__(self, as_nodes_read_it: click.ParamType[float]) -> None:
+        self._read = as_nodes_read_it
+
+    @override
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        self._read.convert(value, param, ctx)
+        return value
+
+
+class _Pair(click.ParamType[tuple[str, str]]):
+    """KEY=VALUE of the networking config."""
+
+    name = "key=value"
+
+    @override
+    def convert(
+        self, value: str | tuple[str, str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        if not isinstance(value, str):
+            return value
+        key, equals, text = value.partition("=")
+        if not equals:
+            self.fail(f"{value!r} is not KEY=VALUE", param, ctx)
+        try:
+            config.changed(NetworkingConfig(), {key: text})
+        except NetworkingConfigError as error:
+            self.fail(str(error), param, ctx)
+        return key, text
+
+
+class _Teller:
+    """Tells the person, or the program, that started the fleet how it does."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+
+    def on_progress(self, ready: int, wanted: int) -> None:
+        if sys.stderr.isatty():
+            click.echo(
+                f"\r\033[Kstarting: {ready} of {wanted} processes are ready", err=True, nl=ready == wanted
+            )
+        elif ready == wanted:
+            click.echo(f"all {wanted} processes are ready", err=True)
+
+    def on_up(self, record: FleetRecord, path: Path, seconds: float) -> None:
+        if self._as_json:
+            said = {
+                "event": "ready",
+                "role": "fleet",
+                "cluster": record.cluster,
+                "pid": record.pid,
+                "auths": record.addresses("auth"),
+                "proxies": record.addresses("proxy"),
+                "connect": [member.connect for member in record.members if member.connect],
+                "tunnel_v01": [member.tunnel_v01 for member in record.members if member.tunnel_v01],
+                "auth_balancer": record.auth_balancer,
+                "proxy_balancer": record.proxy_balancer,
+                "gateway": record.gateway,
+                "backend": record.backend,
+                "record": str(path),
+                "console": record.console,
+                "seconds": round(seconds, 3),
+            }
+            click.echo(json.dumps(said))
+        else:
+            click.echo(_sentences(record, seconds))
+
+    def on_exit(self, name: str, how: str, log: Path) -> None:
+        click.echo(f"{name} {how} (log: {log})", err=True)
+
+    def on_restart(self, name: str) -> None:
+        click.echo(f"{name} runs again", err=True)
+
+
+def _sentences(record: FleetRecord, seconds: float) -> str:
+    auths, proxies = record.addresses("auth"), record.addresses("proxy")
+    shape = f"{len(auths)} auths, {len(proxies)} proxies and {record.agents} agents"
+    settings = {"REFLOAT_AUTHS": ",".join(auths), "REFLOAT_GATEWAY": record.gateway, **record.console}
+    lines = [
+        f"Fleet {record.cluster} is up: {shape} in {seconds:.1f} s. Ctrl-C ends it.",
+        "Let a console poll it:  " + " ".join(f"{name}={value}" for name, value in settings.items()),
+        "See its processes:      refloat fleet ps",
+    ]
+    if record.control:
+        lines.append("Break something:        refloat fleet freeze proxy-1")
+    return "\n".join(lines)
+
+
+@click.command()
+@click.option("--auths", type=click.IntRange(*SIZES["auths"]), default=3, show_default=True)
+@click.option("--proxies", type=click.IntRange(*SIZES["proxies"]), default=4, show_default=True)
+@click.option("--agents", type=click.IntRange(*SIZES["agents"]), default=200, show_default=True)
+@click.option(
+    "--connections", type=click.IntRange(min=1), help="Tunnels each agent wants (proxy peering); default 1."
+)
+@click.option("--mesh", is_flag=True, help="One tunnel of each agent to every proxy (agent mesh).")
+@click.option(
+    "--announce-ttl", type=_AsText(TTL()), default="10s", show_default=True, help="Of instances' resources."
+)
+@click.option(
+    "--agent-announce-ttl",
+    type=_AsText(TTL()),
+    default="20s",
+    show_default=True,
+    help="Of agents' resources.",
+)
+@click.option(
+    "--keep-alive-interval",
+    type=_AsText(Positive()),
+    default=None,
+    help="Between pings on a tunnel; default: the nodes' own.",
+)
+@click.option(
+    "--networking",
+    metavar="KEY=VALUE",
+    multiple=True,
+    type=_Pair(),
+    help="A field of the networking config to begin with, as `refloat fleet config set` takes it; repeatable.",
+)
+@service_option
+@click.option(
+    "--auth-via",
+    type=click.Choice(["direct", "proxy"]),
+    default="direct",
+    show_default=True,
+    help="How agents reach auths: through the auths' balancer, or tunnelled through proxies.",
+)
+@click.option(
+    "--heartbeat-to",
+    type=click.Choice(["auth", "backend"]),
+    default="auth",
+    show_default=True,
+    help="Who writes the resources of proxies: auths, over HTTP, or the proxies themselves, to the backend.",
+)
+@click.option(
+    "--tunnel-v01",
+    is_flag=True,
+    help="Proxies have a listener for tunnels of version 0.1 as well, for clients of your own.",
+)
+@click.option("--no-faults", is_flag=True, help="Leave the forwarder out: no cut-backend, no blackhole.")
+@click.option("--tls", is_flag=True, help="Mutual TLS on every gRPC port, with a CA of the fleet's own.")
+@click.option(
+    "--agents-per-process",
+    type=click.IntRange(1, 2000),
+    default=500,
+    show_default=True,
+    help="How agents are grouped.",
+)
+@click.option(
+    "--regions",
+    type=click.IntRange(*SIZES["regions"]),
+    default=1,
+    show_default=True,
+    help="Spread auths and proxies over so many, in turn: region-1, region-2, ...",
+)
+@click.option(
+    "--gateway-listen",
+    default="127.0.0.1:0",
+    show_default=True,
+    help="Where the gateway of unary calls to auths listens.",
+)
+@cluster_option
+@home_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object when all are ready.")
+def up(
+    home: Path,
+    connections: int | None,
+    mesh: bool,
+    no_faults: bool,
+    tls: bool,
+    as_json: bool,
+    auth_via: str,
+    keep_alive_interval: str | None,
+    services: Services,
+    **shape: Any,
+) -> None:
+    """Run a fleet of real auths, proxies and agents until Ctrl-C.
+
+    The environment reaches every process: set TELEPORT_UNSTABLE_* variables to give the fleet a policy.
+    """
+    if mesh and connections is not None:
+        raise click.UsageError("--mesh and --connections exclude each other")
+    check_unique_flags(services)
+    plan = FleetPlan(
+        connections=0 if mesh else connections or 1,
+        faults=not no_faults,
+        auth_via_proxy=auth_via == "proxy",
+        keys=keys.folder_of(home, shape["cluster"]) if tls else None,
+        keep_alive_interval=keep_alive_interval or "",
+        services=tuple(f"{name}={address}" for name, address in services),
+        **shape,
+    )
+    try:
+        fleet_up.run(plan, home, _Teller(as_json=as_json))
+    except FleetError as error:
+        raise Failure(str(error)) from error

@@ -1,0 +1,193 @@
+"""The columns a round classifies, the subset that needs a closer look, and where its verdicts are put."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fleet.monitoring.classify.frame import FleetFrame
+from fleet.monitoring.classify.memory import newest_proxies
+from fleet.monitoring.classify.tables import FEED_FRESH, LIVE, SICK, UNREAD
+from fleet.monitoring.columns import (
+    DISAGREEMENT_SHIFT,
+    HAD_TUNNEL,
+    HEALTH_CHECK,
+    NO_INSTANCE,
+    REMEMBERED,
+    RETIRED,
+)
+from fleet.monitoring.evidence import Mode
+from fleet.vocabulary.verdicts import NO_CAUSE, Reason, Recovery, State
+
+Mask = npt.NDArray[np.bool_]
+Index = npt.NDArray[np.uint16]
+Times = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.int64]
+Array = npt.NDArray[Any]
+
+#: What a byte caps a count to: zero says "no cap".
+_NO_CAP = 0x7FFF
+_CAPS = np.arange(256, dtype=np.int16)
+_CAPS[0] = _NO_CAP
+
+_HEARTBEAT_FIELDS = (
+    "expires_at",
+    "ttl",
+    "ttl_seen",
+    "auth",
+    "via_proxy",
+    "mode",
+    "flags",
+    "desired",
+    "claimed",
+)
+_MEMORY_FIELDS = ("working_until", "lost_at", "last_auth", "flags", "tracked")
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The packed columns of a cluster."""
+
+    heartbeats: npt.NDArray[np.void]
+    memory: npt.NDArray[np.void]
+    tunnel_agents: npt.NDArray[np.uint32]
+    tunnel_proxies: npt.NDArray[np.uint16]
+
+    @staticmethod
+    def wanted(desired: Array, tracked: Array, frame: FleetFrame) -> Array:
+        """Tell how many tunnels to desired proxies are wanted: `Situation.wanted` of many."""
+        mesh = np.minimum(_CAPS.take(tracked), np.int16(min(frame.desired, _NO_CAP)))
+        return np.where(desired == 0, mesh, np.minimum(desired, np.int16(min(frame.most, _NO_CAP))))
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Tunnels per agent: live, live on a proxy that is not sick, the same of desired proxies, and reported at all."""
+
+    #: The frame's flags of each tunnel's proxy, by tunnel.
+    row_flags: npt.NDArray[np.uint8]
+    live: Numbers
+    sound: Numbers
+    desired: Numbers
+    sound_desired: Numbers
+    rows: Numbers
+
+
+class Subset:
+    """Some agents' columns, gathered; field by field what `Situation` is for one."""
+
+    def __init__(self, rows: Rows, counts: Counts, which: npt.NDArray[np.intp], frame: FleetFrame) -> None:
+        # Field by field: to gather whole rows costs several times as much.
+        heartbeats = {name: rows.heartbeats[name].take(which) for name in _HEARTBEAT_FIELDS}
+        memory = {name: rows.memory[name].take(which) for name in _MEMORY_FIELDS}
+        self._rows, self._counts, self._which = rows, counts, which
+        self.frame = frame
+        self.flags = frame.tables.flags
+        self.size = len(which)
+        self.expires_at: Times = heartbeats["expires_at"]
+        self.ttl: Times = heartbeats["ttl"].astype(np.float64)
+        self.ttl_seen: Times = heartbeats["ttl_seen"].astype(np.float64)
+        self.listed: Mask = self.expires_at > 0
+        self.last_auth: Index = memory["last_auth"]
+        self.auth: Index = np.where(self.listed, heartbeats["auth"], self.last_auth)
+        self.via_proxy: Index = np.where(self.listed, heartbeats["via_proxy"], NO_INSTANCE).astype(np.uint16)
+        self.mode = np.where(self.listed, heartbeats["mode"], Mode.UNKNOWN)
+        self.health_check: Mask = (heartbeats["flags"] & HEALTH_CHECK) != 0
+        self.wants = heartbeats["desired"]
+        self.wanted = rows.wanted(self.wants, memory["tracked"], frame)
+        self.claimed = heartbeats["claimed"]
+        self.retired: Mask = (memory["flags"] & RETIRED) != 0
+        self.had_tunnel: Mask = (memory["flags"] & HAD_TUNNEL) != 0
+        self.disagrees: Mask = memory["flags"] >> DISAGREEMENT_SHIFT >= frame.timing.disagreement_rounds
+        self.working_until: Times = memory["working_until"]
+        self.lost_at: Times = memory["lost_at"]
+        self.last_proxies: npt.NDArray[np.uint16] = rows.memory["last_proxies"].take(which, axis=0)
+        self.live, self.sound = counts.live[which], counts.sound[which]
+        self.desired, self.sound_desired = counts.desired[which], counts.sound_desired[which]
+        self.tunnels = counts.rows[which]
+        self.unexpired: Mask = self.expires_at > frame.unexpired_from
+        self.expired: Mask = ~self.unexpired & (self.expires_at <= frame.expired_until)
+        self.remembers: Mask = (self.last_proxies != NO_INSTANCE).any(axis=1)
+
+    def used(self) -> npt.NDArray[np.uint16]:
+        """List the proxies each used when last seen, newest first, `NO_INSTANCE` after the last."""
+        used = self.last_proxies.copy()
+        forgotten = np.flatnonzero(~self.remembers & (self.tunnels > 0))
+        if len(forgotten):
+            which = self._which[forgotten]
+            rows = self._rows
+            used[forgotten] = newest_proxies(rows.memory, which, rows.tunnel_agents, rows.tunnel_proxies)
+        wants = np.where(self.listed & (self.wants > 0), self.wants, REMEMBERED)
+        used[np.arange(REMEMBERED) >= wants[:, None]] = NO_INSTANCE
+        return used
+
+    def unread(self) -> Mask:
+        """Tell who was last reported on a proxy that is fine but was not read lately."""
+        return self._any_tunnel(UNREAD)
+
+    def feeds_fresh(self) -> Mask:
+        """Tell whose proxies, present or remembered, were tried lately."""
+        remembered: Mask = ((self.flags[self.last_proxies] & FEED_FRESH) != 0).any(axis=1)
+        return remembered | self._any_tunnel(FEED_FRESH)
+
+    def first_live(self, flags: int) -> Index:
+        """Find the lowest proxy with all these flags that each has a live tunnel to, or `NO_INSTANCE`."""
+        return self._first((self._counts.row_flags & (flags | LIVE)) == flags | LIVE)
+
+    def first_live_sick(self) -> Index:
+        """Find the lowest sick proxy that each has a live tunnel to, or `NO_INSTANCE`."""
+        return self.first_live(SICK)
+
+    def sick(self, index: Index) -> Mask:
+        """Tell which of these instances are sick."""
+        sick: Mask = (self.flags[index] & SICK) != 0
+        return sick
+
+    def _first(self, tunnels: Mask) -> Index:
+        first = np.full(len(self._rows.heartbeats), NO_INSTANCE, np.uint16)
+        np.minimum.at(first, self._rows.tunnel_agents[tunnels], self._rows.tunnel_proxies[tunnels])
+        return first[self._which]
+
+    def _any_tunnel(self, flag: int) -> Mask:
+        found = np.zeros(len(self._rows.heartbeats), np.bool_)
+        found[self._rows.tunnel_agents[(self._counts.row_flags & flag) != 0]] = True
+        return found[self._which]
+
+
+class Decided:
+    """Verdicts of a subset while they are being found: who is still to do, and what was concluded."""
+
+    def __init__(self, size: int) -> None:
+        self.todo: Mask = np.ones(size, np.bool_)
+        self.state = np.full(size, State.HEALTHY, np.uint8)
+        self.reason = np.zeros(size, np.uint8)
+        self.recovery = np.zeros(size, np.uint8)
+        self.cause = np.full(size, NO_CAUSE, np.uint16)
+        self.recovers_at = np.zeros(size)
+        self.strands_at = np.zeros(size)
+
+    def put(
+        self,
+        where: Mask,
+        state: State,
+        reason: Reason | Array = Reason.NONE,
+        cause: int | Array = NO_CAUSE,
+        outlook: tuple[int | Array, float | Array] = (Recovery.NOT_NEEDED, 0.0),
+    ) -> Mask:
+        """Conclude for those of `where` still to do, and say who they were; arrays are of the whole subset."""
+        where = where & self.todo
+        if where.any():
+            self.state[where] = state
+            self.reason[where] = _at(reason, where)
+            self.cause[where] = _at(cause, where)
+            self.recovery[where] = _at(outlook[0], where)
+            self.recovers_at[where] = _at(outlook[1], where)
+            self.todo &= ~where
+        return where
+
+
+def _at(value: float | Array, where: Mask) -> float | Array:
+    return value[where] if isinstance(value, np.ndarray) else value

@@ -1,0 +1,107 @@
+"""The vectorised twin of `classify`: every agent's verdict in one pass over the packed columns.
+
+Two steps, for in a round that is worth anything most agents are well: one pass tells who is plainly healthy, and
+`column_rules` tries the table's rules on the rest. Measured in docs/verdicts.md, "What it costs".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from fleet.monitoring.classify.column_rows import Counts, Decided, Rows
+from fleet.monitoring.classify.column_rules import decide
+from fleet.monitoring.classify.frame import FleetFrame
+from fleet.monitoring.classify.tables import DEGRADED, DESIRED, LIVE, SICK
+from fleet.monitoring.columns import NO_INSTANCE, RECOVERY_SHIFT, RETIRED, VERDICT
+from fleet.vocabulary.verdicts import NO_CAUSE, State
+
+#: Counts of one agent's tunnels share a float: 5 x 10 bits of its 53. No agent has a thousand tunnels.
+_BITS = 10
+_MASK = (1 << _BITS) - 1
+
+
+def classify_columns(
+    heartbeats: npt.NDArray[np.void],
+    memory: npt.NDArray[np.void],
+    tunnel_agents: npt.NDArray[np.uint32],
+    tunnel_proxies: npt.NDArray[np.uint16],
+    frame: FleetFrame,
+    now: float,
+    previous: npt.NDArray[np.void] | None = None,
+) -> npt.NDArray[np.void]:
+    """Conclude every agent's verdict at `now`, the frame's moment; returns VERDICT rows.
+
+    `previous` only says since when an unchanged state holds. Its rows, and `memory`'s, are by the same agent index.
+    """
+    rows = Rows(heartbeats, memory, tunnel_agents, tunnel_proxies)
+    counts = _count_tunnels(rows, frame)
+    verdicts = np.empty(len(heartbeats), VERDICT)
+    for name, value in (("state", State.HEALTHY), ("packed", 0), ("cause", NO_CAUSE)):
+        verdicts[name] = value
+    verdicts["recovers_at"] = 0
+    verdicts["strands_at"] = 0
+    which = np.flatnonzero(~_plainly_healthy(rows, counts, frame))
+    reachable = (counts.live[which] > 0) & (heartbeats["expires_at"].take(which) > frame.unexpired_from)
+    # Apart, for the rules ask either kind much that they do not ask the other.
+    for part in (which[reachable], which[~reachable]):
+        if len(part):
+            _write(verdicts, part, decide(rows, counts, part, frame), frame)
+    verdicts["since"] = now
+    if previous is not None and len(previous):
+        both = min(len(previous), len(verdicts))
+        old, new = previous[:both], verdicts[:both]
+        new["since"] = np.where(old["state"] == new["state"], old["since"], now)
+    return verdicts
+
+
+def _count_tunnels(rows: Rows, frame: FleetFrame) -> Counts:
+    flags = np.arange(256, dtype=np.int64)
+    live = (flags & LIVE) != 0
+    desired = live & ((flags & DESIRED) != 0)
+    sound = (flags & SICK) == 0
+    fields = (live, live & sound, desired, desired & sound, np.ones(256, np.bool_))
+    weights = sum(field.astype(np.float64) * float(1 << (_BITS * i)) for i, field in enumerate(fields))
+    row_flags = frame.tables.flags.take(rows.tunnel_proxies)
+    packed = np.bincount(
+        rows.tunnel_agents, np.asarray(weights).take(row_flags), len(rows.heartbeats)
+    ).astype(np.int64)
+    return Counts(
+        row_flags, *((packed >> (_BITS * i)) & _MASK if i else packed & _MASK for i in range(len(fields)))
+    )
+
+
+def _plainly_healthy(rows: Rows, counts: Counts, frame: FleetFrame) -> npt.NDArray[np.bool_]:
+    """Tell who is healthy beyond doubt; whoever is left out is looked at rule by rule."""
+    heartbeats, memory = rows.heartbeats, rows.memory
+    if frame.blind or frame.unreachable or frame.presence_stale:
+        return np.zeros(len(heartbeats), np.bool_)
+    flags = frame.tables.flags
+    bad = SICK | DEGRADED
+    wanted = heartbeats["desired"]
+    healthy = heartbeats["expires_at"] > frame.unexpired_from
+    healthy &= (flags.take(heartbeats["auth"]) & bad) == 0
+    healthy &= (flags.take(heartbeats["via_proxy"]) & bad) == 0
+    healthy &= (memory["flags"] & RETIRED) == 0
+    healthy &= memory["working_until"] <= frame.now
+    healthy &= counts.sound > 0
+    healthy &= counts.sound_desired >= rows.wanted(wanted, memory["tracked"], frame)
+    healthy &= (wanted == 0) | (counts.desired <= wanted)
+    if frame.covered:
+        healthy &= heartbeats["claimed"] <= counts.rows
+    if ((counts.row_flags & DEGRADED) != 0).any():
+        healthy[rows.tunnel_agents[(counts.row_flags & (DEGRADED | LIVE)) == DEGRADED | LIVE]] = False
+    return healthy
+
+
+def _write(
+    verdicts: npt.NDArray[np.void], which: npt.NDArray[np.intp], decided: Decided, frame: FleetFrame
+) -> None:
+    verdicts["state"][which] = decided.state
+    verdicts["packed"][which] = decided.reason | (decided.recovery << RECOVERY_SHIFT)
+    verdicts["cause"][which] = frame.tables.causes.take(decided.cause)
+    verdicts["recovers_at"][which] = decided.recovers_at
+    verdicts["strands_at"][which] = decided.strands_at
+
+
+assert NO_CAUSE == NO_INSTANCE, "an index that is no instance is no cause either"

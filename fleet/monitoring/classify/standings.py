@@ -1,0 +1,90 @@
+"""One instance as agents see it: its state, whether its tunnels count, whether connections to it hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from fleet.monitoring.classify.instances import (
+    has_answered,
+    instance_state,
+    is_expired,
+    is_fresh,
+    is_silent,
+    sick_since,
+)
+from fleet.monitoring.evidence import Feed, FleetEvidence
+from fleet.vocabulary.instances import HOLDING, SICK, InstanceFacts, InstanceKind, InstanceState
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One instance as agents see it."""
+
+    facts: InstanceFacts
+    state: InstanceState
+    #: Silent, unhealthy, expired or gone.
+    sick: bool
+    #: When that began; 0 when it is not sick.
+    since: float
+    #: It is sick, but it answers: connections to it hold, so nothing but a health check moves who is on them.
+    holds: bool
+    #: Proxy: its tunnels count as live. It is not silent, and reported within two rounds.
+    live: bool
+    #: Proxy: its tunnels may be live. Nothing is wrong with it, but its report is missing or too old.
+    unread: bool
+    #: Proxy: an attempt to read its tunnels ended lately, good or failed.
+    feed_fresh: bool
+    #: Proxy: unexpired, at its group's highest generation.
+    desired: bool
+    degraded: bool
+
+
+def standings_of(fleet: FleetEvidence, now: float) -> dict[int, Standing]:
+    """Work out how every instance stands, by index."""
+    generations = _highest_generations(fleet.instances.values(), now)
+    return {index: _standing(facts, fleet, now, generations) for index, facts in fleet.instances.items()}
+
+
+def _standing(
+    facts: InstanceFacts, fleet: FleetEvidence, now: float, generations: Mapping[str, int]
+) -> Standing:
+    timing = fleet.timing
+    state = instance_state(facts, now, timing)
+    sick = state in SICK
+    silent = is_silent(facts, now, timing)
+    answers = not silent and has_answered(facts, now, timing)
+    proxy = facts.kind is InstanceKind.PROXY
+    feed = fleet.tunnels.get(facts.index, Feed())
+    reported = feed.answered_at is not None and now - feed.answered_at < timing.tunnels_live_for
+    return Standing(
+        facts=facts,
+        state=state,
+        sick=sick,
+        since=sick_since(facts, state, now) if sick else 0.0,
+        holds=answers and state in HOLDING,
+        live=proxy and reported and not silent,
+        unread=proxy and not reported and not sick,
+        feed_fresh=proxy and is_fresh(last_attempt(feed), now, timing),
+        desired=proxy and _is_current(facts, now) and facts.generation == generations[facts.group],
+        degraded=facts.index in fleet.degraded,
+    )
+
+
+def _is_current(facts: InstanceFacts, now: float) -> bool:
+    return facts.gone_at is None and not is_expired(facts, now)
+
+
+def _highest_generations(instances: Iterable[InstanceFacts], now: float) -> dict[str, int]:
+    """Find each proxy group's highest generation among unexpired proxies (facts of the tracker's rule)."""
+    highest: dict[str, int] = {}
+    for facts in instances:
+        if facts.kind is InstanceKind.PROXY and _is_current(facts, now):
+            highest[facts.group] = max(facts.generation, highest.get(facts.group, 0))
+    return highest
+
+
+def last_attempt(feed: Feed) -> float | None:
+    """Tell when an attempt to read a source last ended, good or failed."""
+    seen = [at for at in (feed.attempted_at, feed.answered_at) if at is not None]
+    return max(seen, default=None)

@@ -1,0 +1,172 @@
+"""One process that polls: an event loop and connections that live as long as it does, made after the fork."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import uvloop
+
+from fleet.monitoring.evidence import Timing
+from fleet.monitoring.pollers.listing import record_lists
+from fleet.monitoring.pollers.plan import is_asked, lists_from
+from fleet.monitoring.pollers.polling import Errand, Seen, Target, poll
+from fleet.monitoring.pollers.recording import Place, record_sightings
+from fleet.monitoring.state import RecordLost
+from fleet.monitoring.state.codec import unpack_feed
+from fleet.monitoring.state.record import PRESENCE
+from fleet.monitoring.state.writer import Writer
+from fleet.protocol.destination import health as destination
+from fleet.protocol.retry.policy import Policy
+from fleet.transport.channels import TLSFiles
+from fleet.transport.connections import Connections
+from fleet.transport.retrying.reads import DEFAULT
+from fleet.vocabulary.instances import InstanceFacts
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Polling:
+    """How to poll."""
+
+    timing: Timing
+    #: Seconds one round of questions may take.
+    deadline: float
+    #: Every n-th round of an instance asks it over a new connection, one instance in another round than the next;
+    #: 0 never does.
+    fresh_rounds: int = 10
+    tls: TLSFiles | None = None
+    #: Of reading the lists, within the deadline.
+    retries: Policy = DEFAULT
+    #: How polls of an instance are read as probes of a destination.
+    destination_health: destination.Settings = destination.RECOMMENDED
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The record's epoch, and the facts of all instances."""
+
+    epoch: str
+    instances: Mapping[int, InstanceFacts]
+
+
+class Worker:
+    """Polls shards and records them. Use it in the process that made it only."""
+
+    def __init__(self, writer: Writer, polling: Polling) -> None:
+        self.writer = writer
+        self.polling = polling
+        self._pid = os.getpid()
+        self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+        #: By cluster.
+        self._connections: dict[str, Connections] = {}
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run in the loop that keeps the connections."""
+        assert os.getpid() == self._pid, "connections do not survive a fork: make a worker in each child"
+        return self._runner.run(work)
+
+    def poll_shard(
+        self,
+        cluster: str,
+        number: int,
+        instances: Sequence[int],
+        *,
+        lists: bool,
+        bootstrap: Sequence[str],
+        known: Known | None = None,
+    ) -> Seen:
+        """Ask the instances of a shard, and the lists if it is the one that does; record what came of it.
+
+        `known`: what whoever began the round has just read. Raises RecordLost, StateUnavailable.
+        """
+        place = self.place(cluster, known)
+        errand = self._errand(place, number, instances, bootstrap if lists else None)
+        seen = self.run(self._poll(place, errand))
+        record_sightings(place, seen, self.polling.destination_health)
+        record_lists(place, seen)
+        return seen
+
+    def place(self, cluster: str, known: Known | None = None) -> Place:
+        """The record as it is now. Raises RecordLost, StateUnavailable."""
+        if known is None:
+            epoch = self.writer.epoch(cluster)
+            if epoch is None:
+                raise RecordLost(f"cluster {cluster}: there is no record")
+            known = Known(epoch, self.writer.load_instances(cluster))
+        return Place(self.writer, cluster, known.epoch, known.instances, self.writer.feeds(cluster))
+
+    def close(self) -> None:
+        """Close connections and loop."""
+        for connections in self._connections.values():
+            self.run(connections.close())
+        self._runner.close()
+
+    def _errand(
+        self, place: Place, number: int, instances: Sequence[int], bootstrap: Sequence[str] | None
+    ) -> Errand:
+        polling, now = self.polling, time.time()
+        presence = unpack_feed(place.feeds.get(PRESENCE))
+        auths = None
+        if bootstrap is not None:
+            known = place.instances.values()
+            auths = lists_from(known, bootstrap, presence.source, now, polling.timing)
+        known_here = [index for index in instances if index in place.instances]
+        agents = self._agents_to_ask(place.cluster, known_here)
+        return Errand(
+            targets=tuple(
+                self._target(place.instances[index], place, number, agents.get(index, ()))
+                for index in known_here
+            ),
+            lists_from=auths,
+            epoch=presence.epoch,
+            revision=presence.revision,
+            deadline=polling.deadline,
+        )
+
+    def _target(
+        self, facts: InstanceFacts, place: Place, number: int, agents: tuple[tuple[int, str], ...]
+    ) -> Target:
+        state, every = unpack_feed(place.feeds.get(str(facts.index))), self.polling.fresh_rounds
+        return Target(
+            facts.index,
+            facts.kind,
+            facts.address,
+            facts.diag_address,
+            state.epoch,
+            state.revision,
+            fresh=every > 0 and (number + facts.index) % every == 0,
+            agents=agents,
+        )
+
+    def _agents_to_ask(
+        self, cluster: str, instances: Sequence[int]
+    ) -> dict[int, tuple[tuple[int, str], ...]]:
+        asked = self.writer.to_ask(cluster, instances)
+        if not asked:
+            return {}
+        ids, _ = self.writer.agent_ids(cluster)
+        return {
+            proxy: tuple((agent, ids[agent]) for agent in agents.tolist() if agent < len(ids))
+            for proxy, agents in asked.items()
+        }
+
+    async def _poll(self, place: Place, errand: Errand) -> Seen:
+        # Made here, in the loop that uses them.
+        connections = self._connections.get(place.cluster)
+        if connections is None:
+            connections = self._connections[place.cluster] = Connections(
+                self.polling.tls, self.polling.retries
+            )
+        seen = await poll(connections, errand)
+        if errand.lists_from is not None:
+            # Instances that are asked no more leave nothing behind.
+            now = time.time()
+            asked = {facts.address for facts in place.instances.values() if is_asked(facts, now)}
+            await connections.keep_only(asked | {address for _, address in errand.lists_from})
+        return seen

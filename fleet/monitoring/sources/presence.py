@@ -1,0 +1,187 @@
+"""H: agents by fleet.v1.AgentFeed, incrementally; instances by Teleport's PresenceService. Asked of an auth."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import grpc.aio
+
+from fleet.monitoring.evidence import Mode
+from fleet.monitoring.sources import asking
+from fleet.monitoring.sources.changes import Changes, follow
+from fleet.protocol import durations
+from fleet.protocol.instance_labels import (
+    DIAG_LABEL,
+    GENERATION_LABEL,
+    GROUP_ID_LABEL,
+    HEARTBEAT_AUTH_LABEL,
+    REGION_LABEL,
+    TTL_LABEL,
+)
+from fleet.protocol.text_limits import LONGEST_ID, cut
+from fleet.vocabulary.instances import InstanceKind
+from fleet.wire import fleet_pb2, fleet_pb2_grpc, presence_pb2, presence_pb2_grpc, types_pb2
+
+_MODES = {"pick_first": Mode.PICK_FIRST, "reconnect": Mode.RECONNECT}
+#: Agents in one answer, and instances in one answer (Teleport's own limit).
+PAGE = 2000
+_INSTANCES_PAGE = 1000
+
+
+class ListedAgent(NamedTuple):
+    """An agent as its resource says. Ids of instances; times in seconds since the epoch, durations in seconds."""
+
+    name: str
+    auth_id: str
+    expires_at: float
+    ttl: float
+    via_proxy_id: str
+    mode: Mode
+    health_check: bool
+    policy_read_at: float
+    desired: int
+    claimed: int
+    tracked: int
+    ttl_seen: float
+
+
+class AgentChanges(Changes[ListedAgent]):
+    """What the auth said of agents; None for one whose resource was deleted."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ListedInstance:
+    """An auth or proxy as its resource says."""
+
+    id: str
+    kind: InstanceKind
+    name: str
+    address: str
+    diag_address: str
+    version: str
+    ttl: float | None
+    expires_at: float | None
+    group: str
+    generation: int
+    region: str
+    #: Id of the auth that took its newest heartbeat; empty when none did.
+    heartbeat_auth: str = ""
+
+
+async def ask_agents(
+    channel: grpc.aio.Channel,
+    epoch: str,
+    revision: int,
+    *,
+    left: Callable[[], float],
+    clock: Callable[[], float],
+) -> AgentChanges:
+    """Ask for all pages there are while `left` says that seconds are left; `clock` says when an answer came.
+
+    Raises SourceFailed when not even the first page came.
+    """
+    stub = fleet_pb2_grpc.AgentFeedStub(channel)
+    changes = AgentChanges(epoch, revision)
+
+    def ask(seconds: float) -> Awaitable[fleet_pb2.ListAgentsResponse]:
+        request = fleet_pb2.ListAgentsRequest(
+            epoch=changes.epoch, since_revision=changes.revision, limit=PAGE
+        )
+        answer: Awaitable[fleet_pb2.ListAgentsResponse] = stub.ListAgents(request, timeout=seconds)
+        return answer
+
+    def add(page: fleet_pb2.ListAgentsResponse) -> None:
+        now = clock()
+        changes.agents.update(dict.fromkeys(page.removed))
+        changes.agents.update(
+            (entry.agent.agent_id, listed_agent(entry, now))
+            for entry in page.agents
+            if len(entry.agent.agent_id) <= LONGEST_ID
+        )
+
+    await follow(changes, ask, add, left=left)
+    return changes
+
+
+def listed_agent(entry: fleet_pb2.AgentEntry, now: float) -> ListedAgent:
+    """From an entry that came at `now`: what it tells by age counts from there."""
+    agent = entry.agent
+    policy, tracker = agent.policy, agent.tracker
+    return ListedAgent(
+        name=cut(agent.name),
+        auth_id=cut(entry.auth_id, LONGEST_ID),
+        expires_at=now + durations.from_milliseconds(entry.expires_in_ms),
+        ttl=durations.from_milliseconds(agent.ttl_ms),
+        via_proxy_id=cut(agent.via_proxy_id, LONGEST_ID),
+        mode=_MODES.get(policy.mode, Mode.UNKNOWN),
+        health_check=policy.health_check,
+        policy_read_at=now - durations.from_milliseconds(policy.read_age_ms) if policy.mode else 0.0,
+        desired=tracker.desired_count,
+        claimed=len(tracker.claimed),
+        tracked=tracker.tracked,
+        ttl_seen=durations.from_milliseconds(tracker.ttl_seen_ms),
+    )
+
+
+async def ask_instances(channel: grpc.aio.Channel, *, timeout: float) -> tuple[ListedInstance, ...]:  # noqa: ASYNC109 - it is gRPC's
+    """Ask for all auths and proxies; `timeout` seconds for each page. Raises SourceFailed."""
+    stub = presence_pb2_grpc.PresenceServiceStub(channel)
+    found: list[ListedInstance] = []
+    token = ""
+    with asking():
+        while True:
+            auths = await stub.ListAuthServers(
+                presence_pb2.ListAuthServersRequest(page_size=_INSTANCES_PAGE, page_token=token),
+                timeout=timeout,
+            )
+            found += _listed(InstanceKind.AUTH, auths.servers)
+            token = auths.next_page_token
+            if not token:
+                break
+        while True:
+            proxies = await stub.ListProxyServers(
+                presence_pb2.ListProxyServersRequest(page_size=_INSTANCES_PAGE, page_token=token),
+                timeout=timeout,
+            )
+            found += _listed(InstanceKind.PROXY, proxies.servers)
+            token = proxies.next_page_token
+            if not token:
+                return tuple(found)
+
+
+def _listed(kind: InstanceKind, servers: Sequence[types_pb2.ServerV2]) -> list[ListedInstance]:
+    return [listed(kind, server) for server in servers if 0 < len(server.metadata.name) <= LONGEST_ID]
+
+
+def listed(kind: InstanceKind, server: types_pb2.ServerV2) -> ListedInstance:
+    """From a resource; what it does not say, or says wrongly, is empty."""
+    metadata, labels = server.metadata, server.metadata.labels
+    expires = (
+        metadata.expires.seconds + metadata.expires.nanos / 1e9 if metadata.HasField("expires") else None
+    )
+    generation = labels.get(GENERATION_LABEL, "")
+    return ListedInstance(
+        id=metadata.name,
+        kind=kind,
+        name=cut(server.spec.hostname or metadata.name),
+        address=cut(server.spec.addr),
+        diag_address=cut(labels.get(DIAG_LABEL, "")),
+        version=cut(server.spec.version),
+        ttl=_seconds(labels.get(TTL_LABEL, "")),
+        expires_at=expires,
+        group=cut(labels.get(GROUP_ID_LABEL, "")),
+        generation=int(generation) if generation.isdecimal() and len(generation) <= 18 else 0,
+        region=cut(labels.get(REGION_LABEL, "")),
+        heartbeat_auth=cut(labels.get(HEARTBEAT_AUTH_LABEL, ""), LONGEST_ID),
+    )
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        return durations.parse(text) if text else None
+    except durations.DurationError:
+        return None

@@ -1,0 +1,31 @@
+"""I: the process state, by GET /readyz on the diag address. The code says it; Teleport's are 200, 400 and 503."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import aiohttp
+
+from fleet.monitoring.sources import SourceFailed
+from fleet.protocol.destination import standing
+from fleet.protocol.destination.standing import Said
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """The HTTP code, and what the instance says of itself in the headers."""
+
+    code: int
+    said: Said = standing.NOTHING
+
+
+async def ask_readyz(session: aiohttp.ClientSession, address: str, *, timeout: float) -> Readiness:  # noqa: ASYNC109 - it is aiohttp's
+    """Ask host:port within `timeout` seconds. Raises SourceFailed."""
+    limit = aiohttp.ClientTimeout(total=timeout)
+    try:
+        async with session.get(f"http://{address}/readyz", timeout=limit, allow_redirects=False) as answer:
+            return Readiness(answer.status, standing.read(answer.headers.items()))
+    except TimeoutError as error:
+        raise SourceFailed("no answer in time", answered=False) from error
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise SourceFailed(str(error) or type(error).__name__, answered=False) from error

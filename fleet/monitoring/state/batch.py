@@ -1,0 +1,104 @@
+"""Many writes as one, if nothing they rest on has changed: compare-and-set in Lua, with one winner."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from redis import Redis
+
+from fleet.monitoring.state.connect import reaching
+
+#: ARGV: number of guards, then (kind, key, field, expected) each; then (command, number of arguments, arguments...).
+#: Answers 0 when applied, else the number of the guard that failed.
+#: `PAD key row count` appends `row` until there are `count`.
+#: `GROW key bytes` appends, and `PAD` too, by setting the whole: APPEND sets aside as much again, up to 1 MB a key.
+#: `ROWS key base size indices rows` writes rows in place; one call for thousands of SETRANGE is 10 times cheaper.
+_SCRIPT = """
+local at = 2
+for guard = 1, tonumber(ARGV[1]) do
+  local kind, key, field, expected = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+  local found
+  if kind == 'GET' then found = redis.call('GET', key) or ''
+  elseif kind == 'HGET' then found = redis.call('HGET', key, field) or ''
+  else found = tostring(redis.call('STRLEN', key)) end
+  if found ~= expected then return guard end
+  at = at + 4
+end
+while at <= #ARGV do
+  local command, count = ARGV[at], tonumber(ARGV[at + 1])
+  if command == 'ROWS' then
+    local key, base, size = ARGV[at + 2], tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
+    local indices, rows = ARGV[at + 5], ARGV[at + 6]
+    local width = #rows / (#indices / 4)
+    for row = 0, #indices / 4 - 1 do
+      local index = struct.unpack('<I4', indices, row * 4 + 1)
+      redis.call('SETRANGE', key, base + index * size, string.sub(rows, row * width + 1, (row + 1) * width))
+    end
+  elseif command == 'PAD' then
+    local key, row, count = ARGV[at + 2], ARGV[at + 3], tonumber(ARGV[at + 4])
+    local missing = count - redis.call('STRLEN', key) / #row
+    if missing > 0 then redis.call('SET', key, (redis.call('GET', key) or '') .. string.rep(row, missing)) end
+  elseif command == 'GROW' then
+    redis.call('SET', ARGV[at + 2], (redis.call('GET', ARGV[at + 2]) or '') .. ARGV[at + 3])
+  else
+    redis.call(command, unpack(ARGV, at + 2, at + 1 + count))
+  end
+  at = at + 2 + count
+end
+return 0
+"""
+
+Argument = str | bytes | int
+
+
+class Batch:
+    """Guards and writes that are applied together, or not at all."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._guards: list[Argument] = []
+        self._count = 0
+        self._writes: list[Argument] = []
+
+    def guard_value(self, key: str, expected: str | bytes) -> None:
+        """Apply only if the string at `key` is `expected`; empty means that there is none."""
+        self._guards += ["GET", key, "", expected]
+        self._count += 1
+
+    def guard_field(self, key: str, field: str, expected: str | bytes) -> None:
+        """Apply only if the field of the hash is `expected`; empty means that there is none."""
+        self._guards += ["HGET", key, field, expected]
+        self._count += 1
+
+    def guard_length(self, key: str, expected: int) -> None:
+        """Apply only if the string at `key` has `expected` bytes."""
+        self._guards += ["STRLEN", key, "", str(expected)]
+        self._count += 1
+
+    def do(self, command: str, *arguments: Argument) -> None:
+        """Any Redis command."""
+        self._writes += [command, len(arguments), *arguments]
+
+    def grow(self, key: str, more: bytes) -> None:
+        """Append `more` to the string at `key`."""
+        self.do("GROW", key, more)
+
+    def rows(self, key: str, base: int, size: int, indices: npt.NDArray[np.uint32], rows: bytes) -> None:
+        """Write `rows` in place: each begins at `base` + its index * `size` bytes."""
+        if len(indices):
+            self.do("ROWS", key, base, size, indices.astype("<u4").tobytes(), rows)
+
+    def pad(self, key: str, row: bytes, count: int) -> None:
+        """Append `row` until there are at least `count`: what SETRANGE leaves between is zeros, not blank rows."""
+        self.do("PAD", key, row, count)
+
+    @property
+    def empty(self) -> bool:
+        """There is nothing to write."""
+        return not self._writes
+
+    def run(self) -> int:
+        """Apply. Answers 0, or the number of the first guard that failed. Raises StateUnavailable."""
+        script = self._redis.register_script(_SCRIPT)
+        with reaching():
+            return int(script(keys=[], args=[self._count, *self._guards, *self._writes]))

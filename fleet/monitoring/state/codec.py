@@ -1,0 +1,322 @@
+"""The record's bytes: the header of the verdicts, packed rows, and the JSON of what is few. docs/record.md."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fleet.monitoring.columns import HEARTBEAT, MEMORY, TUNNEL, VERDICT, empty_heartbeats, empty_memory
+from fleet.monitoring.evidence import Feed
+from fleet.monitoring.state.watch_codec import pack_watch, unpack_watch
+from fleet.protocol.destination.health import Health
+from fleet.vocabulary.instances import Attempt, InstanceFacts, InstanceKind, InstanceState, ServingStatus
+from fleet.vocabulary.verdicts import NO_CAUSE, State
+from fleet.vocabulary.watch import UNWATCHED, Watch
+
+Rows = npt.NDArray[np.void]
+
+_MAGIC = b"RFV1"
+_HEADER = struct.Struct("<4sI16sQQddII10I")
+#: Texts whose value is kept: resources change with each heartbeat of an instance only, and most spells are alike.
+_KEPT = 4096
+#: Of text; `json.loads` looks for encodings and for what follows first, in half of its time, and rounds read hundreds.
+_read = json.JSONDecoder().raw_decode
+#: Bytes of the header; the rows follow it.
+HEADER_SIZE = _HEADER.size
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What stands before the VERDICT rows: whose they are, and the counts of each state."""
+
+    epoch: str
+    rows: int = 0
+    #: Number of the last round that changed a state: its place in the event stream.
+    seq: int = 0
+    round: int = 0
+    #: When the round concluded, seconds since the epoch; 0 before the first one.
+    as_of: float = 0.0
+    #: Seconds between rounds.
+    interval: float = 5.0
+    #: Agents that have a home: with `rows` it says which layout this is, for both only grow.
+    homed: int = 0
+    instances: int = 0
+    #: By value of State.
+    counts: tuple[int, ...] = (0,) * len(State)
+
+    @property
+    def layout_version(self) -> str:
+        """Changes exactly when agents or homes were added, or the record was made anew."""
+        return f"{self.epoch}-{self.rows}-{self.homed}"
+
+
+def pack_header(header: Header) -> bytes:
+    """The header's bytes."""
+    return _HEADER.pack(
+        _MAGIC,
+        header.rows,
+        header.epoch.encode(),
+        header.seq,
+        header.round,
+        header.as_of,
+        header.interval,
+        header.homed,
+        header.instances,
+        *header.counts,
+    )
+
+
+def unpack_header(blob: bytes) -> Header | None:
+    """The header at the beginning of `blob`; None when there is none, or one of another version."""
+    if len(blob) < HEADER_SIZE or not blob.startswith(_MAGIC):
+        return None
+    _, rows, epoch, seq, number, as_of, interval, homed, instances, *counts = _HEADER.unpack_from(blob)
+    return Header(
+        epoch=epoch.rstrip(b"\0").decode(),
+        rows=rows,
+        seq=seq,
+        round=number,
+        as_of=as_of,
+        interval=interval,
+        homed=homed,
+        instances=instances,
+        counts=tuple(counts),
+    )
+
+
+def blank(dtype: np.dtype[np.void], count: int) -> Rows:
+    """Rows of agents of whom nothing is known."""
+    if dtype == HEARTBEAT:
+        return empty_heartbeats(count)
+    if dtype == MEMORY:
+        return empty_memory(count)
+    rows = np.zeros(count, dtype)
+    if dtype == VERDICT:
+        rows["cause"] = NO_CAUSE
+    return rows
+
+
+def rows_of(blob: bytes | None, dtype: np.dtype[np.void], count: int, *, offset: int = 0) -> Rows:
+    """The rows in `blob` after `offset` bytes, cut or filled up with blank ones to `count`; read-only."""
+    whole = max(len(blob or b"") - offset, 0) // dtype.itemsize
+    if blob is None or whole == 0:
+        return blank(dtype, count)
+    found: Rows = np.frombuffer(blob, dtype, count=min(whole, count), offset=offset)
+    if whole < count:
+        found = np.concatenate([found, blank(dtype, count - whole)])
+    return found
+
+
+def fitted(rows: Rows, count: int) -> Rows:
+    """The rows, cut or filled up with blank ones to `count`."""
+    if len(rows) >= count:
+        return rows[:count]
+    return np.concatenate([rows, blank(rows.dtype, count - len(rows))])
+
+
+def tunnels_of(blobs: Mapping[int, bytes]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint16]]:
+    """All proxies' TUNNEL rows as parallel arrays of agent index and proxy's instance index."""
+    rows = np.frombuffer(b"".join(blobs.values()), TUNNEL)
+    lengths = [len(blob) // TUNNEL.itemsize for blob in blobs.values()]
+    proxies = np.repeat(np.fromiter(blobs, np.uint16, len(blobs)), lengths)
+    return rows["agent"].astype(np.uint32), proxies
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """What an instance's resource in the presence lists says of it."""
+
+    name: str
+    address: str
+    diag_address: str = ""
+    version: str = ""
+    ttl: float | None = None
+    expires_at: float | None = None
+    gone_at: float | None = None
+    group: str = ""
+    generation: int = 0
+    region: str = ""
+    heartbeat_auth: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """What polling an instance gave: its last attempts, newest first, and its last answers."""
+
+    attempts: tuple[Attempt, ...] = ()
+    serving: ServingStatus | None = None
+    serving_at: float | None = None
+    readyz: int | None = None
+    readyz_at: float | None = None
+    watch: Watch = UNWATCHED
+
+
+@dataclass(frozen=True, slots=True)
+class Spell:
+    """The state an instance had in the newest round, since when it is sick, and what it was as a destination."""
+
+    state: InstanceState = InstanceState.UNKNOWN
+    sick_since: float | None = None
+    health: Health = Health.UNKNOWN
+    draining: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FeedState:
+    """Our place in an incremental feed, and its freshness."""
+
+    feed: Feed = field(default_factory=Feed)
+    #: The feed's own epoch and the revision to ask from.
+    epoch: str = ""
+    revision: int = 0
+    #: A full list is under way and not complete yet.
+    listing: bool = False
+    #: Rows named since the last full list began carry this bit: it tells who was left out.
+    parity: int = 0
+    #: Instance index of the auth that answered last (presence only).
+    source: int | None = None
+
+    def attempted(self, at: float) -> FeedState:
+        """The same after an attempt that failed."""
+        return replace(self, feed=Feed(attempted_at=at, answered_at=self.feed.answered_at))
+
+
+def _dump(value: Mapping[str, Any]) -> str:
+    return json.dumps(
+        {name: item for name, item in value.items() if item not in (None, "", 0)}, separators=(",", ":")
+    )
+
+
+def pack_resource(resource: Resource) -> str:
+    """Its JSON."""
+    return _dump(asdict(resource))
+
+
+@lru_cache(_KEPT)
+def unpack_resource(text: bytes) -> Resource:
+    """From its JSON."""
+    return Resource(**{"name": "", "address": "", **_read(text.decode())[0]})
+
+
+def pack_poll(poll: Poll) -> str:
+    """Its JSON: attempts are [at, ok, error]."""
+    fields: dict[str, Any] = {name: getattr(poll, name) for name in ("serving_at", "readyz", "readyz_at")}
+    if poll.serving is not None:
+        fields["serving"] = int(poll.serving)
+    attempts = [[attempt.at, int(attempt.ok), attempt.error] for attempt in poll.attempts]
+    if poll.watch is not UNWATCHED:
+        fields["watch"] = pack_watch(poll.watch)
+    kept = {name: value for name, value in fields.items() if value is not None}
+    return json.dumps({"attempts": attempts, **kept}, separators=(",", ":"))
+
+
+def unpack_poll(text: bytes) -> Poll:
+    """From its JSON."""
+    fields = _read(text.decode())[0]
+    serving = fields.get("serving")
+    return Poll(
+        attempts=tuple(Attempt(at, bool(ok), error) for at, ok, error in fields["attempts"]),
+        serving=None if serving is None else ServingStatus(serving),
+        serving_at=fields.get("serving_at"),
+        readyz=fields.get("readyz"),
+        readyz_at=fields.get("readyz_at"),
+        watch=unpack_watch(fields.get("watch")),
+    )
+
+
+def pack_spell(spell: Spell) -> str:
+    """Its text: `2 1700000000.0 degraded`, or `1 - healthy draining` for one that is well."""
+    since = "-" if spell.sick_since is None else repr(spell.sick_since)
+    return f"{int(spell.state)} {since} {spell.health}" + (" draining" if spell.draining else "")
+
+
+@lru_cache(_KEPT)
+def unpack_spell(text: bytes) -> Spell:
+    """From its text."""
+    state, since, health, draining, *_ = [*text.decode().split(" "), "", "", ""]
+    return Spell(
+        InstanceState(int(state)),
+        None if since in ("", "-") else float(since),
+        Health(health or Health.UNKNOWN),
+        bool(draining),
+    )
+
+
+def pack_feed(state: FeedState) -> str:
+    """Its JSON."""
+    fields = {
+        "epoch": state.epoch,
+        "revision": state.revision,
+        "listing": int(state.listing),
+        "parity": state.parity,
+        "attempted_at": state.feed.attempted_at,
+        "answered_at": state.feed.answered_at,
+    }
+    text = {name: value for name, value in fields.items() if value}
+    # Index 0 is an auth like any other: it must not be dropped with what is empty.
+    return json.dumps(
+        text if state.source is None else {**text, "source": state.source}, separators=(",", ":")
+    )
+
+
+def unpack_feed(text: bytes | None) -> FeedState:
+    """From its JSON; nothing kept means never asked."""
+    fields = _read((text or b"{}").decode())[0]
+    return FeedState(
+        feed=Feed(attempted_at=fields.get("attempted_at"), answered_at=fields.get("answered_at")),
+        epoch=fields.get("epoch", ""),
+        revision=fields.get("revision", 0),
+        listing=bool(fields.get("listing", 0)),
+        parity=fields.get("parity", 0),
+        source=fields.get("source"),
+    )
+
+
+def facts_of(
+    names: Iterable[tuple[str, str, str]],
+    resources: Mapping[int, Resource],
+    polls: Mapping[int, Poll],
+    spells: Mapping[int, Spell],
+    listed_at: float | None,
+) -> dict[int, InstanceFacts]:
+    """Join what is kept of each instance; `names` are (id, kind, name) by index.
+
+    `listed_at` is when the lists of instances were last answered.
+    """
+    facts = {}
+    for index, (identity, kind, name) in enumerate(names):
+        resource = resources.get(index) or Resource(name=name, address="")
+        poll = polls.get(index) or Poll()
+        spell = spells.get(index) or Spell()
+        facts[index] = InstanceFacts(
+            id=identity,
+            index=index,
+            kind=InstanceKind(kind),
+            name=resource.name or name,
+            address=resource.address,
+            diag_address=resource.diag_address,
+            version=resource.version,
+            ttl=resource.ttl,
+            expires_at=resource.expires_at,
+            gone_at=resource.gone_at,
+            attempts=poll.attempts,
+            serving=poll.serving,
+            serving_at=poll.serving_at,
+            readyz=poll.readyz,
+            readyz_at=poll.readyz_at,
+            sick_since=spell.sick_since,
+            group=resource.group,
+            generation=resource.generation,
+            region=resource.region,
+            heartbeat_auth=resource.heartbeat_auth,
+            listed_at=listed_at,
+            watch=poll.watch,
+        )
+    return facts

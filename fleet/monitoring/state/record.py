@@ -1,0 +1,179 @@
+"""The whole record of a cluster at one moment: what a round is concluded from, and what tables are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+from redis import Redis
+
+from fleet.monitoring.classify import degraded_of
+from fleet.monitoring.columns import HEARTBEAT, MEMORY, VERDICT
+from fleet.monitoring.evidence import FleetEvidence, Timing
+from fleet.monitoring.state import RecordLost
+from fleet.monitoring.state.codec import (
+    FeedState,
+    Header,
+    Rows,
+    Spell,
+    facts_of,
+    fitted,
+    rows_of,
+    tunnels_of,
+    unpack_feed,
+    unpack_poll,
+    unpack_resource,
+    unpack_spell,
+)
+from fleet.monitoring.state.connect import reaching
+from fleet.monitoring.state.kept import Kept, Versions
+from fleet.monitoring.state.keys import Keys
+from fleet.monitoring.state.roster import Roster, Rosters
+from fleet.monitoring.state.told import Told, overlay, told_of
+from fleet.vocabulary.instances import InstanceFacts
+
+#: The feed of agent heartbeats, and the lists of instances, among the tunnel feeds, which go by instance index.
+PRESENCE = "presence"
+LISTS = "lists"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Everything known of a cluster. Row arrays have one row per agent of `ids`, and are read-only."""
+
+    cluster: str
+    epoch: str
+    header: Header
+    ids: tuple[str, ...]
+    names: tuple[str, ...]
+    heartbeats: Rows
+    memory: Rows
+    #: As Redis holds it: commits compare it.
+    memory_version: bytes
+    verdicts: Rows
+    tunnel_agents: npt.NDArray[np.uint32]
+    tunnel_proxies: npt.NDArray[np.uint16]
+    instances: Mapping[int, InstanceFacts]
+    spells: Mapping[int, Spell]
+    presence: FeedState
+    lists: FeedState
+    #: By instance index of the proxy.
+    tunnel_feeds: Mapping[int, FeedState]
+    #: When a self-probe last succeeded, seconds since the epoch; None when none ever did.
+    probed_at: float | None
+    #: Agents that were asked through their tunnels lately; what they said is in the columns already.
+    told: Told = field(default_factory=Told)
+
+    def fleet(self, now: float, timing: Timing) -> FleetEvidence:
+        """I and F for `classify`. We are blind when our own probes have failed for as long as makes data stale."""
+        return FleetEvidence(
+            cluster=self.cluster,
+            instances=self.instances,
+            presence=self.presence.feed,
+            tunnels={index: state.feed for index, state in self.tunnel_feeds.items()},
+            blind=self.probed_at is not None and now - self.probed_at > timing.stale_after,
+            timing=timing,
+            degraded=degraded_of(self.instances, now, timing),
+        )
+
+
+def _instances_of(
+    known: Roster, hashes: Sequence[Mapping[bytes, bytes]], lists: FeedState
+) -> dict[int, InstanceFacts]:
+    resources, polls, spells = hashes
+    return facts_of(
+        list(zip(known.column(0), known.column(1), known.column(2), strict=True)),
+        {int(index): unpack_resource(text) for index, text in resources.items()},
+        {int(index): unpack_poll(text) for index, text in polls.items()},
+        {int(index): unpack_spell(text) for index, text in spells.items()},
+        lists.feed.answered_at,
+    )
+
+
+def load_instances(redis: Redis, rosters: Rosters, keys: Keys) -> dict[int, InstanceFacts]:
+    """Facts of all instances, without any column. Raises StateUnavailable."""
+    with reaching(), redis.pipeline(transaction=True) as pipe:
+        for key in (keys.resources, keys.polls, keys.spells):
+            pipe.hgetall(key)
+        pipe.hget(keys.feeds, LISTS)
+        *hashes, lists = pipe.execute()
+    return _instances_of(rosters.read(keys.epoch, keys.instances), hashes, unpack_feed(lists))
+
+
+def load(
+    redis: Redis, rosters: Rosters, keys: Keys, *, concluded: bool = False, kept: Kept | None = None
+) -> Record:
+    """Read everything; `concluded` leaves out agents that no round has judged yet.
+
+    `kept` are columns of an earlier load by the same process: what has not changed since is not read again. Rows may be
+    newer than what is said of their freshness, never older.
+    Raises RecordLost when there is no record, or when it was made anew meanwhile; StateUnavailable.
+    """
+    with reaching(), redis.pipeline(transaction=True) as pipe:
+        for key in (keys.epoch, keys.memory_version, keys.concluded, keys.probe):
+            pipe.get(key)
+        for key in (keys.feeds, keys.told, keys.resources, keys.polls, keys.spells):
+            pipe.hgetall(key)
+        epoch, version, newest, probe, feeds, answers, *hashes = pipe.execute()
+    states = {name.decode(): unpack_feed(text) for name, text in feeds.items()}
+    presence, lists = states.pop(PRESENCE, FeedState()), states.pop(LISTS, FeedState())
+    tunnel_feeds = {int(name): state for name, state in states.items()}
+    wanted = Versions.of(epoch or b"", version or b"", newest or b"", presence, tunnel_feeds)
+    columns = (kept or Kept()).refresh(redis, keys, wanted)
+    agents, instances = rosters.read_together(keys.epoch, keys.agents, keys.instances)
+    if epoch is None or not agents.epoch == instances.epoch == epoch.decode():
+        raise RecordLost(f"cluster {keys.cluster}: there is no record, or a new one")
+    header = columns.header or Header(epoch=agents.epoch)
+    count = min(header.rows, len(agents.index)) if concluded else len(agents.index)
+    tunnel_agents, tunnel_proxies = tunnels_of(columns.tunnels)
+    if count < len(agents.index):
+        judged = tunnel_agents < count
+        tunnel_agents, tunnel_proxies = tunnel_agents[judged], tunnel_proxies[judged]
+    told = told_of(answers, count)
+    heartbeats, memory = overlay(fitted(columns.heartbeats, count), fitted(columns.memory, count), told)
+    return Record(
+        cluster=keys.cluster,
+        epoch=agents.epoch,
+        header=header,
+        ids=agents.first(0, count),
+        names=agents.first(1, count),
+        heartbeats=heartbeats,
+        memory=memory,
+        memory_version=version or b"",
+        verdicts=fitted(columns.verdicts, count),
+        tunnel_agents=tunnel_agents,
+        tunnel_proxies=tunnel_proxies,
+        instances=_instances_of(instances, hashes, lists),
+        spells={int(index): unpack_spell(text) for index, text in hashes[2].items()},
+        presence=presence,
+        lists=lists,
+        tunnel_feeds=tunnel_feeds,
+        probed_at=None if probe is None else float(probe),
+        told=told,
+    )
+
+
+def nothing(cluster: str) -> Record:
+    """A cluster of which nothing was recorded yet."""
+    tunnel_agents, tunnel_proxies = tunnels_of({})
+    return Record(
+        cluster=cluster,
+        epoch="",
+        header=Header(epoch=""),
+        ids=(),
+        names=(),
+        heartbeats=rows_of(None, HEARTBEAT, 0),
+        memory=rows_of(None, MEMORY, 0),
+        memory_version=b"",
+        verdicts=rows_of(None, VERDICT, 0),
+        tunnel_agents=tunnel_agents,
+        tunnel_proxies=tunnel_proxies,
+        instances={},
+        spells={},
+        presence=FeedState(),
+        lists=FeedState(),
+        tunnel_feeds={},
+        probed_at=None,
+    )

@@ -1,0 +1,3 @@
+"""The agents."""
+
+from __future__ import annotations

@@ -1,0 +1,216 @@
+"""An agent's one connection to some auth, and its heartbeats over it.
+
+The channel is balanced by `teleport_pick_healthy` (RFD 226, "Auth Reconnects"): it does what the auth's policy says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import grpc
+import grpc.aio
+
+from fleet import __version__
+from fleet.protocol.recovery import announce
+from fleet.protocol.recovery.agent_pool import LinearBackoff
+from fleet.protocol.recovery.tracker import Snapshot
+from fleet.transport.pick_healthy.channel import PickHealthyChannel
+from fleet.transport.pick_healthy.events import Policy
+from fleet.wire import fleet_pb2, fleet_pb2_grpc
+
+log = logging.getLogger(__name__)
+
+#: A heartbeat may take this long, seconds; the auth itself answers within one even without its backend.
+_RPC_TIMEOUT = 5.0
+#: News of a new connection or of other tunnels is told this soon, seconds, with as much jitter.
+_SOON = 0.5
+_DEREGISTER_WITHIN = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who an agent is."""
+
+    id: str
+    name: str
+
+
+class Heartbeats:
+    """Keeps an agent's resource alive through its auth connection."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        channel: PickHealthyChannel,
+        ttl: float,
+        tracker: Callable[[], Snapshot],
+        answered: Callable[[fleet_pb2.HeartbeatResponse], None],
+    ) -> None:
+        self.identity = identity
+        self._channel = channel
+        self._ttl = ttl
+        self._schedule = announce.schedule(ttl, random.random())
+        self._tracker = tracker
+        self._answered = answered
+        self._stub = fleet_pb2_grpc.HeartbeatServiceStub(channel)
+        self._backoff = LinearBackoff(ceiling=min(8.0, self._schedule.interval))
+        self._news = asyncio.Event()
+        # The heartbeats go over another connection than the last one did.
+        self._moved = asyncio.Event()
+        self._connection = channel.connection
+        self._failing = False
+        # Set while no heartbeat is on its way.
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+        # An answer that did not come yet does not mean that nothing was written.
+        self._attempted = False
+        #: The auth that wrote the last heartbeat; empty before the first.
+        self.written_by = ""
+        #: Revision of the networking config that it runs with.
+        self.networking_revision = ""
+
+    @property
+    def policy(self) -> Policy | None:
+        """What its connection runs with; None while nobody told it."""
+        return self._channel.policy
+
+    @property
+    def channel(self) -> PickHealthyChannel:
+        """The channel that carries them."""
+        return self._channel
+
+    @property
+    def auth_id(self) -> str:
+        """The auth of its connection, as that auth said; else the one that wrote the last heartbeat."""
+        policy = self.policy
+        return self.written_by if policy is None or not policy.auth_id else policy.auth_id
+
+    @property
+    def interval(self) -> float:
+        """Between heartbeats when nothing happens, seconds."""
+        return self._schedule.interval
+
+    async def beat_over(self, channel: PickHealthyChannel) -> fleet_pb2.HeartbeatResponse:
+        """Heartbeat once over another channel, beside those over its own. Raises AioRpcError."""
+        self._attempted = True
+        request = fleet_pb2.HeartbeatRequest(agent=self._resource(channel, time.monotonic()))
+        stub = fleet_pb2_grpc.HeartbeatServiceStub(channel)
+        answer: fleet_pb2.HeartbeatResponse = await stub.Heartbeat(request, timeout=self._rpc_timeout)
+        return answer
+
+    def go_over(self, channel: PickHealthyChannel, auth_id: str) -> PickHealthyChannel:
+        """Heartbeat over another channel from now on, to an auth that took one; answers the channel it leaves."""
+        left, self._channel = self._channel, channel
+        self._stub = fleet_pb2_grpc.HeartbeatServiceStub(channel)
+        self._connection = channel.connection
+        self.written_by = auth_id
+        self._moved.set()
+        self.news()
+        return left
+
+    async def quiet(self) -> None:
+        """Wait until the heartbeat that is on its way now, if there is one, has ended."""
+        await self._quiet.wait()
+
+    def news(self) -> None:
+        """Something it reports has changed: heartbeat soon."""
+        self._news.set()
+
+    def connection_changed(self) -> None:
+        """The channel has another connection, or another policy: its auth is to be told of us soon."""
+        if self._channel.connection != self._connection:
+            self._connection = self._channel.connection
+            self._moved.set()
+        self.news()
+
+    async def run(self) -> None:
+        """Heartbeat for ever."""
+        self._channel.connect()
+        # The first one should say what it runs with.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_RPC_TIMEOUT):
+                await self._channel.asked.wait()
+        self._news.clear()
+        while True:
+            self._moved.clear()
+            await self._wait(await self._heartbeat())
+
+    async def deregister(self) -> None:
+        """Delete the resource, if there may be one and that takes no time: the agent ends in any case."""
+        if not self._attempted:
+            return
+        request = fleet_pb2.DeregisterRequest(agent_id=self.identity.id)
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            await self._stub.Deregister(request, timeout=_DEREGISTER_WITHIN)
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait for the next heartbeat; news shorten it, but the pause after a failure only if it moved."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await (self._moved if self._failing else self._news).wait()
+                # More of them may come at once.
+                await asyncio.sleep(_SOON * (1 + random.random()))
+        self._news.clear()
+
+    async def _heartbeat(self) -> float:
+        """Heartbeat once and return how long to wait for the next, seconds."""
+        channel, stub = self._channel, self._stub
+        request = fleet_pb2.HeartbeatRequest(agent=self._resource(channel, time.monotonic()))
+        self._attempted = True
+        self._quiet.clear()
+        try:
+            answer = await stub.Heartbeat(request, timeout=self._rpc_timeout)
+        except grpc.aio.AioRpcError as error:
+            if channel is not self._channel:
+                return 0.0  # another auth took one meanwhile: the failure of the old one is no news
+            if not self._failing:
+                log.warning(
+                    "heartbeat.failed: %s: %s: %s", self.identity.name, error.code().name, error.details()
+                )
+            self._failing = True
+            return max(self._backoff.next(time.monotonic(), random.random()), 0.25)
+        finally:
+            self._quiet.set()
+        if channel is not self._channel:
+            return 0.0
+        if self._failing:
+            log.info("heartbeat.recovered: %s", self.identity.name)
+        self._failing = False
+        self._backoff.reset()
+        self.written_by = answer.auth_id
+        self._answered(answer)
+        return self._schedule.interval
+
+    @property
+    def _rpc_timeout(self) -> float:
+        return min(_RPC_TIMEOUT, self._schedule.interval)
+
+    def _resource(self, channel: PickHealthyChannel, now: float) -> fleet_pb2.AgentResource:
+        snapshot, policy = self._tracker(), channel.policy
+        resource = fleet_pb2.AgentResource(
+            agent_id=self.identity.id,
+            name=self.identity.name,
+            version=__version__,
+            ttl_ms=int(self._ttl * 1000),
+            via_proxy_id=channel.via,
+            networking_revision=self.networking_revision,
+            tracker=fleet_pb2.TrackerSummary(
+                desired_count=snapshot.connection_count,
+                claimed=snapshot.claimed,
+                tracked=len(snapshot.tracked),
+                ttl_seen_ms=int(snapshot.ttl_seen * 1000),
+                wanted=snapshot.wanted,
+            ),
+        )
+        if policy is not None:
+            resource.policy.mode = policy.mode
+            resource.policy.health_check = policy.health_check
+            resource.policy.auth_id = policy.auth_id
+            resource.policy.read_age_ms = int((now - policy.read_at) * 1000)
+        return resource

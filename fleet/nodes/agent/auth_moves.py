@@ -1,0 +1,193 @@
+"""An agent's moves to another auth, on advice: RFD 226, "Periodic Auth Reconnects". docs/nodes.md, "Advice".
+
+Make before break: a second auth connection is opened, and the agent goes over once an auth at its other end took a
+heartbeat. The agent's resource is renewed all the while, and tunnels know nothing of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from fleet.nodes.agent.auth_connection import Heartbeats
+from fleet.nodes.agent.metrics import AgentMetrics
+from fleet.nodes.shared.auth_advisory import OUTCOMES, reply_word
+from fleet.protocol.destination import standing
+from fleet.protocol.recovery import auth_move
+from fleet.protocol.recovery.auth_move import Outcome, Trial
+from fleet.transport.channels import TLSError
+from fleet.transport.pick_healthy.channel import PickHealthyChannel
+from fleet.wire import fleet_pb2
+
+log = logging.getLogger(__name__)
+
+#: A connection must be made, and its auth must have said its policy and health, within this, seconds.
+_CONNECT_WITHIN = 10.0
+#: An auth answers a question about its health within this, seconds.
+_HEALTH_WITHIN = 2.0
+#: A heartbeat that is on its way over the old connection has this long to end, seconds.
+_LEAVE_WITHIN = 6.0
+
+Reply = Callable[[fleet_pb2.AuthAdvisoryReply], Awaitable[None]]
+
+
+class AuthMoves:
+    """Follows the advice that one agent gets; one move at a time."""
+
+    def __init__(
+        self,
+        heartbeats: Heartbeats,
+        open_channel: Callable[[], PickHealthyChannel],
+        addresses: int,
+        metrics: AgentMetrics,
+    ) -> None:
+        """`open_channel` makes a channel to auths, each time with another of so many `addresses` first."""
+        self._heartbeats = heartbeats
+        self._open_channel = open_channel
+        self._addresses = addresses
+        self._metrics = metrics
+        self._moving: asyncio.Task[None] | None = None
+        #: Who is to hear what came of the present move: the id of the advice, and the way back.
+        self._waiting: list[tuple[str, Reply]] = []
+        #: Channels that were left.
+        self._leaving: set[asyncio.Task[None]] = set()
+        # A drained auth repeats its advice in every answer: after a move in vain, not before this, monotonic.
+        self._rests_until = 0.0
+
+    def advise(self, advisory: fleet_pb2.AuthReconnectAdvisory, reply: Reply | None = None) -> None:
+        """Follow advice, unless a move is under way: then `reply` hears of that one."""
+        if reply is not None:
+            self._waiting.append((advisory.advisory_id, reply))
+        elif time.monotonic() < self._rests_until:
+            return
+        if self._moving is None:
+            self._moving = asyncio.create_task(self._follow(advisory), name="move to another auth")
+            self._moving.add_done_callback(self._ended)
+
+    async def close(self) -> None:
+        """End a move that is under way, and the connections that were left."""
+        tasks = [*self._leaving, *([] if self._moving is None else [self._moving])]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._moving = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("auth.move_failed: %s ended by a fault of ours", self._name, exc_info=error)
+
+    @property
+    def _name(self) -> str:
+        return self._heartbeats.identity.name
+
+    async def _follow(self, advisory: fleet_pb2.AuthReconnectAdvisory) -> None:
+        reply = await self._move(advisory)
+        self._metrics.auth_moves.labels(reply_word(reply)).inc()
+        log.info(
+            "auth.%s: %s: auth %s: %s",
+            reply_word(reply),
+            self._name,
+            reply.auth_id or "unknown",
+            reply.reason or advisory.reason,
+        )
+        waiting, self._waiting = self._waiting, []
+        for advisory_id, send in waiting:
+            # Whoever asked looks at what became of the agent, too: a tunnel that is gone needs no answer.
+            with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                await send(_addressed(reply, advisory_id))
+
+    async def _move(self, advisory: fleet_pb2.AuthReconnectAdvisory) -> fleet_pb2.AuthAdvisoryReply:
+        """Try auths until one takes a heartbeat, and go over to it."""
+        connected_to = self._heartbeats.auth_id
+        if auth_move.is_elsewhere(connected_to, advisory.leave_auth_id):
+            return _reply(Outcome.ELSEWHERE, connected_to)
+        leave = advisory.leave_auth_id or connected_to
+        problems: list[str] = []
+        while auth_move.is_worth_another(problems, self._addresses):
+            try:
+                channel = self._open_channel()
+            except TLSError as error:  # the files were replaced, and cannot be read now
+                problems.append(str(error))
+                break
+            taken = False
+            try:
+                trial = await self._try(channel, leave)
+                problem = auth_move.why_unfit(trial, leave)
+                if not problem:
+                    self._leave(self._heartbeats.go_over(channel, trial.auth_id))
+                    taken = True
+                    return _reply(Outcome.MOVED, trial.auth_id)
+                problems.append(problem)
+            finally:
+                if not taken:
+                    await channel.close()
+        self._rests_until = time.monotonic() + self._heartbeats.interval
+        return _reply(Outcome.STAYS, connected_to, auth_move.stay_reason(problems))
+
+    async def _try(self, channel: PickHealthyChannel, leave: str) -> Trial:
+        """Connect, look at who is there, and have a heartbeat taken if it is another auth that takes agents."""
+        try:
+            async with asyncio.timeout(_CONNECT_WITHIN):
+                channel.connect()
+                # The policy first: with it READY means healthy, where agents are to look at health.
+                await channel.asked.wait()
+                await channel.channel_ready()
+        except TimeoutError:
+            return Trial(problem="no auth that is healthy answered in time")
+        auth_id = "" if channel.policy is None else channel.policy.auth_id
+        if auth_id and auth_id == leave:
+            return Trial(auth_id)
+        try:
+            if await _is_draining(channel):
+                return Trial(auth_id, draining=True)
+            answer = await self._heartbeats.beat_over(channel)
+        except grpc.aio.AioRpcError as error:
+            why = error.details() or error.code().name
+            return Trial(auth_id, problem=f"auth {auth_id or 'there'} did not take a heartbeat: {why}")
+        draining = answer.HasField("auth_reconnect_advisory")
+        return Trial(answer.auth_id, draining=draining)
+
+    def _leave(self, channel: PickHealthyChannel) -> None:
+        leaving = asyncio.create_task(self._end(channel), name="an auth connection that was left")
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
+
+    async def _end(self, channel: PickHealthyChannel) -> None:
+        """Close a channel that was left, once the heartbeat that may be on its way over it has ended."""
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LEAVE_WITHIN):
+                    await self._heartbeats.quiet()
+        finally:
+            await channel.close()
+
+
+async def _is_draining(channel: PickHealthyChannel) -> bool:
+    """Return whether the auth says that it takes no new connections. Raises AioRpcError when it does not answer."""
+    call = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=_HEALTH_WITHIN)
+    try:
+        await call
+    except grpc.aio.AioRpcError as error:
+        if error.code() in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.NOT_FOUND):
+            return False  # it has no health to speak of: the heartbeat decides
+        raise
+    return any(key == standing.DRAINING_HEADER for key, _ in await call.trailing_metadata() or ())
+
+
+def _reply(outcome: Outcome, auth_id: str, reason: str = "") -> fleet_pb2.AuthAdvisoryReply:
+    return fleet_pb2.AuthAdvisoryReply(outcome=OUTCOMES[outcome], auth_id=auth_id, reason=reason)
+
+
+def _addressed(reply: fleet_pb2.AuthAdvisoryReply, advisory_id: str) -> fleet_pb2.AuthAdvisoryReply:
+    addressed = fleet_pb2.AuthAdvisoryReply()
+    addressed.CopyFrom(reply)
+    addressed.advisory_id = advisory_id
+    return addressed

@@ -1,0 +1,74 @@
+"""The networking config as one agent has it: told in answers to heartbeats, checked, followed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+
+from fleet.nodes.agent.metrics import AgentMetrics
+from fleet.protocol.networking import config as rules
+from fleet.protocol.networking.config import NetworkingConfigError
+from fleet.protocol.recovery import tunnel_settings
+from fleet.protocol.recovery.tunnel_settings import Overrides, TunnelSettings
+from fleet.transport import networking_config
+from fleet.transport.networking_config import Message
+
+log = logging.getLogger(__name__)
+
+#: No config is worth waiting longer for than this, seconds, whatever a proxy says.
+_LONGEST_SPREAD = 60.0
+
+
+class AgentNetworking:
+    """What one agent makes of the networking config. What it cannot use it refuses, and goes on with what it has."""
+
+    def __init__(
+        self,
+        name: str,
+        overrides: Overrides,
+        metrics: AgentMetrics,
+        changed: Callable[[TunnelSettings], None],
+        ask: Callable[[], None],
+    ) -> None:
+        """Begin with what flags say. `changed` hears of other settings, `ask` is to fetch the config soon."""
+        self._name = name
+        self._overrides = overrides
+        self._metrics = metrics
+        self._changed = changed
+        self._ask = ask
+        self._refused: set[str] = set()
+        #: Of the config it runs with; empty before it was told one that it can use.
+        self.revision = ""
+        self.settings = tunnel_settings.settings(overrides, None)
+
+    def take(self, message: Message, source: str) -> None:
+        """Follow a config that an auth told."""
+        try:
+            config = rules.with_defaults(networking_config.read(message).config)
+            rules.check(config)
+        except NetworkingConfigError as error:
+            self._metrics.refused.labels("networking-config").inc()
+            if source not in self._refused:
+                self._refused.add(source)
+                log.warning(
+                    "networking-config.refused: %s: of auth %s, revision %s: %s",
+                    self._name,
+                    source,
+                    message.metadata.revision,
+                    error,
+                )
+            return
+        self.revision = message.metadata.revision
+        settings = tunnel_settings.settings(self._overrides, config)
+        if settings != self.settings:
+            self.settings = settings
+            log.info("networking-config.changed: %s: revision %s", self._name, self.revision)
+            self._changed(settings)
+
+    def news(self, revision: str, spread: float) -> None:
+        """A proxy says which revision is stored: if it is another, ask within `spread` seconds, not all at once."""
+        if revision and revision != self.revision:
+            delay = random.random() * min(spread, _LONGEST_SPREAD)
+            asyncio.get_running_loop().call_later(delay, self._ask)

@@ -1,0 +1,469 @@
+"""`python -m fleet.nodes agent`: agents in one process, each with an id and TCP connections of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import click
+import grpc.aio
+from prometheus_client import CollectorRegistry
+
+from fleet.nodes.agent import services as agent_services
+from fleet.nodes.agent import site as agent_site
+from fleet.nodes.agent import status as agent_status
+from fleet.nodes.agent.auth_connection import Heartbeats, Identity
+from fleet.nodes.agent.auth_moves import AuthMoves
+from fleet.nodes.agent.metrics import AgentMetrics, AuthPlaces
+from fleet.nodes.agent.networking import AgentNetworking
+from fleet.nodes.agent.proxy_choice import ProxyChoice
+from fleet.nodes.agent.services import AgentServices, Services
+from fleet.nodes.agent.tunnels import AgentTunnels
+from fleet.nodes.shared import flags as node_flags
+from fleet.nodes.shared import running
+from fleet.nodes.shared.addresses import Address
+from fleet.nodes.shared.cluster_names import ClusterName
+from fleet.nodes.shared.tunnel_places import Place, TunnelPlaces
+from fleet.processes import background
+from fleet.protocol.recovery import announce, pick_healthy, tunnel_settings
+from fleet.protocol.recovery.address_order import AddressOrder
+from fleet.protocol.recovery.agent_pool import AgentPool, LinearBackoff
+from fleet.protocol.recovery.tracker import Snapshot, Tracker
+from fleet.protocol.recovery.tunnel_settings import Overrides, TunnelSettings
+from fleet.protocol.tunnel.messages import Wire
+from fleet.transport import channels
+from fleet.transport.channels import AUTH_NAME, DeadPeer, TLSError, TLSFiles
+from fleet.transport.pick_healthy import opening
+from fleet.transport.pick_healthy.channel import PickHealthyChannel
+from fleet.transport.pick_healthy.tunnelled import TunnelledChannel
+from fleet.transport.retrying.aio import Retrying
+from fleet.transport.retrying.reads import REPORTS, reads
+from fleet.wire import fleet_pb2
+
+log = logging.getLogger(__name__)
+
+Addresses = tuple[tuple[str, int], ...]
+
+#: Agents of one process start over this long, seconds for each thousand: a herd of our own making helps nobody.
+_START_OVER = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFlags:
+    """How the agents of one process are configured."""
+
+    auth: Addresses
+    proxy: Addresses
+    #: Auths are reached through the proxies, each connection through one of them; then `auth` is not used.
+    auth_via_proxy: bool = False
+    count: int = 1
+    first: int = 1
+    name_prefix: str = "agent"
+    cluster: str = "default"
+    announce_ttl: float = announce.DEFAULT_TTL
+    #: What is not for the networking config to say.
+    overrides: Overrides = field(default_factory=Overrides)
+    #: The pause between dials grows by this to eight times it, seconds.
+    redial_step: float = 1.0
+    #: When the auth connection is left and tried anew.
+    balancer: pick_healthy.Settings = pick_healthy.DEFAULTS
+    tls: TLSFiles = field(default_factory=TLSFiles)
+    #: Between pings of the auth connection, seconds; None is as the flags say for tunnels.
+    auth_keep_alive_interval: float | None = None
+    #: What it exposes to users of the proxies.
+    services: Services = ()
+    #: How long sessions may last on a tunnel that was let go, seconds; None is to their own end.
+    drain: float | None = None
+    #: The version of TCP over gRPC that its tunnels speak.
+    tunnel_wire: Wire = Wire.V0_2
+
+    @property
+    def dead_peer(self) -> DeadPeer:
+        """How soon a dead auth is noticed: by the flags alone, since gRPC wants to know before any config comes."""
+        keep_alive = tunnel_settings.settings(self.overrides, None).keep_alive
+        interval = self.auth_keep_alive_interval or keep_alive.interval
+        return DeadPeer(ping_after=interval, answer_within=interval * max(keep_alive.count_max - 1, 1))
+
+
+class Agent:
+    """One agent: heartbeats to an auth, tunnels to proxies."""
+
+    def __init__(self, name: str, flags: AgentFlags, metrics: AgentMetrics) -> None:
+        """Make it. Raises StartError."""
+        self.identity = Identity(node_flags.host_id(flags.cluster, "agent", name), name)
+        self._flags = flags
+        self.networking = AgentNetworking(name, flags.overrides, metrics, self._follow, self._ask)
+        settings = self.networking.settings
+        self._tracker = Tracker(flags.cluster, settings.connections)
+        self._auth_order = AddressOrder(flags.auth)
+        try:
+            channel = self._open_auth_channel(metrics)
+        except (ValueError, TLSError) as error:
+            raise running.StartError(str(error)) from None
+        try:
+            self._services = AgentServices(self.identity, flags.services, self.status)
+        except ValueError as error:
+            raise running.StartError(f"--service of {name}: {error}") from None
+        self.heartbeats = Heartbeats(
+            self.identity, channel, flags.announce_ttl, self.snapshot, self._answered
+        )
+        self.auth_moves = AuthMoves(
+            self.heartbeats, lambda: self._open_auth_channel(metrics), len(self._reached_at), metrics
+        )
+        self._choice = ProxyChoice(flags.proxy, time.monotonic())
+        self.tunnels = AgentTunnels(
+            self.identity,
+            AgentPool(self._tracker, LinearBackoff(flags.redial_step, 8 * flags.redial_step)),
+            settings,
+            self._open_tunnel_channel,
+            self._services,
+            metrics,
+            self.heartbeats.news,
+            self.networking.news,
+            flags.drain,
+            lambda answered: self._choice.dialled(time.monotonic(), answered=answered),
+            self.auth_moves.advise,
+            flags.tunnel_wire,
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def auth_id(self) -> str:
+        """The auth that wrote the last heartbeat; empty before the first."""
+        return self.heartbeats.written_by
+
+    def snapshot(self) -> Snapshot:
+        """What its tracker knows now."""
+        return self._tracker.snapshot(time.monotonic())
+
+    def status(self) -> dict[str, Any]:
+        """All it knows of itself, for who asks through a tunnel."""
+        return agent_status.document(
+            self.identity,
+            self._tracker,
+            self.heartbeats.policy,
+            self.tunnels.tunnels,
+            self._services.names,
+            time.monotonic(),
+            self._flags.balancer,
+        )
+
+    def start(self, delay: float) -> None:
+        """Begin after `delay` seconds."""
+        self._tasks = [
+            asyncio.create_task(_later(delay, work), name=f"{self.identity.name}: {what}")
+            for what, work in (("heartbeats", self.heartbeats.run), ("tunnels", self.tunnels.run))
+        ]
+
+    async def restart(self, delay: float) -> None:
+        """Begin anew after a fault of ours, `delay` seconds from now."""
+        await self._halt()
+        self.start(delay)
+
+    async def stop(self) -> None:
+        """Deregister and close everything."""
+        await self._halt()
+        await self.auth_moves.close()
+        await self.heartbeats.deregister()
+        await self.heartbeats.channel.close()
+
+    def failed(self) -> BaseException | None:
+        """What ended a task of its that should run for ever; None when all is well."""
+        for task in self._tasks:
+            if task.done() and not task.cancelled():
+                return task.exception()
+        return None
+
+    async def _halt(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self.tunnels.close()
+
+    @property
+    def _reached_at(self) -> Addresses:
+        """Where connections to auths are dialled."""
+        return self._flags.proxy if self._flags.auth_via_proxy else self._flags.auth
+
+    def _open_auth_channel(self, metrics: AgentMetrics) -> PickHealthyChannel:
+        """Return a channel to auths; each begins with another address than those before it."""
+        flags = self._flags
+        common: dict[str, Any] = {
+            "name": f"auth connection of {self.identity.name}",
+            "changed": lambda: self._auth_connection_changed(channel),
+            "left": lambda why: metrics.auth_failovers.labels(why).inc(),
+            "refused": metrics.refused.labels("service-config").inc,
+            "interceptors": [Retrying(reads(methods=REPORTS))],
+        }
+        if flags.auth_via_proxy:
+            channel: PickHealthyChannel = TunnelledChannel(
+                self._reached_at, flags.tls, flags.dead_peer, flags.balancer, **common
+            )
+        else:
+            tls = flags.tls.towards("auth")
+            channel = opening.open_channel(
+                self._reached_at, tls, flags.dead_peer, flags.balancer, order=self._auth_order, **common
+            )
+        return channel
+
+    def _auth_connection_changed(self, channel: PickHealthyChannel) -> None:
+        # Another one is only tried: nothing is to be said of it before the agent goes over.
+        if channel is self.heartbeats.channel:
+            self.heartbeats.connection_changed()
+
+    def _answered(self, answer: fleet_pb2.HeartbeatResponse) -> None:
+        if answer.HasField("auth_reconnect_advisory"):
+            self.auth_moves.advise(answer.auth_reconnect_advisory)
+        if answer.HasField("networking_config"):
+            self.networking.take(answer.networking_config, answer.auth_id)
+            if self.heartbeats.networking_revision != self.networking.revision:
+                self.heartbeats.networking_revision = self.networking.revision
+                self.heartbeats.news()  # so that it can be seen who follows
+
+    def _follow(self, settings: TunnelSettings) -> None:
+        self.tunnels.follow(settings, time.monotonic())
+
+    def _ask(self) -> None:
+        self.heartbeats.news()
+
+    def _open_tunnel_channel(self) -> grpc.aio.Channel:
+        # One address a dial: the balancer decides on the proxy, and each dial is its own connection.
+        target = channels.target_of((self._choice.pick(time.monotonic(), random.random()),))
+        return channels.open_channel(target, self._flags.tls.towards("proxy"), more=channels.still_options())
+
+
+async def _later(delay: float, work: Any) -> None:
+    await asyncio.sleep(delay)
+    await work()
+
+
+class AgentGroup:
+    """The agents of one process, and the one clock they share."""
+
+    def __init__(self, flags: AgentFlags, registry: CollectorRegistry | None = None) -> None:
+        """Make them. Raises StartError."""
+        numbers = range(flags.first, flags.first + flags.count)
+        self.registry = registry or CollectorRegistry()
+        metrics = AgentMetrics(self.registry)
+        self.agents: Sequence[Agent] = [
+            Agent(f"{flags.name_prefix}-{number}", flags, metrics) for number in numbers
+        ]
+        self.registry.register(TunnelPlaces("refloat_agent_tunnels", self._places))
+        self.registry.register(AuthPlaces("refloat_agent_auths", self._auths))
+        self._clock: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin, spread over a moment when there are many."""
+        spread = len(self.agents) / 1000 * _START_OVER
+        for agent in self.agents:
+            agent.start(random.random() * spread)
+        self._clock = background.start(self._run_clock(), name="agents' clock")
+
+    async def stop(self) -> None:
+        """End all of them at once."""
+        if self._clock is not None:
+            self._clock.cancel()
+        await asyncio.gather(*(agent.stop() for agent in self.agents))
+
+    def _auths(self) -> list[tuple[str, str]]:
+        policies = [(agent.auth_id, agent.heartbeats.policy) for agent in self.agents]
+        return [(auth_id, "" if policy is None else policy.mode) for auth_id, policy in policies]
+
+    def _places(self) -> Iterator[Place]:
+        for agent in self.agents:
+            snapshot = agent.snapshot()
+            yield snapshot.wanted, len(snapshot.claimed)
+
+    async def _run_clock(self) -> None:
+        while True:
+            interval = min(agent.tunnels.keep_alive.interval for agent in self.agents)
+            tick = min(max(interval / 10, 0.05), 1.0)
+            await asyncio.sleep(tick)
+            now = time.monotonic()
+            for agent in self.agents:
+                agent.tunnels.sweep(now, tick)
+                error = agent.failed()
+                if error is not None:
+                    log.error(
+                        "agent.failed: %s ended by a fault of ours", agent.identity.name, exc_info=error
+                    )
+                    await agent.restart(1.0)
+
+
+async def serve(flags: AgentFlags, diag: tuple[str, int] | None = None) -> None:
+    """Run agents until told to end. Raises StartError."""
+    registry = CollectorRegistry()
+    async with agent_site.serving(registry, diag) as where:
+        group = AgentGroup(replace(flags, services=agent_services.at_diag(flags.services, where)), registry)
+        group.start()
+        try:
+            first, last = group.agents[0].identity, group.agents[-1].identity
+            facts = {"id": first.id, "name": first.name, "last": last.name, "count": len(group.agents)}
+            running.announce(role="agent", **facts, **({"diag": where} if where else {}))
+            await running.until_told_to_end()
+        finally:
+            await group.stop()
+
+
+@click.command("agent")
+@click.option(
+    "--count", type=click.IntRange(min=1), default=1, show_default=True, help="Agents in this process."
+)
+@click.option(
+    "--first", type=click.IntRange(min=0), default=1, show_default=True, help="Number of the first one."
+)
+@click.option(
+    "--name-prefix",
+    default="agent",
+    show_default=True,
+    help="Names are PREFIX-NUMBER; ids are made from them.",
+)
+@click.option("--auth", type=node_flags.Addresses(), help="The auths, or their load balancer.")
+@click.option(
+    "--auth-via",
+    type=click.Choice(["direct", "proxy"]),
+    default="direct",
+    show_default=True,
+    help="Reach auths directly, or tunnelled through the proxies; then --auth is not needed.",
+)
+@click.option("--proxy", required=True, type=node_flags.Addresses(), help="The proxies' load balancers.")
+@click.option(
+    "--cluster", type=ClusterName(), default="default", show_default=True, help="Name of the cluster."
+)
+@click.option(
+    "--announce-ttl",
+    type=node_flags.TTL(),
+    default="10m",
+    show_default=True,
+    help="How long an agent's resource lives after a heartbeat.",
+)
+@click.option(
+    "--connections",
+    type=click.IntRange(min=1),
+    default=None,
+    help="Tunnels each agent wants (proxy peering); default: as the networking config says.",
+)
+@click.option(
+    "--reconnect-wait",
+    type=node_flags.Duration(),
+    default="250ms",
+    show_default=True,
+    help="From an unhealthy auth to the first attempt at another, at most; later ones wait 2 s to 24 s.",
+)
+@click.option(
+    "--upstream-reconnect-wait",
+    is_flag=True,
+    help="Wait 2 s to 3 s before the first attempt, as Teleport does.",
+)
+@click.option(
+    "--auth-drain-timeout",
+    type=node_flags.Duration(),
+    default=None,
+    help="End RPCs on an auth connection that was left after this; default: they take the time they need.",
+)
+@click.option(
+    "--auth-reconnect-every",
+    type=node_flags.Positive(),
+    default=None,
+    help="Move to a new auth connection this often, and up to half as long again; default: never.",
+)
+@click.option(
+    "--auth-keep-alive-interval",
+    type=node_flags.Positive(),
+    default=None,
+    help="Between pings of the auth connection; default: as --keep-alive-interval, or 5m.",
+)
+@click.option("--mesh", is_flag=True, help="One tunnel to every proxy (agent mesh).")
+@click.option(
+    "--closing-wait-min",
+    type=node_flags.Duration(),
+    default=None,
+    help="Shortest wait before a tunnel is closed gracefully; default: as the networking config says.",
+)
+@click.option("--closing-wait-max", type=node_flags.Duration(), default=None, help="And the longest.")
+@click.option("--diag-listen", type=Address(), default=None, help="Port of /metrics; default: none.")
+@agent_services.service_option
+@click.option(
+    "--drain",
+    type=node_flags.Duration(),
+    help="How long users' connections may last on a tunnel that was let go. Default: to their own end.",
+)
+@click.option(
+    "--tunnel-wire",
+    type=click.Choice([wire.value for wire in Wire]),
+    default=Wire.V0_2.value,
+    show_default=True,
+    help="Version of TCP over gRPC that tunnels speak. 0.1 needs the --tunnel-v01-listen of proxies at --proxy.",
+)
+@node_flags.keep_alive_options
+@node_flags.tls_options
+@click.option(
+    "--tls-auth-name",
+    default="",
+    help=f"Name to expect in an auth's certificate; default: as --tls-server-name, or else {AUTH_NAME}.",
+)
+def command(
+    auth: Addresses | None,
+    auth_via: str,
+    connections: int | None,
+    mesh: bool,
+    reconnect_wait: float,
+    upstream_reconnect_wait: bool,
+    auth_drain_timeout: float | None,
+    auth_reconnect_every: float | None,
+    keep_alive_interval: float | None,
+    keep_alive_count_max: int | None,
+    closing_wait_min: float | None,
+    closing_wait_max: float | None,
+    diag_listen: tuple[str, int] | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_ca: Path | None,
+    tls_server_name: str,
+    tls_auth_name: str,
+    services: Services,
+    tunnel_wire: str,
+    **given: Any,
+) -> None:
+    """Run agents: each keeps one gRPC connection to some auth for its heartbeats, and reverse tunnels to proxies."""
+    if mesh and connections is not None:
+        raise click.UsageError("--mesh and --connections exclude each other")
+    agent_services.check_unique_flags(services)
+    if auth_via == "proxy" and tunnel_wire == Wire.V0_1.value:
+        raise click.UsageError(
+            "--auth-via proxy needs --tunnel-wire 0.2: agents find auths through version 0.2 only"
+        )
+    if auth is None and auth_via == "direct":
+        raise click.UsageError("--auth says where auths are; or reach them with --auth-via proxy")
+    try:
+        overrides = Overrides(
+            connections=0 if mesh else connections,
+            keep_alive_interval=keep_alive_interval,
+            keep_alive_count_max=keep_alive_count_max,
+            closing_wait_min=closing_wait_min,
+            closing_wait_max=closing_wait_max,
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    flags = AgentFlags(
+        auth=auth or (),
+        auth_via_proxy=auth_via == "proxy",
+        services=services,
+        tunnel_wire=Wire(tunnel_wire),
+        overrides=overrides,
+        tls=node_flags.tls_files(tls_cert, tls_key, tls_ca, tls_server_name, tls_auth_name),
+        balancer=pick_healthy.Settings(
+            first_wait=None if upstream_reconnect_wait else reconnect_wait,
+            drain_timeout=auth_drain_timeout,
+            reconnect_every=auth_reconnect_every,
+        ),
+        **given,
+    )
+    running.run(lambda: running.on_loop(serve(flags, diag_listen)))

@@ -1,0 +1,60 @@
+"""The metrics port of a process of agents, if one is wanted: `GET /metrics` and nothing else, without an HTTP server.
+
+What auths and proxies load for that (`http_site.py`) would cost each process of agents 12 MB and half a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from fleet.nodes.shared import addresses, running
+
+#: A request must be here within this, seconds, and is no longer than the stream's limit.
+_WITHIN = 5.0
+_LONGEST = 16_384
+
+
+@asynccontextmanager
+async def serving(registry: CollectorRegistry, listen: tuple[str, int] | None) -> AsyncIterator[str]:
+    """Serve the metrics and yield host:port; empty where none is wanted. Raises StartError."""
+    if listen is None:
+        yield ""
+        return
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_WITHIN):
+                head = await reader.readuntil(b"\r\n\r\n")
+                writer.write(_answer(head, registry))
+                await writer.drain()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # whoever asks so is no Prometheus, or went away
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    server = await running.listening(listen, asyncio.start_server(answer, *listen, limit=_LONGEST))
+    async with server:
+        yield addresses.join(listen[0], server.sockets[0].getsockname()[1])
+
+
+def _answer(head: bytes, registry: CollectorRegistry) -> bytes:
+    method, _, rest = head.partition(b" ")
+    path = rest.partition(b" ")[0].partition(b"?")[0]
+    if path != b"/metrics":
+        return _response("404 Not Found", "text/plain", b"there is only /metrics\n")
+    if method != b"GET":
+        return _response("405 Method Not Allowed", "text/plain", b"only GET\n")
+    return _response("200 OK", CONTENT_TYPE_LATEST, generate_latest(registry))
+
+
+def _response(status: str, kind: str, body: bytes) -> bytes:
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    return head.encode() + body

@@ -1,0 +1,97 @@
+"""The document an agent tells of itself through its tunnel: its tracker in full, its policy, its tunnels and services.
+
+One JSON object. Ages and durations are milliseconds: clocks differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from fleet import __version__
+from fleet.nodes.agent.auth_connection import Identity
+from fleet.nodes.agent.tunnel import Tunnel
+from fleet.protocol.recovery import pick_healthy
+from fleet.protocol.recovery.tracker import Tracker
+from fleet.transport.pick_healthy.events import Policy
+
+
+def document(
+    identity: Identity,
+    tracker: Tracker,
+    policy: Policy | None,
+    tunnels: Iterable[Tunnel],
+    services: Sequence[str],
+    now: float,
+    auth_connection: pick_healthy.Settings = pick_healthy.DEFAULTS,
+) -> dict[str, Any]:
+    """What the agent knows at `now`, of a monotonic clock."""
+    return {
+        "agent_id": identity.id,
+        "name": identity.name,
+        "version": __version__,
+        "tracker": _tracker(tracker, now),
+        "policy": None if policy is None else _policy(policy, now),
+        "auth_reconnect": {
+            "first_wait_ms": _ms_or_none(auth_connection.first_wait),
+            "drain_timeout_ms": _ms_or_none(auth_connection.drain_timeout),
+            "every_ms": _ms_or_none(auth_connection.reconnect_every),
+        },
+        "tunnels": [
+            {
+                "proxy_id": tunnel.proxy_id,
+                "open_for_ms": _ms(now - tunnel.opened_at),
+                "sessions": tunnel.sessions,
+                "rtt_ms": None if tunnel.rtt is None else round(tunnel.rtt * 1000, 3),
+                "advised": tunnel.advised_at is not None,
+                "retired": tunnel.retired,
+                "retired_for": tunnel.retired_for,
+            }
+            for tunnel in tunnels
+        ],
+        "services": list(services),
+    }
+
+
+def _tracker(tracker: Tracker, now: float) -> dict[str, Any]:
+    snapshot = tracker.snapshot(now)
+    desired = set(snapshot.desired)
+    changed_at = snapshot.topology_changed_at
+    return {
+        "desired_count": snapshot.connection_count,
+        "claimed": list(snapshot.claimed),
+        "leaving": list(snapshot.leaving),
+        "going": list(snapshot.going),
+        "inflight": snapshot.inflight,
+        "ttl_seen_ms": _ms(snapshot.ttl_seen),
+        "topology_age_ms": None if changed_at is None else _ms(now - changed_at),
+        "proxies": [
+            {
+                "proxy_id": name,
+                "group": known.group,
+                "generation": known.generation,
+                "expires_in_ms": _ms(known.expires_at - now),
+                "desired": name in desired,
+                "draining": known.draining,
+            }
+            for name, known in sorted(tracker.tracked(now).items())
+        ],
+    }
+
+
+def _policy(policy: Policy, now: float) -> dict[str, Any]:
+    return {
+        "mode": str(policy.mode),
+        "health_check": policy.health_check,
+        "auth_id": policy.auth_id,
+        "read_age_ms": _ms(now - policy.read_at),
+        "problem": policy.problem,
+    }
+
+
+def _ms_or_none(seconds: float | None) -> int | None:
+    return None if seconds is None else _ms(seconds)
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

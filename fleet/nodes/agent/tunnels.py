@@ -1,0 +1,367 @@
+"""An agent's reverse tunnels: dialled one at a time through the proxies' balancer, claimed, kept alive, and let go.
+
+Two things let a tunnel go, each only when the others were heard of since: the advice of its proxy to reconnect, and
+graceful closing. Either way it takes nobody new and ends with its last session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from fleet.nodes.agent.auth_connection import Identity
+from fleet.nodes.agent.auth_moves import Reply
+from fleet.nodes.agent.metrics import AgentMetrics
+from fleet.nodes.agent.services import AgentServices
+from fleet.nodes.agent.tunnel import DialError, Tunnel
+from fleet.processes import background
+from fleet.protocol.networking.keep_alive import KeepAlive
+from fleet.protocol.recovery import discovery
+from fleet.protocol.recovery.agent_pool import AgentPool
+from fleet.protocol.recovery.discovery import DiscoveryError
+from fleet.protocol.recovery.graceful_closing import GracefulClosing, LiveTunnel
+from fleet.protocol.recovery.tracker import ClaimError, Lease
+from fleet.protocol.recovery.tunnel_settings import TunnelSettings
+from fleet.protocol.tunnel.messages import Wire
+from fleet.wire import fleet_pb2
+
+log = logging.getLogger(__name__)
+
+#: The next dial waits this long for the first discovery, seconds: until then the tracker knows no proxy at all, and
+#: its bootstrap rule would open a second tunnel at once.
+_DISCOVERY_WITHIN = 1.0
+
+
+class AgentTunnels:
+    """All tunnels of one agent, as its tracker and pool want them."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        pool: AgentPool,
+        settings: TunnelSettings,
+        open_channel: Callable[[], grpc.aio.Channel],
+        services: AgentServices,
+        metrics: AgentMetrics,
+        changed: Callable[[], None],
+        news: Callable[[str, float], None],
+        drain: float | None = None,
+        dialled: Callable[[bool], None] = lambda _: None,
+        auth_advised: Callable[[fleet_pb2.AuthReconnectAdvisory, Reply], None] = lambda advisory, reply: None,
+        wire: Wire = Wire.V0_2,
+    ) -> None:
+        """Begin with none.
+
+        `changed` hears that there are others, `news` what proxies say of the networking config. Sessions on a tunnel
+        that was let go may last `drain` seconds; without it, to their own end. `dialled` hears of each dial whether
+        somebody answered it, `auth_advised` the advice of proxies to connect to another auth, and how to answer it.
+        """
+        self._identity = identity
+        self._pool = pool
+        self._keep_alive = settings.keep_alive
+        self._closing = GracefulClosing(settings.closing)
+        self._open_channel = open_channel
+        self._services = services
+        self._metrics = metrics
+        self._changed = changed
+        self._news = news
+        self._drain = drain
+        self._dialled = dialled
+        self._auth_advised = auth_advised
+        self._wire = wire
+        self._event = asyncio.Event()
+        self._tunnels: dict[Tunnel, asyncio.Task[None]] = {}
+        self._leases: dict[Tunnel, Lease] = {}
+        self._pings: set[asyncio.Task[None]] = set()
+        #: Tunnels that are over, while their last sessions have their last bytes.
+        self._ending: set[asyncio.Task[Any]] = set()
+        self._swept_at: float | None = None
+        self._refused: set[str] = set()
+
+    @property
+    def proxies(self) -> tuple[str, ...]:
+        """Ids of the proxies it holds tunnels to."""
+        return tuple(sorted(tunnel.proxy_id for tunnel in self._tunnels))
+
+    @property
+    def tunnels(self) -> tuple[Tunnel, ...]:
+        """All that are open, those among them that were replaced and still have sessions."""
+        return tuple(self._tunnels)
+
+    @property
+    def keep_alive(self) -> KeepAlive:
+        """How it pings."""
+        return self._keep_alive
+
+    def follow(self, settings: TunnelSettings, now: float) -> None:
+        """Do as settings say from now on."""
+        self._pool.tracker.set_connection_count(settings.connections)
+        self._closing.set_policy(settings.closing)
+        if settings.keep_alive != self._keep_alive:
+            self._keep_alive = settings.keep_alive
+            for tunnel in self._tunnels:
+                tunnel.set_keep_alive(settings.keep_alive, now)
+        self._event.set()
+
+    async def run(self) -> None:
+        """Dial whenever the pool says so, for ever."""
+        while True:
+            now = time.monotonic()
+            lease = self._pool.next_dial(now)
+            if lease is not None:
+                held = await self._dial(lease)
+                self._pool.dial_ended(time.monotonic(), random.random(), held=held)
+                continue
+            wake_at = self._pool.wake_at(now)
+            with contextlib.suppress(TimeoutError):
+                # An expiry is strict: look a little after it, not at it.
+                async with asyncio.timeout(None if wake_at is None else max(wake_at - now, 0.0) + 0.005):
+                    await self._event.wait()
+            self._event.clear()
+
+    def sweep(self, now: float, tick: float) -> None:
+        """Ping what is due, end what is dead, let go what is not needed; called every `tick` seconds."""
+        overslept = 0.0 if self._swept_at is None else now - self._swept_at - tick
+        self._swept_at = now
+        for tunnel in self._tunnels:
+            if overslept > tick:
+                tunnel.forgive(overslept, now)  # it was us who did not listen
+            if tunnel.is_dead(now):
+                tunnel.why = "the proxy does not answer"
+                tunnel.cancel()
+            elif tunnel.wants_ping(now):
+                self._ping(tunnel, now)
+            if tunnel.retired_at is not None and self._drain is not None:
+                self._cut(tunnel, now - tunnel.retired_at - self._drain)
+        self._leave_advised(now)
+        self._close_gracefully(now)
+
+    def _cut(self, tunnel: Tunnel, overdue: float) -> None:
+        """End a tunnel that drains for too long. It may be asked twice: ending takes a moment."""
+        if overdue <= 0 or tunnel.cut:
+            return
+        tunnel.cut = True
+        log.warning(
+            "tunnel.cut: %s: proxy %s: %d sessions lasted longer than they may",
+            self._identity.name,
+            tunnel.proxy_id,
+            tunnel.sessions,
+        )
+        self._metrics.sessions_cut.inc(tunnel.sessions)
+        tunnel.cancel()
+
+    def _ping(self, tunnel: Tunnel, now: float) -> None:
+        ping = asyncio.create_task(tunnel.ping(now))
+        self._pings.add(ping)
+        ping.add_done_callback(self._pings.discard)
+
+    async def close(self) -> None:
+        """End all tunnels."""
+        tasks = {*self._tunnels.values(), *self._ending}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _dial(self, lease: Lease) -> bool:
+        """Make one attempt; whether it led to a proxy that we hold already."""
+        tunnel = Tunnel(self._open_channel(), self._identity, self._keep_alive, self._services, self._wire)
+        try:
+            if self._pool.tracker.is_claimed(await tunnel.hello()):
+                raise ClaimError(f"proxy {tunnel.proxy_id} has a tunnel of ours", benign=True)
+            await tunnel.register()
+            lease.claim(tunnel.proxy_id)
+        except (DialError, ClaimError) as error:
+            self._dialled(isinstance(error, ClaimError) or error.refused)
+            # Through a balancer an agent lands on proxies it has already: that is how it finds the others.
+            self._metrics.dials.labels(_outcome(error)).inc()
+            known = str(error) in self._refused or not (isinstance(error, DialError) and error.refused)
+            log.log(logging.DEBUG if known else logging.WARNING, "%s: dial: %s", self._identity.name, error)
+            if not known:
+                self._refused.add(str(error))
+            lease.release()
+            await tunnel.close()
+            return isinstance(error, ClaimError) and error.benign
+        except asyncio.CancelledError:
+            lease.release()
+            await tunnel.close()
+            raise
+        self._dialled(True)
+        self._metrics.dials.labels("made").inc()
+        log.info("tunnel.opened: %s: proxy %s", self._identity.name, tunnel.proxy_id)
+        self._leases[tunnel] = lease
+        name = f"tunnel of {self._identity.name}"
+        self._tunnels[tunnel] = background.start(self._hold(tunnel, lease), name=name)
+        self._leave_advised(time.monotonic())
+        self._changed()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DISCOVERY_WITHIN):
+                await tunnel.discovered.wait()
+        return False
+
+    async def _hold(self, tunnel: Tunnel, lease: Lease) -> None:
+        why, finish = "it was closed", True
+        try:
+            while (frame := await tunnel.read()) is not None:
+                await self._take(frame, tunnel)
+        except grpc.aio.AioRpcError as error:
+            why = error.details() or error.code().name
+        except asyncio.InvalidStateError:
+            why = "it broke while written to"
+        except asyncio.CancelledError:
+            why, finish = "this agent ends", False
+            raise
+        finally:
+            tunnel.discovered.set()
+            lease.release()
+            self._tunnels.pop(tunnel, None)
+            self._leases.pop(tunnel, None)
+            self._event.set()
+            self._changed()
+            self._metrics.closed.labels(tunnel.retired_for or "lost").inc()
+            log.info(
+                "tunnel.closed: %s: proxy %s: %s",
+                self._identity.name,
+                tunnel.proxy_id,
+                tunnel.retired_for or tunnel.why or why,
+            )
+            await self._end(tunnel, finish=finish)
+
+    async def _end(self, tunnel: Tunnel, *, finish: bool) -> None:
+        """Close a tunnel. The task is a local of this frame alone: a frame of `_hold` that a CancelledError keeps would
+        hold the task, and with it the tunnel and its connection, until somebody looks for garbage.
+        """
+        ending = asyncio.current_task()
+        assert ending is not None, "a tunnel is held by a task"
+        self._ending.add(ending)
+        try:
+            await tunnel.close(finish=finish)
+        finally:
+            self._ending.discard(ending)
+
+    async def _take(self, frame: fleet_pb2.ProxyFrame, tunnel: Tunnel) -> None:
+        if frame.HasField("discovery"):
+            self._track(frame.discovery.request, tunnel)
+        elif frame.HasField("reconnect_advisory"):
+            accepted = self._take_advice(frame.reconnect_advisory, tunnel, time.monotonic())
+            await tunnel.reply(frame.reconnect_advisory.advisory_id, accepted=accepted)
+        elif frame.HasField("auth_reconnect_advisory"):
+            self._auth_advised(frame.auth_reconnect_advisory, tunnel.reply_of_auth)
+        elif frame.HasField("pong"):
+            self._leave_advised(time.monotonic())
+        elif frame.HasField("networking_news"):
+            self._news(frame.networking_news.revision, frame.networking_news.spread_ms / 1000)
+
+    def _take_advice(self, advisory: fleet_pb2.ReconnectAdvisory, tunnel: Tunnel, now: float) -> bool:
+        """Make ready to leave for another proxy; return whether there is one, or may be."""
+        if tunnel.retired:
+            return True
+        accepted = self._pool.tracker.leave(self._place(tunnel), now, going=advisory.leaving)
+        if accepted and tunnel.advised_at is None:
+            tunnel.advised_at = now
+            self._pool.hasten()
+            for other in self._tunnels:
+                if other is not tunnel and other.wants_ping(math.inf):
+                    self._ping(other, now)
+        self._metrics.advisories.labels("accepted" if accepted else "nowhere").inc()
+        log.info(
+            "tunnel.%s: %s: proxy %s: %s",
+            "advised" if accepted else "stays",
+            self._identity.name,
+            tunnel.proxy_id,
+            advisory.reason,
+        )
+        self._event.set()
+        return accepted
+
+    def _leave_advised(self, now: float) -> None:
+        """Let advised tunnels go, each once there are enough others that were heard of since: make before break."""
+        for tunnel in self._tunnels:
+            since = tunnel.advised_at
+            if since is None or tunnel.retired:
+                continue
+            held = {
+                self._place(other)
+                for other in self._tunnels
+                if not other.retired and other.advised_at is None and other.heard_at > since
+            }
+            if self._pool.tracker.can_do_without(self._place(tunnel), held, now):
+                self._retire(tunnel, "advised")
+
+    def _close_gracefully(self, now: float) -> None:
+        """Let at most one tunnel go that is not needed any more."""
+        if not self._closing.policy.active or len(self._tunnels) < 2:
+            return
+        tunnels = [self._seen(tunnel) for tunnel in self._tunnels]
+        chosen = self._closing.decide(tunnels, self._pool.tracker.snapshot(now), now, random.random())
+        for tunnel in self._tunnels:
+            if chosen is not None and not tunnel.retired and self._place(tunnel) == chosen.proxy:
+                self._retire(tunnel, chosen.reason)
+            elif self._closing.asked_at == now:
+                tunnel.ask(now)
+
+    def _seen(self, tunnel: Tunnel) -> LiveTunnel:
+        return LiveTunnel(
+            proxy=self._place(tunnel),
+            opened_at=tunnel.opened_at,
+            draining=tunnel.retired,
+            sessions=tunnel.sessions,
+            rtt=tunnel.rtt,
+            heard_at=tunnel.heard_at,
+        )
+
+    def _place(self, tunnel: Tunnel) -> str:
+        """The proxy of a tunnel as the tracker calls it."""
+        return self._leases[tunnel].claimed_proxy or tunnel.proxy_id
+
+    def _retire(self, tunnel: Tunnel, why: str) -> None:
+        log.info(
+            "tunnel.closing: %s: proxy %s: %s, %d sessions on it",
+            self._identity.name,
+            tunnel.proxy_id,
+            why,
+            tunnel.sessions,
+        )
+        # Its place is free, so that the proxy can be dialled anew while old sessions last.
+        self._leases[tunnel].release()
+        tunnel.retire(why)
+        self._event.set()
+        self._changed()
+
+    def _track(self, request: bytes, tunnel: Tunnel) -> None:
+        self._metrics.discovery_messages.inc()
+        self._metrics.discovery_bytes.inc(len(request))
+        try:
+            content = discovery.decode(request)
+        except DiscoveryError as error:
+            self._refuse("discovery", tunnel, str(error))
+            return
+        for reason in content.skipped:
+            self._refuse("discovery-entry", tunnel, reason)
+        tunnel.discovered.set()
+        if self._pool.tracker.track_expected(content.proxies, time.monotonic()):
+            self._event.set()
+
+    def _refuse(self, kind: str, tunnel: Tunnel, reason: str) -> None:
+        """Count what a proxy sent and nobody can read; log it once for each proxy and kind."""
+        self._metrics.refused.labels(kind).inc()
+        if (key := f"{kind} {tunnel.proxy_id}") not in self._refused:
+            self._refused.add(key)
+            log.warning(
+                "discovery.refused: %s: of proxy %s: %s", self._identity.name, tunnel.proxy_id, reason
+            )
+
+
+def _outcome(error: DialError | ClaimError) -> str:
+    if isinstance(error, ClaimError):
+        return "held" if error.benign else "failed"
+    return "refused" if error.refused else "failed"

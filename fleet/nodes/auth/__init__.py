@@ -1,0 +1,3 @@
+"""The auth server."""
+
+from __future__ import annotations

@@ -1,0 +1,344 @@
+"""The HTTP part of the auth API: proxies, auths and tunnel connections, with Teleport's paths and JSON.
+
+RFD 226, "Auth HTTP Clients", has the inventory; the web-login calls in it are not ours. docs/auth-http.md.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from google.protobuf import json_format
+from google.protobuf.timestamp_pb2 import Timestamp
+from prometheus_client import Counter
+
+from fleet.nodes.auth import instance_admission
+from fleet.nodes.shared import addresses
+from fleet.nodes.shared.asgi_site import CALLER_KEY
+from fleet.nodes.shared.instance import LONGEST_ID, Instance
+from fleet.protocol import durations
+from fleet.protocol.instance_labels import CONNECT_LABEL, DIAG_LABEL, HEARTBEAT_AUTH_LABEL, HTTP_LABEL
+from fleet.protocol.recovery import announce
+from fleet.transport.backend import BackendUnavailable, Kind
+from fleet.transport.http_close import Receive, Scope, Send
+from fleet.transport.peers import Caller
+from fleet.wire import types_pb2
+
+log = logging.getLogger(__name__)
+
+_KINDS: dict[Kind, str] = {"auth": "auth_server", "proxy": "proxy"}
+#: A server's resource of more bytes is a mistake.
+_LARGEST = 262_144
+#: A resource that lives longer than a day is one too.
+_LONGEST_TTL = 86_400.0
+_SHORTEST_TTL = 0.001  # the backend counts milliseconds
+_NAME = re.compile(r"[A-Za-z0-9._@-]+")
+
+Document = dict[str, Any]
+
+
+class Answer(Exception):
+    """What is answered instead of what was asked for: a code and a sentence."""
+
+    def __init__(self, code: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    method: str
+    path: re.Pattern[str]
+    name: str
+    #: Takes the parts of the path and the body.
+    handler: Callable[..., Awaitable[Any]]
+    #: And before them who calls.
+    takes_caller: bool = False
+
+
+class AuthHTTP:
+    """The ASGI application. Names of handlers are those of the RFD's inventory."""
+
+    def __init__(self, instance: Instance, host: str) -> None:
+        """`host` is where it listens."""
+        self._instance = instance
+        self._host = host
+        self._backend = instance.backend
+        self._requests = Counter(
+            "refloat_auth_http_requests",
+            "Requests to the HTTP part of the auth API",
+            ["call", "code"],
+            registry=instance.registry,
+        )
+        self._routes = [
+            _route("POST", "proxies", "UpsertProxy", self._upsert_proxy, takes_caller=True),
+            _route("GET", "proxies", "GetProxies", self._get_proxies),
+            _route("DELETE", "proxies", "DeleteAllProxies", self._delete_all_proxies),
+            _route("DELETE", "proxies/([^/]+)", "DeleteProxy", self._delete_proxy, takes_caller=True),
+            _route("POST", "authservers", "UpsertAuthServer", self._upsert_auth_server, takes_caller=True),
+            _route("GET", "authservers", "GetAuthServers", self._get_auth_servers),
+            _route("POST", "tunnelconnections", "UpsertTunnelConnection", self._upsert_connection),
+            _route("GET", "tunnelconnections", "GetAllTunnelConnections", self._get_connections),
+            _route("GET", "tunnelconnections/([^/]+)", "GetTunnelConnections", self._get_connections),
+            _route(
+                "DELETE",
+                "tunnelconnections/([^/]+)/([^/]+)",
+                "DeleteTunnelConnection",
+                self._delete_connection,
+            ),
+            _route(
+                "DELETE", "tunnelconnections/([^/]+)", "DeleteTunnelConnections", self._delete_connections
+            ),
+        ]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        assert scope["type"] == "http", "the server speaks nothing else and has no lifespan"
+        call, code, document = "", 200, None
+        try:
+            route, parts = self._find(scope)
+            call = route.name
+            caller: Caller | None = scope["state"].get(CALLER_KEY)
+            if route.method != "GET":
+                self._demand_role(call, caller)
+            body = [await _document(receive)] if route.method == "POST" else []
+            callers = (caller,) if route.takes_caller else ()
+            document = await route.handler(*callers, *parts, *body)
+        except Answer as answer:
+            code, document = answer.code, {"error": {"message": str(answer)}}
+        except BackendUnavailable as error:
+            code, document = 503, {"error": {"message": str(error)}}
+        except Exception:
+            log.exception("http.failed: %s failed by a fault of ours", call)
+            code, document = 500, {"error": {"message": "internal error"}}
+        self._requests.labels(call or "unknown", code).inc()
+        text = json.dumps(document, separators=(",", ":")).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(text))]
+        await send({"type": "http.response.start", "status": code, "headers": headers})
+        await send({"type": "http.response.body", "body": text})
+
+    def _demand_role(self, call: str, caller: Caller | None) -> None:
+        why_not = instance_admission.refused(call, caller, self._host, anybody=self._instance.flags.anybody)
+        if why_not:
+            raise Answer(403, why_not)
+
+    def _demand_proof(self, caller: Caller | None, kind: Kind, instance_id: str, hostname: str = "") -> None:
+        cluster = self._instance.flags.cluster
+        why_not = instance_admission.unproven(caller, kind, instance_id, cluster, hostname)
+        if why_not:
+            raise Answer(403, why_not)
+
+    def _find(self, scope: Scope) -> tuple[_Route, tuple[str, ...]]:
+        path = scope["raw_path"].decode("latin-1")
+        known = False
+        for route in self._routes:
+            found = route.path.fullmatch(path)
+            if found is None:
+                continue
+            known = True
+            if route.method == scope["method"]:
+                return route, tuple(_name(unquote(part), "the path") for part in found.groups())
+        if known:
+            raise Answer(405, f"{scope['method']} is not served here")
+        raise Answer(404, f"nothing is served at {path[:200]!r}")
+
+    async def _upsert_proxy(self, caller: Caller | None, body: Document) -> Document:
+        return await self._upsert("proxy", caller, body)
+
+    async def _upsert_auth_server(self, caller: Caller | None, body: Document) -> Document:
+        return await self._upsert("auth", caller, body)
+
+    async def _upsert(self, kind: Kind, caller: Caller | None, body: Document) -> Document:
+        server = _server(kind, body.get("server"))
+        self._demand_proof(caller, kind, server.metadata.name, server.spec.hostname)
+        # Whatever the sender says: on which auth the resource depends is for that auth to say.
+        if HEARTBEAT_AUTH_LABEL in server.metadata.labels:
+            del server.metadata.labels[HEARTBEAT_AUTH_LABEL]
+        if kind == "proxy":
+            server.metadata.labels[HEARTBEAT_AUTH_LABEL] = self._instance.flags.id
+        now, ttl = time.time(), _ttl(body)
+        if ttl:
+            server.metadata.expires.FromNanoseconds(durations.to_nanoseconds(now + ttl))
+        lives = _lives(server.metadata.expires, now)
+        if not server.metadata.HasField("expires"):
+            server.metadata.expires.FromNanoseconds(durations.to_nanoseconds(now + lives))
+        with self._instance.writing("http"):
+            if lives > 0:
+                await self._backend.put_instance(kind, server, lives)
+            else:
+                await self._backend.delete_instance(kind, server.metadata.name)
+        return _OK
+
+    async def _get_proxies(self) -> list[Document]:
+        return [_shown(server) for server in await self._backend.instances("proxy")]
+
+    async def _get_auth_servers(self) -> list[Document]:
+        return [_shown(server) for server in await self._backend.instances("auth")]
+
+    async def _delete_proxy(self, caller: Caller | None, name: str) -> Document:
+        self._demand_proof(caller, "proxy", name)
+        with self._instance.writing("http"):
+            if not await self._backend.delete_instance("proxy", name):
+                raise Answer(404, f"there is no proxy {name!r}")
+        return _OK
+
+    async def _delete_all_proxies(self) -> Document:
+        with self._instance.writing("http"):
+            for server in await self._backend.instances("proxy"):
+                await self._backend.delete_instance("proxy", server.metadata.name)
+        return _OK
+
+    async def _upsert_connection(self, body: Document) -> Document:
+        connection = body.get("tunnel_connection")
+        if not isinstance(connection, dict):
+            raise Answer(400, "tunnel_connection: is missing")
+        metadata, spec = connection.setdefault("metadata", {}), connection.setdefault("spec", {})
+        if not isinstance(metadata, dict) or not isinstance(spec, dict):
+            raise Answer(400, "metadata and spec of a tunnel connection are objects")
+        if connection.setdefault("kind", "tunnel_connection") != "tunnel_connection":
+            raise Answer(400, f"kind: {connection['kind']!r} is not 'tunnel_connection'")
+        if not connection.get("version"):
+            raise Answer(400, "version: is missing")
+        name = _name(metadata.get("name"), "metadata.name")
+        cluster = _name(spec.get("cluster_name"), "spec.cluster_name")
+        _name(spec.get("proxy_name"), "spec.proxy_name")
+        connection["sub_kind"] = cluster
+        now = time.time()
+        expires = _timestamp(metadata.get("expires"), "metadata.expires")
+        if not expires.seconds:
+            # Upstream: as long after its last heartbeat as a server's resource lives.
+            heard = _timestamp(spec.get("last_heartbeat"), "spec.last_heartbeat").ToNanoseconds() / 1e9
+            expires.FromNanoseconds(durations.to_nanoseconds((heard or now) + announce.DEFAULT_TTL))
+            metadata["expires"] = expires.ToJsonString()
+        body_bytes, lives = json.dumps(connection, separators=(",", ":")).encode(), _lives(expires, now)
+        with self._instance.writing("http"):
+            if lives > 0:
+                await self._backend.put_tunnel_connection(cluster, name, body_bytes, lives)
+            else:
+                await self._backend.delete_tunnel_connection(cluster, name)
+        return _OK
+
+    async def _get_connections(self, cluster: str = "") -> list[Document]:
+        found = [json.loads(body) for body in await self._backend.tunnel_connections()]
+        return [one for one in found if not cluster or one["spec"]["cluster_name"] == cluster]
+
+    async def _delete_connection(self, cluster: str, name: str) -> Document:
+        with self._instance.writing("http"):
+            if not await self._backend.delete_tunnel_connection(cluster, name):
+                raise Answer(404, f"there is no tunnel connection {name!r} of {cluster!r}")
+        return _OK
+
+    async def _delete_connections(self, cluster: str) -> Document:
+        for one in await self._get_connections(cluster):
+            with self._instance.writing("http"):
+                await self._backend.delete_tunnel_connection(cluster, one["metadata"]["name"])
+        return _OK
+
+
+_OK: Document = {"message": "ok"}
+
+
+def _route(
+    method: str, path: str, name: str, handler: Callable[..., Awaitable[Any]], *, takes_caller: bool = False
+) -> _Route:
+    return _Route(method, re.compile(f"/v[0-9]+/{path}"), name, handler, takes_caller)
+
+
+async def _document(receive: Receive) -> Document:
+    body = b""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Answer(400, "the request ended too early")
+        body += message.get("body", b"")
+        if len(body) > _LARGEST:
+            raise Answer(413, f"more than {_LARGEST} bytes")
+        if not message.get("more_body"):
+            break
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Answer(400, f"the body is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise Answer(400, "the body is not a JSON object")
+    return found
+
+
+def _name(found: object, where: str) -> str:
+    if not isinstance(found, str) or len(found) > LONGEST_ID or not _NAME.fullmatch(found):
+        raise Answer(400, f"{where}: a name has 1 to {LONGEST_ID} letters, digits, or any of . _ @ -")
+    return found
+
+
+def _server(kind: Kind, found: object) -> types_pb2.ServerV2:
+    if not isinstance(found, dict):
+        raise Answer(400, "server: is missing")
+    try:
+        # Unknown keys are those of a newer Teleport.
+        server = json_format.ParseDict(found, types_pb2.ServerV2(), ignore_unknown_fields=True)
+    except (json_format.ParseError, RecursionError) as error:
+        raise Answer(400, f"server: {error}") from None
+    if server.kind not in ("", _KINDS[kind]):
+        raise Answer(400, f"server.kind: {server.kind!r} is not {_KINDS[kind]!r}")
+    server.kind, server.version = _KINDS[kind], "v2"
+    server.metadata.namespace = server.metadata.namespace or "default"
+    _name(server.metadata.name, "server.metadata.name")
+    if why_not := instance_admission.unusable(server):
+        raise Answer(400, why_not)
+    _address(server.spec.addr, "server.spec.addr")
+    for label in (DIAG_LABEL, CONNECT_LABEL, HTTP_LABEL):
+        if server.metadata.labels.get(label):
+            _address(server.metadata.labels[label], f"server.metadata.labels[{label}]")
+    return server
+
+
+def _address(text: str, where: str) -> None:
+    try:
+        addresses.parse(text)
+    except ValueError as error:
+        raise Answer(400, f"{where}: {error}") from None
+
+
+def _shown(server: types_pb2.ServerV2) -> Document:
+    return json_format.MessageToDict(server, preserving_proto_field_name=True)
+
+
+def _ttl(body: Document) -> float:
+    """The TTL of a request, nanoseconds there, as seconds; 0 when it says none."""
+    ttl = body.get("ttl", 0)
+    if (
+        not isinstance(ttl, int)
+        or isinstance(ttl, bool)
+        or not 0 <= ttl <= _LONGEST_TTL * durations.NANOSECONDS
+    ):
+        raise Answer(400, f"ttl: is nanoseconds, up to a day: {ttl!r}")
+    return durations.from_nanoseconds(ttl)
+
+
+def _lives(expires: Timestamp, now: float) -> float:
+    """How long a resource still lives, seconds; the default when it does not say, 0 when its time is over.
+
+    Written with a millisecond to live, one whose time is over would be listed by whoever asks within it.
+    """
+    if not expires.seconds:
+        return announce.DEFAULT_TTL
+    lives = expires.ToNanoseconds() / 1e9 - now
+    return min(lives, _LONGEST_TTL) if lives >= _SHORTEST_TTL else 0.0
+
+
+def _timestamp(found: object, where: str) -> Timestamp:
+    """A time of a document; 0 when it says none, also as Go writes that."""
+    at = Timestamp()
+    if found in (None, "", "0001-01-01T00:00:00Z"):
+        return at
+    try:
+        at.FromJsonString(str(found))
+    except ValueError as error:
+        raise Answer(400, f"{where}: {error}") from None
+    return at

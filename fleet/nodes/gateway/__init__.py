@@ -1,0 +1,3 @@
+"""The L7 gateway. docs/gateway.md"""
+
+from __future__ import annotations

@@ -1,0 +1,144 @@
+"""Heads and trailers as the gateway needs them: what it decides by, and the block to pass on. docs/gateway.md"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fleet.protocol.destination.standing import DEGRADED_HEADER, DRAINING_HEADER
+from fleet.protocol.retry import grpc_http2
+from fleet.protocol.retry.grpc_http2 import Status
+from fleet.protocol.retry.policy import PREVIOUS_ATTEMPTS, PUSHBACK
+from fleet.transport.http2.fields import Fields, encode, plain
+from fleet.transport.http2.messages import Field
+
+_DEGRADED, _DRAINING = DEGRADED_HEADER.encode(), DRAINING_HEADER.encode()
+_TIMEOUT = b"grpc-timeout"
+_ATTEMPTS = PREVIOUS_ATTEMPTS.encode()
+#: Of an answer that the gateway itself gives.
+HEAD = encode(plain((b":status", b"200"), (b"content-type", b"application/grpc")))
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHead:
+    """Of a call."""
+
+    path: str
+    authority: str
+    #: The caller's deadline, seconds from when it was sent.
+    timeout: float | None
+    #: To pass on, without a deadline.
+    block: bytes
+    #: An HTTP status to answer with instead.
+    refusal: int | None
+    method: str
+    #: What the block holds beside its pseudo-headers.
+    fields: Fields = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseHead:
+    """Of an answer, or its trailers, or both at once."""
+
+    http: int | None
+    grpc: bool
+    status: Status | None
+    message: bytes
+    pushback: str | None
+    #: By Envoy's header.
+    degraded: bool
+    #: Why it takes nobody new; None: it does.
+    draining: str | None
+    block: bytes
+
+
+def request_maker(*, secure: bool) -> Callable[[Fields], RequestHead]:
+    """Read heads of well-formed requests; towards backends with TLS the scheme is https."""
+    scheme = b"https" if secure else b"http"
+
+    def make(fields: Fields) -> RequestHead:
+        return _request(fields, scheme)
+
+    return make
+
+
+def _request(fields: Fields, scheme: bytes) -> RequestHead:
+    pseudo: dict[bytes, bytes] = {}
+    kept: list[Field] = []
+    timeout, content, host = None, b"", b""
+    for field in fields:
+        name, value, _ = field
+        if name.startswith(b":"):
+            pseudo[name] = value
+            continue
+        if name == _TIMEOUT:
+            timeout = grpc_http2.read_timeout(value)
+            continue
+        if name == b"content-type":
+            content = value
+        elif name == b"host":
+            host = value
+            continue
+        kept.append(field)
+    path, authority = pseudo.get(b":path", b""), pseudo.get(b":authority", host)
+    head = plain((b":method", b"POST"), (b":scheme", scheme), (b":path", path), (b":authority", authority))
+    method = pseudo.get(b":method", b"")
+    return RequestHead(
+        path.decode("latin-1"),
+        authority.decode("latin-1"),
+        timeout,
+        encode((*head, *kept)),
+        _refusal(method, content),
+        method.decode("latin-1"),
+        tuple(kept),
+    )
+
+
+def _refusal(method: bytes, content: bytes) -> int | None:
+    if method != b"POST":
+        return 405
+    return None if content.startswith(b"application/grpc") else 415
+
+
+def read_response(fields: Fields) -> ResponseHead:
+    """Read an answer's head or trailers."""
+    http: int | None = None
+    status: Status | None = None
+    message, pushback, grpc, degraded = b"", None, False, False
+    draining: str | None = None
+    for name, value, _ in fields:
+        if name == b":status":
+            http = int(value) if value.isdigit() and len(value) == 3 else 0
+        elif name == b"grpc-status":
+            status = Status.read(value)
+        elif name == b"grpc-message":
+            message = value
+        elif name == b"content-type":
+            grpc = value.startswith(b"application/grpc")
+        elif name == PUSHBACK.encode():
+            pushback = value.decode("latin-1")
+        elif name == _DEGRADED:
+            degraded = True
+        elif name == _DRAINING:
+            draining = value.decode("latin-1")
+    return ResponseHead(http, grpc, status, message, pushback, degraded, draining, encode(fields))
+
+
+def with_deadline(head: RequestHead, seconds: float | None, tries_before: int) -> bytes:
+    """The block of one try."""
+    block = head.block
+    if seconds is not None:
+        block += encode(plain((_TIMEOUT, grpc_http2.write_timeout(seconds))))
+    if tries_before:
+        block += encode(plain((_ATTEMPTS, str(tries_before).encode())))
+    return block
+
+
+def trailers(status: Status, message: str, *, alone: bool) -> bytes:
+    """The end of a call that the gateway itself decides; `alone`: nothing was sent before."""
+    fields = plain(
+        (b"grpc-status", str(int(status)).encode()), (b"grpc-message", grpc_http2.write_message(message))
+    )
+    if alone:
+        fields = (*plain((b":status", b"200"), (b"content-type", b"application/grpc")), *fields)
+    return encode(fields)

@@ -1,0 +1,275 @@
+"""Where calls come in: a gateway's listening socket, the rules in force, and the calls under way. docs/gateway.md"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from fleet.nodes.gateway.backends import Backends
+from fleet.nodes.gateway.call import Call
+from fleet.nodes.gateway.context import Entry, OpenCall
+from fleet.nodes.gateway.heads import RequestHead
+from fleet.nodes.gateway.health import SERVICE, GatewayHealth
+from fleet.nodes.gateway.metrics import GatewayMetrics
+from fleet.nodes.gateway.refusals import Refusal
+from fleet.nodes.gateway.sessions import Sessions
+from fleet.nodes.shared import addresses
+from fleet.nodes.shared.pump import Tasks
+from fleet.protocol.destination import picking
+from fleet.protocol.retry.budget import Budget
+from fleet.protocol.retry.grpc_http2 import Status
+from fleet.protocol.retry.policy import NO_RETRY
+from fleet.protocol.retry.route_table import Found, RouteTable
+from fleet.transport.destinations import Destinations, Pool
+from fleet.transport.http2.connection import Connection
+from fleet.transport.http2.dialing import Dialer
+from fleet.transport.http2.fields import Fields, Known
+from fleet.transport.http2.frames import Code
+from fleet.transport.http2.options import Options
+from fleet.transport.http2.stream import Stream
+from fleet.transport.listening import stop_listening
+
+log = logging.getLogger(__name__)
+
+_BACKLOG = 1024
+#: Hosts and paths whose rule is remembered; strangers may ask for many.
+_REMEMBERED = 1024
+#: Methods that were seen to answer with a stream; what callers send adds none.
+_STREAMS = 1024
+
+
+class Door:
+    """Takes calls and knows what each needs."""
+
+    def __init__(
+        self,
+        backends: Backends,
+        metrics: GatewayMetrics,
+        read_head: Callable[[Fields], RequestHead],
+        options: Options,
+        *,
+        max_message: int,
+        preferring: picking.Settings,
+        streams: frozenset[str] = frozenset(),
+        budget: Budget | None = None,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """Have no routes yet: every call is refused."""
+        self._backends = backends
+        self._metrics = metrics
+        self._known: Known[RequestHead] = Known(read_head)
+        self._options = options
+        self._preferring = preferring
+        #: Paths of methods whose answers are streams: their calls are passed on once.
+        self._streams = streams
+        #: The same, of methods that answered with a stream, the latest last.
+        self._stream_methods: dict[str, None] = {}
+        self._budget = budget
+        #: One, or one for each address of a host.
+        self._servers: list[asyncio.Server] = []
+        self._connections: set[Connection] = set()
+        self._calls: set[OpenCall] = set()
+        self.health = GatewayHealth()
+        #: Set when the last call ended, once the gateway ends.
+        self._idle: asyncio.Event | None = None
+        self._table = RouteTable(())
+        self._entries: dict[tuple[int, int], Entry] = {}
+        self._remembered: dict[tuple[str, str], Entry | None] = {}
+        self._chance = chance
+        self.max_message = max_message
+        self.tasks = Tasks()
+        self.destinations: Destinations = backends.destinations
+
+    # What the node calls.
+
+    async def listen(self, address: tuple[str, int], tls: ssl.SSLContext | None) -> str:
+        """Listen, and say where. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(self._connected, *address, ssl=tls, backlog=_BACKLOG)
+        self._servers = [server]
+        return addresses.join(address[0], server.sockets[0].getsockname()[1])
+
+    async def use_tls(self, tls: ssl.SSLContext) -> None:
+        """Accept by this from now on: on the same sockets, so that nobody who connects meanwhile is refused."""
+        loop = asyncio.get_running_loop()
+        old = self._servers
+        listening = [socket.socket(fileno=os.dup(one.fileno())) for server in old for one in server.sockets]
+        self._servers = [
+            await loop.create_server(self._connected, sock=one, ssl=tls, backlog=_BACKLOG)
+            for one in listening
+        ]
+        for server in old:
+            await stop_listening(server)
+
+    def route(self, table: RouteTable) -> None:
+        """Send calls by these routes from now on; those under way are not touched."""
+        self._table = table
+        self._entries = {(id(rule.route), rule.number): self._entry(rule) for rule in table.rules}
+        self._remembered.clear()
+
+    def reroute(self) -> None:
+        """Addresses of backends became others."""
+        self.route(self._table)
+
+    async def stop(self, within: float) -> None:
+        """Take no new calls, wait for those there are, then end."""
+        self.health.leave()
+        for server in self._servers:
+            await stop_listening(server)
+        for connection in list(self._connections):
+            connection.retire()
+        self._idle = asyncio.Event()
+        if self._calls:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(within):
+                    await self._idle.wait()
+        if self._calls:
+            log.warning("%d calls did not end within %g s and are cut", len(self._calls), within)
+        for call in list(self._calls):
+            call.end("the gateway ends")
+        for connection in list(self._connections):
+            connection.close("the gateway ends")
+        self.tasks.cancel()
+
+    def describe(self) -> list[dict[str, Any]]:
+        """The rules in force, for `GET /routes`."""
+        return [
+            {
+                "rule": entry.name,
+                "hostnames": list(entry.found.route.hostnames),
+                "matches": [
+                    {"service": one.service, "method": one.method} for one in entry.found.rule.matches
+                ],
+                "backends": {
+                    f"{one.name}:{one.port}": {
+                        name: round(entry.pool.picker().shares.get(name, 0.0), 4)
+                        for name in self._backends.weights([one])
+                    }
+                    for one in entry.found.rule.backends
+                },
+            }
+            for entry in self._entries.values()
+        ]
+
+    @property
+    def streams(self) -> list[str]:
+        """Methods whose calls are passed on once: those that the gateway was told of, and those that it saw."""
+        return sorted({*self._streams, *self._stream_methods})
+
+    @property
+    def calls(self) -> int:
+        """Calls under way."""
+        return len(self._calls)
+
+    # What calls call.
+
+    def chance(self) -> float:
+        """A number in [0, 1)."""
+        return self._chance()
+
+    def find(self, authority: str, path: str) -> Entry | None:
+        """The rule for a call."""
+        key = authority, path
+        try:
+            return self._remembered[key]
+        except KeyError:
+            pass
+        found = self._table.find(authority, path)
+        entry = None if found is None else self._entries[id(found.route), found.number]
+        if entry is not None and (path in self._streams or path in self._stream_methods):
+            entry = replace(entry, policy=NO_RETRY)
+        if len(self._remembered) >= _REMEMBERED:
+            self._remembered.clear()
+        self._remembered[key] = entry
+        return entry
+
+    def dialer(self, name: str) -> Dialer:
+        """The connections to an address."""
+        return self._backends.dialer(name)
+
+    def budget_first(self, now: float) -> None:
+        """Count a first try."""
+        if self._budget is not None:
+            self._budget.first(now)
+
+    def budget_allows(self, now: float) -> bool:
+        """Whether a retry may be sent; it is counted if so."""
+        return self._budget is None or self._budget.allow(now)
+
+    def saw_stream(self, path: str) -> None:
+        """Remember a method whose answer is a stream: from now on its calls are passed on once."""
+        if path in self._streams or path in self._stream_methods:
+            return
+        if len(self._stream_methods) >= _STREAMS:
+            del self._stream_methods[next(iter(self._stream_methods))]
+        self._stream_methods[path] = None
+        self._remembered.clear()
+        log.info("%s answers with a stream: its calls are not retried", path)
+
+    def retried(self, entry: Entry, status: Status) -> None:
+        """A try is followed by another."""
+        self._metrics.retried(entry.name, status.name)
+
+    def ended(self, call: OpenCall, entry: Entry | None, status: str) -> None:
+        """A call is over."""
+        self._calls.discard(call)
+        if self._idle is not None and not self._calls:
+            self._idle.set()
+        self._metrics.ended(
+            "no route" if entry is None else entry.name, status, time.monotonic() - call.began_at
+        )
+
+    def _connected(self) -> Connection:
+        connection = Connection(self._known, self._options, on_stream=self._begin, on_end=self._disconnected)
+        self._connections.add(connection)
+        return connection
+
+    def _disconnected(self, connection: Connection, why: str) -> None:
+        del why
+        self._connections.discard(connection)
+
+    def _entry(self, rule: Found) -> Entry:
+        weights = self._backends.weights(rule.rule.backends)
+        persistence = rule.rule.sessions
+        return Entry(
+            rule,
+            rule.rule.policy,
+            Pool(self.destinations, weights, self._preferring),
+            None if persistence is None else Sessions(persistence, weights),
+        )
+
+    def _begin(self, stream: Stream, made: RequestHead) -> None:
+        try:
+            if made.refusal is not None:
+                stream.listener = Refusal(stream, made.refusal, body=made.method != "HEAD")
+                self._metrics.ended("no route", Status.UNIMPLEMENTED.name, 0.0)
+                return
+            if made.timeout is not None:
+                stream.deadline_at = asyncio.get_running_loop().time() + made.timeout
+            if self._is_own_health(made):
+                self.health.answer(stream)
+                return
+        except Exception:
+            # What is raised while a connection reads ends the connection, with the calls of everybody on it.
+            log.exception("a call of %s could not be begun", made.path)
+            stream.reset(Code.INTERNAL_ERROR)
+            return
+        # The head comes again, with whether the call ends there.
+        stream.listener = call = Call(self, stream)
+        self._calls.add(call)
+
+    def _is_own_health(self, made: RequestHead) -> bool:
+        """Whether a call asks for the health of the gateway itself: no rule names that service."""
+        if not made.path.startswith(f"/{SERVICE}/"):
+            return False
+        entry = self.find(made.authority, made.path)
+        return entry is None or all(match.service != SERVICE for match in entry.found.rule.matches)

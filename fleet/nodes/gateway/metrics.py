@@ -1,0 +1,105 @@
+"""What a gateway counts. docs/gateway.md"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+from typing_extensions import override
+
+from fleet.protocol.destination.health import Health
+from fleet.transport.destinations import Destinations
+
+
+class GatewayMetrics:
+    """Counters and gauges of one gateway."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._calls = Counter(
+            "refloat_gateway_calls",
+            "Calls that ended, by rule and status",
+            ["rule", "status"],
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "refloat_gateway_call_seconds",
+            "How long calls took, retries and all",
+            ["rule"],
+            registry=registry,
+        )
+        self._retries = Counter(
+            "refloat_gateway_retries",
+            "Tries that another one followed, by rule and their status",
+            ["rule", "status"],
+            registry=registry,
+        )
+        self._valid = Gauge(
+            "refloat_gateway_routes_file_valid", "1 while the routes file reads well", registry=registry
+        )
+        self._loaded = Gauge(
+            "refloat_gateway_routes_loaded_timestamp_seconds",
+            "When the routes in force were read",
+            registry=registry,
+        )
+        self._certificates_valid = Gauge(
+            "refloat_gateway_certificates_valid",
+            "1 while the certificates' files can be used",
+            registry=registry,
+        )
+        self._certificates_loaded = Gauge(
+            "refloat_gateway_certificates_loaded_timestamp_seconds",
+            "When the certificates in force were read",
+            registry=registry,
+        )
+        self._ended: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
+
+    def ended(self, rule: str, status: str, seconds: float) -> None:
+        """Count a call."""
+        found = self._ended.get((rule, status))
+        if found is None:  # looking children up by labels costs more than counting
+            found = self._calls.labels(rule, status), self._seconds.labels(rule)
+            self._ended[rule, status] = found
+        found[0].inc()
+        found[1].observe(seconds)
+
+    def retried(self, rule: str, status: str) -> None:
+        """Count a retry."""
+        self._retries.labels(rule, status).inc()
+
+    def routes(self, *, valid: bool, loaded: bool) -> None:
+        """The routes file was read."""
+        self._valid.set(valid)
+        if loaded:
+            self._loaded.set(time.time())
+
+    def certificates(self, *, valid: bool, loaded: bool) -> None:
+        """The certificates were read."""
+        self._certificates_valid.set(valid)
+        if loaded:
+            self._certificates_loaded.set(time.time())
+
+
+class DestinationHealth(Collector):
+    """The health of each destination there is at the moment of the scrape; one that is gone has no series."""
+
+    def __init__(self, destinations: Destinations, registry: CollectorRegistry) -> None:
+        self._destinations = destinations
+        registry.register(self)
+
+    @override
+    def collect(self) -> Iterable[Metric]:
+        family = self._family()
+        for one in self._destinations:
+            for health in Health:
+                family.add_metric([one.name, health.value], float(one.verdict.health is health))
+        return [family]
+
+    def _family(self) -> GaugeMetricFamily:
+        return GaugeMetricFamily(
+            "refloat_gateway_destination_health",
+            "1 for what a destination is: unknown, healthy, degraded, unhealthy",
+            labels=["address", "health"],
+        )

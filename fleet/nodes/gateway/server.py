@@ -1,0 +1,345 @@
+"""The L7 gateway: gRPC calls go to backends by GRPCRoute rules, whatever their messages are. docs/gateway.md
+
+Retries as GEP-3440 has them, backends probed and picked by health, routes read again when their file changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+from typing_extensions import override
+
+from fleet.nodes.gateway import backends as gateway_backends
+from fleet.nodes.gateway import descriptors as gateway_descriptors
+from fleet.nodes.gateway import heads
+from fleet.nodes.gateway.backends import Backends, Ref
+from fleet.nodes.gateway.certificates import Certificates, Contexts
+from fleet.nodes.gateway.listener import Door
+from fleet.nodes.gateway.metrics import DestinationHealth, GatewayMetrics
+from fleet.nodes.gateway.routes_file import FileError, RoutesFile
+from fleet.nodes.gateway.site import gateway_site
+from fleet.nodes.shared import addresses, http_site, running
+from fleet.nodes.shared.flags import Duration, Positive, destination_health_option, tls_files, tls_options
+from fleet.nodes.shared.preferring import preferring_options
+from fleet.protocol.destination import health as destination
+from fleet.protocol.destination import picking, probing
+from fleet.protocol.retry.budget import Budget, BudgetSettings
+from fleet.protocol.retry.route_table import RouteTable
+from fleet.transport import diag
+from fleet.transport.channels import TLSError, TLSFiles
+from fleet.transport.http2.options import Options
+from fleet.transport.process import ProcessState
+
+log = logging.getLogger(__name__)
+
+#: Nobody knows what backends can take unless it is said: no guard, for it would send calls to dead ones.
+_PREFERRING = picking.with_headroom(picking.DEFAULTS, None)
+
+#: gRPC servers end a connection that pings more often than once in 5 minutes without data of theirs in between.
+_PING_WITHOUT_DATA = 310.0
+#: A header list of a backend, bytes: the details of a status are longer than what callers may send.
+_BACKEND_HEADER_LIST = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayFlags:
+    """How a gateway is configured. Seconds, bytes."""
+
+    routes: Path
+    name: str = "gateway"
+    listen: tuple[str, int] = ("127.0.0.1", 0)
+    diag_listen: tuple[str, int] = ("127.0.0.1", 0)
+    backends: Mapping[Ref, Sequence[tuple[str, int]]] | None = None
+    tls: TLSFiles = field(default_factory=TLSFiles)
+    #: Towards backends; None: no TLS.
+    backend_tls: TLSFiles | None = None
+    probe_interval: float = probing.DEFAULTS.interval
+    probe_timeout: float = probing.DEFAULTS.timeout
+    dial_timeout: float = 2.0
+    #: Silence of a backend after which it is pinged, however often; None: as often as every gRPC server permits.
+    backend_keepalive: float | None = None
+    max_message: int = 4 * 1024 * 1024
+    #: How much of all that is sent may be retries, percent; None: no limit.
+    retry_budget: int | None = None
+    drain: float = 10.0
+    preferring: picking.Settings = _PREFERRING
+    #: Paths of methods whose answers are streams.
+    streams: frozenset[str] = frozenset()
+    destination_health: destination.Settings = destination.RECOMMENDED
+
+
+class Gateway:
+    """All parts of one, wired."""
+
+    def __init__(self, flags: GatewayFlags) -> None:
+        """Make it. Raises StartError when the TLS files cannot be used."""
+        self.flags = flags
+        self.process = ProcessState(tick=1.0)
+        self.process.register("gateway")
+        self.registry = diag.new_registry(self.process)
+        self.metrics = GatewayMetrics(self.registry)
+        try:
+            self.certificates = Certificates(
+                flags.tls, flags.backend_tls, self._apply_certificates, self.metrics.certificates
+            )
+        except TLSError as error:
+            raise running.StartError(f"TLS: {error}") from None
+        client_tls = self.certificates.contexts.backends
+        self.backends = Backends(
+            fixed=flags.backends or {},
+            probes=_probes(flags),
+            health=flags.destination_health,
+            options=_backend_options(flags),
+            dial_within=flags.dial_timeout,
+            tls=client_tls,
+            server_name=flags.backend_tls.server_name if flags.backend_tls else "",
+            on_resolved=self._resolved,
+        )
+        DestinationHealth(self.backends.destinations, self.registry)
+        budget = flags.retry_budget
+        self.door = Door(
+            self.backends,
+            self.metrics,
+            heads.request_maker(secure=client_tls is not None),
+            Options(),
+            max_message=flags.max_message,
+            preferring=flags.preferring,
+            streams=flags.streams,
+            budget=None if budget is None else Budget(BudgetSettings(percent=budget)),
+        )
+        self.file = RoutesFile(flags.routes, self._apply, self.metrics.routes)
+
+    async def start(self) -> str:
+        """Read the routes and listen; where. Raises StartError."""
+        try:
+            await self.file.load()
+        except FileError as error:
+            raise running.StartError(str(error)) from None
+        bound = await running.listening(
+            self.flags.listen, self.door.listen(self.flags.listen, self.certificates.contexts.callers)
+        )
+        self.door.tasks.start(self.file.files.keep_reading())
+        self.door.tasks.start(self.certificates.files.keep_reading())
+        self.door.tasks.start(self.backends.keep_resolving())
+        self.process.succeeded("gateway", asyncio.get_running_loop().time())
+        return bound
+
+    async def stop(self) -> None:
+        """Let calls end, then end."""
+        self.process.leave()
+        await self.door.stop(self.flags.drain)
+        await self.backends.close()
+
+    async def _apply(self, table: RouteTable) -> None:
+        refs = {(one.name, one.port) for found in table.rules for one in found.rule.backends}
+        await self.backends.use(refs)
+        self.door.route(table)
+
+    def look_now(self) -> None:
+        """Read all files again, whether they changed or not."""
+        self.file.files.look_now()
+        self.certificates.files.look_now()
+
+    async def _apply_certificates(self, contexts: Contexts) -> None:
+        if contexts.backends is not None:
+            self.backends.use_tls(contexts.backends)
+        if contexts.callers is not None:
+            await self.door.use_tls(contexts.callers)
+
+    def _resolved(self) -> None:
+        self.door.reroute()
+
+
+def _probes(flags: GatewayFlags) -> probing.Settings:
+    fast = min(probing.DEFAULTS.fast_interval, flags.probe_interval)
+    return probing.Settings(interval=flags.probe_interval, fast_interval=fast, timeout=flags.probe_timeout)
+
+
+def _backend_options(flags: GatewayFlags) -> Options:
+    if flags.backend_keepalive is None:
+        return Options(header_list=_BACKEND_HEADER_LIST, ping_without_data=_PING_WITHOUT_DATA)
+    return Options(header_list=_BACKEND_HEADER_LIST, ping_after=flags.backend_keepalive)
+
+
+async def serve(flags: GatewayFlags) -> None:
+    """Run until SIGTERM or SIGINT; SIGHUP reads routes and certificates again. Raises StartError."""
+    gateway = Gateway(flags)
+    async with AsyncExitStack() as stack:
+        bound = await gateway.start()
+        stack.push_async_callback(gateway.stop)
+        site = gateway_site(gateway.process, gateway.registry, gateway.door, gateway.backends, gateway.file)
+        diag_at = await stack.enter_async_context(http_site.serving(site, flags.diag_listen))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, gateway.look_now)
+        running.announce(role="gateway", name=flags.name, grpc=bound, diag=diag_at)
+        await running.until_told_to_end()
+        await gateway.stop()
+
+
+class _BackendFlag(click.ParamType[tuple[Ref, tuple[tuple[str, int], ...]]]):
+    name = "name:port=host:port[,...]"
+
+    @override
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return gateway_backends.parse_flag(value) if isinstance(value, str) else value
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class _MethodFlag(click.ParamType[str]):
+    name = "service/method"
+
+    @override
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if re.fullmatch(r"/?[^/\s]+/[^/\s]+", value) is None:
+            self.fail(f"{value!r} is not SERVICE/METHOD", param, ctx)
+        return "/" + value.removeprefix("/")
+
+
+class _DescriptorsFlag(click.ParamType[frozenset[str]]):
+    name = "file"
+
+    @override
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return gateway_descriptors.streams_of(Path(value)) if isinstance(value, str) else value
+        except gateway_descriptors.DescriptorsError as error:
+            self.fail(str(error), param, ctx)
+
+
+_PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.option(
+    "--routes",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="GRPCRoutes as YAML; read again when it changes, or at SIGHUP.",
+)
+@click.option("--name", default="gateway", show_default=True, help="Its name in the ready line.")
+@click.option(
+    "--listen",
+    type=addresses.Address(),
+    default="127.0.0.1:0",
+    show_default=True,
+    help="Where callers connect.",
+)
+@click.option(
+    "--diag-listen",
+    type=addresses.Address(),
+    default="127.0.0.1:0",
+    show_default=True,
+    help="/healthz, /readyz, /metrics, /routes, /destinations.",
+)
+@click.option(
+    "--backend",
+    "backends",
+    type=_BackendFlag(),
+    multiple=True,
+    help="Where a backendRef is; repeat. One that is not named is looked up by DNS.",
+)
+@click.option(
+    "--stream",
+    "streams",
+    type=_MethodFlag(),
+    multiple=True,
+    help="A method whose answer is a stream: its calls are passed on once, and never retried; repeat.",
+)
+@click.option(
+    "--descriptors",
+    type=_DescriptorsFlag(),
+    multiple=True,
+    help="A descriptor set, as protoc and buf write it: its methods with streams are passed on once; repeat.",
+)
+@tls_options
+@click.option(
+    "--backend-tls", is_flag=True, help="TLS towards backends, by the system's CAs if none is given."
+)
+@click.option("--backend-tls-ca", type=_PATH, help="CA of the backends, PEM; turns TLS towards them on.")
+@click.option("--backend-tls-cert", type=_PATH, help="Certificate to show to backends, PEM.")
+@click.option("--backend-tls-key", type=_PATH, help="Its key, PEM.")
+@click.option(
+    "--backend-tls-server-name", default="", help="Name to expect in backends' certificates; default: theirs."
+)
+@click.option(
+    "--probe-interval",
+    type=Duration(),
+    default="5s",
+    show_default=True,
+    help="Between health checks of a backend; 1s at most while something is in question.",
+)
+@click.option(
+    "--probe-timeout", type=Duration(), default="1s", show_default=True, help="For one health check."
+)
+@preferring_options
+@destination_health_option
+@click.option(
+    "--dial-timeout", type=Duration(), default="2s", show_default=True, help="For connecting a backend."
+)
+@click.option(
+    "--backend-keepalive",
+    type=Positive(),
+    default=None,
+    help="Ping a silent backend this often while calls are open; default: as often as gRPC servers permit.",
+)
+@click.option(
+    "--max-message",
+    type=click.IntRange(min=1, max=(1 << 32) - 1),
+    default=4 * 1024 * 1024,
+    show_default=True,
+    help="Bytes of the longest message, either way.",
+)
+@click.option(
+    "--retry-budget",
+    type=click.IntRange(0, 100),
+    default=None,
+    help="Percent of all tries that may be retries (GEP-3388); default: no limit.",
+)
+@click.option(
+    "--drain", type=Duration(), default="10s", show_default=True, help="How long calls may take at the end."
+)
+def command(
+    routes: Path,
+    name: str,
+    listen: tuple[str, int],
+    diag_listen: tuple[str, int],
+    backends: tuple[tuple[Ref, tuple[tuple[str, int], ...]], ...],
+    streams: tuple[str, ...],
+    descriptors: tuple[frozenset[str], ...],
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_ca: Path | None,
+    tls_server_name: str,
+    backend_tls: bool,
+    backend_tls_ca: Path | None,
+    backend_tls_cert: Path | None,
+    backend_tls_key: Path | None,
+    backend_tls_server_name: str,
+    **limits: Any,
+) -> None:
+    """Route gRPC calls to backends by GRPCRoute rules."""
+    towards = tls_files(backend_tls_cert, backend_tls_key, backend_tls_ca, backend_tls_server_name)
+    flags = GatewayFlags(
+        routes,
+        name,
+        listen,
+        diag_listen,
+        dict(backends),
+        tls_files(tls_cert, tls_key, tls_ca, tls_server_name),
+        towards if backend_tls or towards.enabled else None,
+        streams=frozenset(streams).union(*descriptors),
+        **limits,
+    )
+    if not (limits["probe_interval"] > 0 and limits["probe_timeout"] > 0 and limits["dial_timeout"] > 0):
+        raise click.UsageError("--probe-interval, --probe-timeout and --dial-timeout are above 0")
+    running.run(lambda: running.on_loop(serve(flags)))

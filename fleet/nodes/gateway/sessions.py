@@ -1,0 +1,56 @@
+"""Session persistence of a rule (GEP-1619): calls that carry the token of an address go there again. docs/gateway.md
+
+The gateway stores nothing: a token is a hash of the address that answered, so every gateway with the same backends
+reads it, also after a restart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from fleet.nodes.gateway.heads import RequestHead
+from fleet.protocol.retry.grpc_route import SessionPersistence, SessionType
+from fleet.transport.http2.fields import encode, plain
+
+_COOKIE = "Path=/; HttpOnly; SameSite=Strict"
+
+
+class Sessions:
+    """The tokens of the addresses of one rule."""
+
+    def __init__(self, persistence: SessionPersistence, addresses: Iterable[str]) -> None:
+        self._in_cookie = persistence.kind is SessionType.COOKIE
+        # HTTP/2 has field names in small letters only; names of cookies are case-sensitive.
+        self._name = persistence.name.encode() if self._in_cookie else persistence.name.lower().encode()
+        self._addresses = {token_of(address): address for address in addresses}
+
+    def address(self, head: RequestHead) -> str | None:
+        """The address whose token a call carries; None: it carries none, or one of no address of the rule."""
+        return self._addresses.get(self._token(head))
+
+    def added(self, head: RequestHead, address: str) -> bytes:
+        """What to add to the head of an answer from this address: its token, unless the call has it already."""
+        token = token_of(address)
+        if self._token(head) == token:
+            return b""
+        if not self._in_cookie:
+            return encode(plain((self._name, token)))
+        return encode(plain((b"set-cookie", b"%s=%s; %s" % (self._name, token, _COOKIE.encode()))))
+
+    def _token(self, head: RequestHead) -> bytes:
+        """The first token that a call carries; empty: none."""
+        for name, value, _ in head.fields:
+            if not self._in_cookie and name == self._name:
+                return value
+            if self._in_cookie and name == b"cookie":
+                for pair in value.split(b";"):
+                    key, _, content = pair.strip().partition(b"=")
+                    if key == self._name:
+                        return content
+        return b""
+
+
+def token_of(address: str) -> bytes:
+    """The token of an address, which does not show the address to callers."""
+    return hashlib.blake2s(address.encode(), digest_size=8).hexdigest().encode()

@@ -1,0 +1,44 @@
+"""The diag port of a gateway: what every node has, and its routes and destinations as JSON. docs/gateway.md"""
+
+from __future__ import annotations
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+
+from fleet.nodes.gateway.backends import Backends
+from fleet.nodes.gateway.listener import Door
+from fleet.nodes.gateway.routes_file import RoutesFile
+from fleet.transport import diag
+from fleet.transport.process import ProcessState
+
+
+def gateway_site(
+    process: ProcessState,
+    registry: CollectorRegistry,
+    door: Door,
+    backends: Backends,
+    file: RoutesFile,
+) -> web.Application:
+    """`/healthz`, `/readyz`, `/metrics`, `/routes` and `/destinations`."""
+
+    async def routes(request: web.Request) -> web.Response:
+        del request
+        return web.json_response(
+            {
+                "file": str(file.path),
+                "loaded_at": file.loaded_at,
+                "valid": not file.problems,
+                "problems": file.problems,
+                "rules": door.describe(),
+                "streams": door.streams,
+                "calls": door.calls,
+            }
+        )
+
+    async def destinations(request: web.Request) -> web.Response:
+        del request
+        return web.json_response({"destinations": backends.describe(), "unresolved": backends.unresolved()})
+
+    app = diag.diag_app(process, registry)
+    app.add_routes([web.get("/routes", routes), web.get("/destinations", destinations)])
+    return app

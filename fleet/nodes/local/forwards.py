@@ -1,0 +1,132 @@
+"""One named TCP forward that can be told to pass, to hold or to cut: how faults are injected into a fleet."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from typing import Any
+
+from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.shared import addresses
+from fleet.nodes.shared.pump import Link, Tasks
+from fleet.transport.listening import stop_listening
+
+_DIAL_TIMEOUT = 5.0
+_BACKLOG = 1024
+
+
+class Forward:
+    """A listening port whose connections go to one target."""
+
+    def __init__(self, name: str, listen: tuple[str, int], to: tuple[str, int] | None) -> None:
+        self.name = name
+        self.listen = listen
+        self.to = to
+        self.mode = Mode.PASS
+        self.links: set[Link] = set()
+        self.accepted = 0
+        self._server: asyncio.Server | None = None
+        self._holder: socket.socket | None = None
+        self._tasks = Tasks()
+        #: Set while a new connection may go on to its target.
+        self._passing = asyncio.Event()
+
+    async def start(self) -> None:
+        """Listen; `listen` then has the port the system chose. Raises OSError."""
+        self._holder = _hold_port(self.listen)
+        if self._holder is not None:
+            self.listen = (self.listen[0], self._holder.getsockname()[1])
+        await self._serve()
+        self._decide()
+
+    async def stop(self) -> None:
+        """Refuse new connections and close those there are."""
+        await self._refuse()
+        self._tasks.cancel()
+        for link in list(self.links):
+            link.close()
+        if self._holder is not None:
+            self._holder.close()
+
+    async def change(self, *, mode: Mode | None = None, to: tuple[str, int] | None = None) -> None:
+        """Set the mode or the target; a new target is for new connections. Raises OSError when the port is lost."""
+        if to is not None:
+            self.to = to
+        if mode is not None and mode is not self.mode:
+            if mode is Mode.CUT:
+                await self._refuse()
+                for link in list(self.links):
+                    link.reset()
+            elif self.mode is Mode.CUT:
+                await self._serve()
+            self.mode = mode
+        self._decide()
+
+    def describe(self) -> dict[str, Any]:
+        """What the control API shows."""
+        return {
+            "name": self.name,
+            "listen": addresses.join(*self.listen),
+            "to": None if self.to is None else addresses.join(*self.to),
+            "mode": self.mode.value,
+            "connections": len(self.links),
+            "accepted": self.accepted,
+        }
+
+    def _decide(self) -> None:
+        if self.mode is Mode.PASS and self.to is not None:
+            self._passing.set()
+        else:
+            self._passing.clear()
+        for link in self.links:
+            link.hold(self.mode is Mode.HOLD)
+
+    async def _serve(self) -> None:
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: Link(self._on_accepted, self.links.discard).near,
+            *self.listen,
+            backlog=_BACKLOG,
+            reuse_address=True,
+        )
+        self.listen = (self.listen[0], self._server.sockets[0].getsockname()[1])
+
+    async def _refuse(self) -> None:
+        if self._server is not None:
+            server, self._server = self._server, None
+            await stop_listening(server)
+
+    def _on_accepted(self, link: Link) -> None:
+        self.links.add(link)
+        self.accepted += 1
+        if self.mode is Mode.CUT:
+            # The system had accepted it before the port was closed.
+            link.reset()
+            return
+        self._tasks.start(self._connect(link))
+
+    async def _connect(self, link: Link) -> None:
+        await self._passing.wait()
+        assert self.to is not None, "passing means that there is a target"
+        try:
+            await link.dial(*self.to, within=_DIAL_TIMEOUT)
+        except OSError:
+            link.reset()  # the target is gone: what a client of it would see
+
+
+def _hold_port(listen: tuple[str, int]) -> socket.socket | None:
+    """Keep the port ours while nobody listens on it; Linux lets a listener bind beside a bound socket.
+
+    Without it the port of a forward that was cut could be given to anybody's outgoing connection.
+    """
+    if sys.platform != "linux":
+        return None
+    family = socket.AF_INET6 if ":" in listen[0] else socket.AF_INET
+    holder = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(listen)
+    except OSError:
+        holder.close()
+        raise
+    return holder

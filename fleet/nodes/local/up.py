@@ -1,0 +1,314 @@
+"""`fleet up`: run a whole local fleet of real processes until somebody ends it.
+
+1. The backend, a Valkey of the fleet's own; then the forwarder, whose ports are what everybody is told.
+2. Auths, balancers and the gateway at once. When all are ready the forwards of auths are given their targets, for
+   proxies heartbeat through them: each chooses at random, and all are there to be chosen.
+3. Proxies. Their forwards have no target yet, so whoever dials early waits and is not refused.
+4. When every proxy is ready their forwards are given their targets: the balancer sees all come ready together.
+5. The agents.
+
+Without forwarder (`--no-faults`): auths, proxies, balancers, then agents. Children are killed, not asked, when this
+process dies: a frozen one would never hear the question.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Protocol
+
+import fleet
+from fleet.nodes.local import faults, gateway, keys, networking
+from fleet.nodes.local import plan as fleet_plan
+from fleet.nodes.local import record as fleet_record
+from fleet.nodes.local.forward_names import PORTS
+from fleet.nodes.local.plan import FleetPlan
+from fleet.nodes.local.record import FleetError, FleetRecord, Member
+from fleet.processes import folders, pids, valkey
+from fleet.processes.supervisor import Child, Supervisor, SupervisorError, json_line
+from fleet.protocol.networking.config import NetworkingConfigError
+
+#: Everything must be ready within this, seconds, on a slow and busy machine.
+START_TIMEOUT = 60.0
+#: Who is ended first: agents and proxies deregister at auths through balancers and forwarder, auths at the backend.
+_AGENTS, _PROXIES, _AUTHS, _NETWORK, _BACKEND = 4, 3, 2, 1, 0
+#: Of the instances, by role.
+_STAGES = {"auth": _AUTHS, "proxy": _PROXIES}
+
+
+class Watcher(Protocol):
+    """Who is told how the fleet does."""
+
+    def on_progress(self, ready: int, wanted: int) -> None:
+        """One more process is ready."""
+
+    def on_up(self, record: FleetRecord, path: Path, seconds: float) -> None:
+        """All are; the record is at `path`."""
+
+    def on_exit(self, name: str, how: str, log: Path) -> None:
+        """A process ended by itself, or by a fault."""
+
+    def on_restart(self, name: str) -> None:
+        """A dead process runs again."""
+
+
+def run(plan: FleetPlan, home: Path, watcher: Watcher) -> None:
+    """Start a fleet, keep it until SIGINT or SIGTERM, and end it. Raises FleetError, with nothing left running."""
+    folder = fleet_record.folder(home, plan.cluster)
+    began = time.monotonic()
+    with _only_one(folder), Supervisor(folder / "logs") as supervisor:
+        try:
+            keys.make(plan)
+            plan = replace(plan, bootstrap=networking.write(plan, folder), data=folder / "data")
+            up = _Up(plan, home, folder, supervisor, watcher)
+            up.start()
+        except (SupervisorError, valkey.ValkeyError, NetworkingConfigError, OSError) as error:
+            raise FleetError(str(error)) from error
+        path = up.save()
+        watcher.on_up(up.record(), path, time.monotonic() - began)
+        try:
+            supervisor.watch(on_exit=up.report, on_tick=up.restart_asked)
+        finally:
+            path.unlink(missing_ok=True)
+
+
+@dataclass
+class _Up:
+    """A fleet being started and watched."""
+
+    plan: FleetPlan
+    home: Path
+    folder: Path
+    supervisor: Supervisor
+    watcher: Watcher
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+    started_at: float = field(default_factory=time.time)
+    roles: dict[str, str] = field(default_factory=dict)
+    #: Listening addresses of the forwarder by forward name.
+    forwards: dict[str, str] = field(default_factory=dict)
+    ready: int = 0
+
+    def start(self) -> None:
+        """Start everything. Raises SupervisorError, ValkeyError, FleetError."""
+        server = valkey.start(self.folder / "backend", persist=False)
+        self.backend, self.backend_password_file = server.address, server.password_file
+        self.roles["backend"] = "backend"
+        self.supervisor.adopt(
+            "backend", server.process, log=self.folder / "backend" / "valkey.log", stage=_BACKEND
+        )
+        if self.plan.faults:
+            self._start_with_forwarder()
+        else:
+            self._start_plain()
+
+    def _start_with_forwarder(self) -> None:
+        argv = fleet_plan.forwarder(self.plan, self.backend)
+        forwarder = self._child("forwarder", "forwarder", argv, _NETWORK)
+        self._await([forwarder])
+        self.forwards = dict(forwarder.announced["forwards"])
+        auths = self._start_instances("auth")
+        balancers = self._start_balancers()
+        self._await([*auths, *balancers, self._start_gateway()])
+        for child in auths:
+            self._point(child)
+        proxies = self._start_instances("proxy")
+        self._await(proxies)
+        for child in proxies:
+            self._point(child)
+        # Not before: agents that dial where nobody answers yet keep the memory of it for as long as they live.
+        self._await(self._start_agents(*balancers))
+
+    def _start_plain(self) -> None:
+        self._await(self._start_instances("auth"))
+        self._await(self._start_instances("proxy"))
+        balancers = self._start_balancers()
+        self._await([*balancers, self._start_gateway()])
+        self._await(self._start_agents(*balancers))
+
+    def _start_instances(self, role: str) -> list[Child]:
+        return [
+            self._child(
+                name,
+                role,
+                fleet_plan.instance(
+                    self.plan, role, name, self.backend, self.forwards, self.backend_password_file
+                ),
+                _STAGES[role],
+            )
+            for kind, name in self.plan.instances
+            if kind == role
+        ]
+
+    def _start_balancers(self) -> list[Child]:
+        return [
+            self._child(
+                f"{role}-balancer",
+                "balancer",
+                fleet_plan.balancer(
+                    f"{role}-balancer",
+                    [
+                        (name, self._reached_at(name, "grpc"), self._reached_at(name, "diag"))
+                        for kind, name in self.plan.instances
+                        if kind == role
+                    ],
+                ),
+                _NETWORK,
+            )
+            for role in ("auth", "proxy")
+        ]
+
+    def _start_gateway(self) -> Child:
+        auths = [self._reached_at(name, "grpc") for role, name in self.plan.instances if role == "auth"]
+        argv = fleet_plan.gateway(self.plan, gateway.write(self.folder), auths)
+        return self._child("gateway", "gateway", argv, _NETWORK)
+
+    def _start_agents(self, auth: Child, proxy: Child) -> list[Child]:
+        dialed = auth.announced["listen"], proxy.announced["listen"]
+        return [
+            self._child(name, "agent", fleet_plan.agents(self.plan, name, first, count, *dialed), _AGENTS)
+            for name, first, count in self.plan.agent_groups
+        ]
+
+    def _child(self, name: str, role: str, argv: list[str], stage: int) -> Child:
+        self.roles[name] = role
+        env = {**os.environ, "REFLOAT_FORWARDER_TOKEN": self.token, "PYTHONPATH": _python_path()}
+        if role in _STAGES:
+            env |= fleet_plan.environment(self.plan)
+        return self.supervisor.start(
+            name, argv, env=env, stage=stage, ready=json_line, on_parent_death=signal.SIGKILL
+        )
+
+    def _await(self, wanted: list[Child]) -> None:
+        def on_ready(child: Child) -> None:
+            self.ready += 1
+            self.watcher.on_progress(self.ready, self._wanted)
+
+        self.supervisor.await_ready(wanted, timeout=START_TIMEOUT, on_ready=on_ready)
+
+    @property
+    def _wanted(self) -> int:
+        return len(self.plan.instances) + len(self.plan.agent_groups) + 3 + self.plan.faults
+
+    def _child_of(self, name: str) -> Child:
+        return next(child for child in self.supervisor.children if child.name == name)
+
+    def _reached_at(self, name: str, part: str) -> str:
+        """Where others reach a port of an instance: its forward, or the port itself; empty when it has none."""
+        if self.forwards:
+            return self.forwards.get(f"{name}/{part}", "")
+        return str(self._child_of(name).announced.get(part, ""))
+
+    def _point(self, child: Child) -> None:
+        for part in PORTS[self.roles[child.name]]:
+            faults.point(self.record(), f"{child.name}/{part}", child.announced[part])
+
+    def record(self) -> FleetRecord:
+        """The fleet as it is now."""
+        forwarder = self._child_of("forwarder").announced if self.plan.faults else {}
+        return FleetRecord(
+            cluster=self.plan.cluster,
+            pid=os.getpid(),
+            born=pids.birth(os.getpid()),
+            started_at=self.started_at,
+            agents=self.plan.agents,
+            backend=f"redis://{self.backend}/0",
+            auth_balancer=str(self._child_of("auth-balancer").announced.get("listen", "")),
+            proxy_balancer=str(self._child_of("proxy-balancer").announced.get("listen", "")),
+            control=str(forwarder.get("control", "")),
+            token=self.token if forwarder else "",
+            gateway=str(self._child_of("gateway").announced.get("grpc", "")),
+            members=tuple(self._member(child) for child in self.supervisor.children),
+            console=keys.of_console(self.plan.keys) if self.plan.keys else {},
+        )
+
+    def _member(self, child: Child) -> Member:
+        role = self.roles[child.name]
+        plain = Member(child.name, role, child.pid, pids.birth(child.pid), str(child.log))
+        said = child.announced
+        if plain.is_instance:
+            grpc, diag, connect = (self._reached_at(child.name, part) for part in ("grpc", "diag", "connect"))
+            tunnel_v01, instance_id = str(said.get("tunnel_v01", "")), str(said.get("id", ""))
+            return replace(
+                plain, grpc=grpc, diag=diag, connect=connect, tunnel_v01=tunnel_v01, id=instance_id
+            )
+        return replace(
+            plain, grpc=str(said.get("listen", "") or said.get("grpc", "")), diag=str(said.get("diag", ""))
+        )
+
+    def save(self) -> Path:
+        """Write the record."""
+        return fleet_record.save(self.home, self.record())
+
+    def report(self, child: Child) -> None:
+        """Tell of a process that ended."""
+        self.watcher.on_exit(child.name, _how(child.process.returncode), child.log)
+
+    def restart_asked(self) -> None:
+        """Start again what somebody asked for (`faults.restart`)."""
+        for asked in sorted((self.folder / "restart").glob("*")):
+            asked.unlink(missing_ok=True)
+            child = next((one for one in self.supervisor.children if one.name == asked.name), None)
+            if child is None or child.alive() or self.roles[child.name] in faults.NOT_RESTARTED:
+                continue
+            self._keep_ports(child)
+            try:
+                self.supervisor.restart(child)
+                self.supervisor.await_ready([child], timeout=START_TIMEOUT)
+                if self.forwards and self.roles[child.name] in ("auth", "proxy"):
+                    self._point(child)
+            except (SupervisorError, FleetError) as error:
+                self.watcher.on_exit(child.name, f"did not come back: {error}", child.log)
+                continue
+            self.save()
+            self.watcher.on_restart(child.name)
+
+    def _keep_ports(self, child: Child) -> None:
+        """Have a dead child listen where it did, unless a forward stands before it and may be pointed anew."""
+        role = self.roles[child.name]
+        if role in ("balancer", "gateway") or (role in ("auth", "proxy") and not self.forwards):
+            grpc = child.announced["listen" if role == "balancer" else "grpc"]
+            if "--listen" not in child.argv:
+                child.argv += ("--listen", grpc, "--diag-listen", child.announced["diag"])
+                # Of a flag that is given twice, click takes the last.
+                if role == "proxy":
+                    child.argv += ("--connect-listen", child.announced["connect"])
+                    if self.plan.tunnel_v01:
+                        child.argv += ("--tunnel-v01-listen", child.announced["tunnel_v01"])
+                elif role == "auth":
+                    child.argv += ("--http-listen", child.announced["http"])
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"ended with code {code}"
+    return f"was ended by {signal.Signals(-code).name}"
+
+
+def _python_path() -> str:
+    """The checkout we run from, so that a child finds the same code in any working directory."""
+    ours = str(Path(fleet.__file__).resolve().parents[1])
+    theirs = os.environ.get("PYTHONPATH")
+    return f"{ours}{os.pathsep}{theirs}" if theirs else ours
+
+
+@contextlib.contextmanager
+def _only_one(folder: Path) -> Iterator[IO[bytes]]:
+    """Be the only fleet in a folder. Raises FleetError."""
+    try:
+        folders.make_private(folder)
+        lock = (folder / "lock").open("ab")
+    except OSError as error:
+        raise FleetError(f"cannot write {folder}: {error.strerror}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise FleetError(f"a fleet runs in {folder} already: end it with `refloat fleet down`") from error
+        yield lock

@@ -1,0 +1,3 @@
+"""The proxy."""
+
+from __future__ import annotations

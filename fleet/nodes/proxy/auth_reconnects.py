@@ -1,0 +1,89 @@
+"""A proxy passes on the advice to connect to another auth: RFD 226, "Periodic Auth Reconnects".
+
+The way of the advice is the agent's tunnel, so it arrives also when the auth is frozen. What the agent did comes back
+on the same tunnel.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+
+from fleet.nodes.proxy.metrics import ProxyMetrics
+from fleet.nodes.proxy.tunnels import Tunnel, TunnelTable
+from fleet.nodes.shared.auth_advisory import reply_word
+from fleet.protocol.text_limits import cut
+from fleet.wire import fleet_pb2
+
+log = logging.getLogger(__name__)
+
+_Outcome = fleet_pb2.AuthAdvisoryReply
+_LONGEST_REASON = 200
+
+
+class AuthReconnects:
+    """Advises agents through the tunnels of one proxy."""
+
+    def __init__(self, table: TunnelTable, metrics: ProxyMetrics) -> None:
+        self._table = table
+        self._metrics = metrics
+
+    def ask(
+        self,
+        advisory: fleet_pb2.AuthReconnectAdvisory,
+        agents: Collection[str],
+        limit: int,
+        *,
+        look_only: bool = False,
+    ) -> fleet_pb2.AdviseReconnectResponse:
+        """Advise these agents, or all, at most `limit` now unless that is 0; nobody who has this advice already.
+
+        With `look_only` advise nobody. The answer has the outcomes of those who were advised earlier.
+        """
+        matching = [tunnel for tunnel in self._table.offered if not agents or tunnel.agent_id in agents]
+        fresh = [tunnel for tunnel in matching if tunnel.auth_advisory_id != advisory.advisory_id]
+        advised = [] if look_only else fresh[:limit] if limit else fresh
+        replies = {
+            tunnel.agent_id: tunnel.auth_reply
+            for tunnel in matching
+            if tunnel.auth_advisory_id == advisory.advisory_id and tunnel.auth_reply is not None
+        }
+        self._advise(advised, advisory)
+        staying = [agent for agent, reply in replies.items() if reply.outcome == _Outcome.OUTCOME_STAYS]
+        absent = sorted(set(agents) - {tunnel.agent_id for tunnel in matching})
+        outcomes = [reply.outcome for reply in replies.values()]
+        return fleet_pb2.AdviseReconnectResponse(
+            advised=len(advised),
+            already=len(matching) - len(fresh),
+            left=len(fresh) - len(advised),
+            absent=len(absent),
+            absent_ids=absent,
+            staying=len(staying),
+            staying_ids=staying,
+            staying_reasons={agent: replies[agent].reason for agent in staying if replies[agent].reason},
+            moved=outcomes.count(_Outcome.OUTCOME_MOVED),
+            elsewhere=outcomes.count(_Outcome.OUTCOME_ELSEWHERE),
+        )
+
+    def answered(self, tunnel: Tunnel, reply: fleet_pb2.AuthAdvisoryReply) -> None:
+        """Keep what came of the last advice on a tunnel."""
+        if reply.advisory_id != tunnel.auth_advisory_id:
+            return
+        # The agent wrote the reason, and the console shows it.
+        reason = "".join(letter for letter in cut(reply.reason, _LONGEST_REASON) if letter.isprintable())
+        tunnel.auth_reply = fleet_pb2.AuthAdvisoryReply(outcome=reply.outcome, reason=reason)
+        self._metrics.auth_advisory_replies.labels(reply_word(reply)).inc()
+
+    def _advise(self, tunnels: Collection[Tunnel], advisory: fleet_pb2.AuthReconnectAdvisory) -> None:
+        if not tunnels:
+            return
+        for tunnel in tunnels:
+            tunnel.auth_advisory_id, tunnel.auth_reply = advisory.advisory_id, None
+            tunnel.send(fleet_pb2.ProxyFrame(auth_reconnect_advisory=advisory))
+        self._metrics.auth_advisories.inc(len(tunnels))
+        log.info(
+            "auth-reconnect.advised: %d agents, advice %s: %s",
+            len(tunnels),
+            advisory.advisory_id,
+            advisory.reason,
+        )

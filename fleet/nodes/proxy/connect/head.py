@@ -1,0 +1,139 @@
+"""The head of a CONNECT, read by h11 before the connection becomes a session's."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import cast
+
+import h11
+from typing_extensions import override
+
+from fleet.protocol.tunnel import connect
+from fleet.protocol.tunnel.connect import Reason, RefusedError
+
+#: Bytes of a head, at most.
+_LARGEST_HEAD = 16 * 1024
+#: Who was refused may take so long to read it and leave, seconds.
+_LEAVE_WITHIN = 1.0
+
+
+class Head(asyncio.Protocol):
+    """One connection until its request is read and answered."""
+
+    def __init__(self, made: Callable[[Head], None]) -> None:
+        self._made = made
+        self._conn = h11.Connection(h11.SERVER, max_incomplete_event_size=_LARGEST_HEAD)
+        self._request: asyncio.Future[h11.Request] = asyncio.get_running_loop().create_future()
+        self._request.add_done_callback(_forget)
+        self._gone = asyncio.Event()
+        self.transport: asyncio.Transport
+        #: Its user has nothing more to say.
+        self.ended = False
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self._made(self)
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        if self._request.done() and self._method != b"CONNECT":
+            return  # refused, and still talking
+        try:
+            self._conn.receive_data(data)
+            event = h11.NEED_DATA if self._request.done() else self._conn.next_event()
+            if isinstance(event, h11.Request):
+                self.transport.pause_reading()
+                self._request.set_result(event)
+        except h11.RemoteProtocolError as error:
+            reason = Reason.LARGE if error.error_status_hint == Reason.LARGE.status else Reason.MALFORMED
+            self.transport.pause_reading()
+            self._request.set_exception(RefusedError(reason, f"this is no request of HTTP: {error}"))
+
+    @override
+    def eof_received(self) -> bool:
+        self.ended = True
+        self._lose()
+        return self.transport.can_write_eof()  # half open, as TCP is; TLS cannot be
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._gone.set()
+        self._lose()
+
+    async def read(self, within: float) -> h11.Request:
+        """The request, within seconds. Raises RefusedError; ConnectionError when nobody is there any more."""
+        await asyncio.wait((self._request,), timeout=within)
+        if not self._request.done():
+            raise RefusedError(Reason.SLOW, f"no whole request came within {within:g} s")
+        return self._request.result()
+
+    def accept(self) -> bytes:
+        """Say that the session is there; return what came behind the head. Raises ConnectionError."""
+        if self.transport.is_closing():
+            raise ConnectionResetError("the user went away")
+        while self._conn.next_event() is not h11.PAUSED:
+            pass
+        answer = h11.Response(status_code=200, headers=[], reason=b"Connection established")
+        self.transport.write(self._conn.send(answer) or b"")
+        return self._conn.trailing_data[0]
+
+    async def refuse(self, refusal: RefusedError) -> None:
+        """Answer with a sentence, and close."""
+        if self.transport.is_closing():
+            return
+        self.transport.write(self._spell(refusal))
+        if not self.transport.can_write_eof():
+            self.transport.close()
+            return
+        # Closed at once, what the user still sends would reset the connection, and the answer with it.
+        with contextlib.suppress(OSError):
+            self.transport.write_eof()
+        self.transport.resume_reading()
+        if not self.ended:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LEAVE_WITHIN):
+                    await self._gone.wait()
+        self.transport.close()
+
+    def _spell(self, refusal: RefusedError) -> bytes:
+        sentence = str(refusal)
+        body = f"{sentence}\n".encode()
+        headers = [
+            ("Content-Type", "text/plain; charset=utf-8"),
+            ("Content-Length", str(len(body))),
+            ("Connection", "close"),
+            ("Refloat-Refused", refusal.reason.word),
+        ]
+        if refusal.reason is Reason.UNAUTHENTICATED:
+            headers.append(("Proxy-Authenticate", 'Basic realm="refloat"'))
+        if refusal.reason is Reason.METHOD:
+            headers.append(("Allow", "CONNECT"))
+        answer = h11.Response(
+            status_code=refusal.reason.status,
+            headers=headers,
+            reason=connect.status_line_text(sentence).encode(),
+        )
+        events: list[h11.Event] = [answer, h11.Data(data=body), h11.EndOfMessage()]
+        if self._method == b"HEAD":
+            del events[1]
+        return b"".join(self._conn.send(event) or b"" for event in events)
+
+    @property
+    def _method(self) -> bytes:
+        if self._request.done() and self._request.exception() is None:
+            return self._request.result().method
+        return b""
+
+    def _lose(self) -> None:
+        if not self._request.done():
+            self._request.set_exception(ConnectionResetError("the user went away"))
+        elif self.ended:
+            self._gone.set()
+
+
+def _forget(request: asyncio.Future[h11.Request]) -> None:
+    if not request.cancelled():
+        request.exception()  # nobody may be there any more to be told

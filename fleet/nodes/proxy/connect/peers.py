@@ -1,0 +1,103 @@
+"""Proxy peering: a proxy without a tunnel to an agent reaches it through one that has it.
+
+Agents heartbeat which proxies they hold, so the backend knows where an agent is. The user's request goes on to the
+CONNECT port of such a proxy, marked as a peer's: who gets a marked one serves it from its own tunnels or says no, so
+none goes in circles. A peer is let in as a user is, by its certificate or its token.
+"""
+
+from __future__ import annotations
+
+import random
+import ssl
+from dataclasses import dataclass
+
+from fleet.nodes.shared import connect_client, flags
+from fleet.nodes.shared.connect_client import ConnectError, ConnectPlan, NotHereError
+from fleet.nodes.shared.instance import Instance
+from fleet.nodes.shared.running import StartError
+from fleet.protocol.instance_labels import CONNECT_LABEL
+from fleet.protocol.tunnel.connect import Asked, Reason, RefusedError
+from fleet.transport.backend import BackendUnavailable
+from fleet.transport.channels import TLSError
+from fleet.transport.tunnel.pump import Wire
+
+_BY_STATUS = {reason.status: reason for reason in Reason}
+#: A peer that says so of us means its configuration, and not our user.
+_NOT_LET_IN = (Reason.UNAUTHENTICATED, Reason.FORBIDDEN)
+
+
+@dataclass(frozen=True, slots=True)
+class _Peer:
+    name: str
+    address: tuple[str, int]
+
+
+class Peers:
+    """The other proxies of one proxy."""
+
+    def __init__(self, instance: Instance, token: str) -> None:
+        """Make it; `token` is what is shown to peers. Raises StartError."""
+        self._instance = instance
+        self._token = token
+        self._context: ssl.SSLContext | None
+        try:
+            self._context = connect_client.client_context(instance.flags.tls)
+        except TLSError as error:
+            raise StartError(str(error)) from None
+
+    async def dial(self, asked: Asked) -> Wire:
+        """Connect to a service of an agent that is elsewhere. Raises RefusedError."""
+        nowhere = f"no agent {asked.agent!r} has a tunnel to this proxy"
+        try:
+            peers = await self._holding(asked.agent)
+        except BackendUnavailable as error:
+            raise RefusedError(
+                Reason.NO_AGENT, f"{nowhere}, and where it is cannot be told: {error}"
+            ) from None
+        why = f"{nowhere} or to another"
+        random.shuffle(peers)
+        for peer in peers:
+            try:
+                return await self._dial(peer, asked)
+            except NotHereError as error:
+                why = f"{nowhere}, and proxy {peer.name} says: {error}"
+            except ConnectError as error:
+                raise self._refusal(peer, error) from None
+        raise RefusedError(Reason.NO_AGENT, why)
+
+    async def _dial(self, peer: _Peer, asked: Asked) -> Wire:
+        plan = ConnectPlan(
+            f"{asked.service}.{asked.agent}",
+            (peer.address,),
+            token=self._token,
+            tls=self._instance.flags.tls,
+            peer=self._instance.flags.id,
+        )
+        return await connect_client.dial(plan, self._context)
+
+    def _refusal(self, peer: _Peer, error: ConnectError) -> RefusedError:
+        reason = _BY_STATUS.get(error.status, Reason.PEER)
+        if reason in _NOT_LET_IN:
+            return RefusedError(Reason.PEER, f"proxy {peer.name} does not let this proxy in: {error}")
+        return RefusedError(reason, str(error))
+
+    async def _holding(self, agent: str) -> list[_Peer]:
+        """Proxies that hold a tunnel of that agent, by its id or by the name that its id is made from."""
+        backend, own = self._instance.backend, self._instance.flags
+        for agent_id in dict.fromkeys((agent, *(self._id_of(name) for name in (agent, agent.lower())))):
+            entry = await backend.agent(agent_id)
+            if entry is not None:
+                break
+        else:
+            return []
+        claimed = set(entry.agent.tracker.claimed) - {own.id}
+        return [
+            _Peer(server.spec.hostname, address)
+            for server in await backend.instances("proxy")
+            if server.metadata.name in claimed
+            and (label := server.metadata.labels.get(CONNECT_LABEL))
+            and (address := self._instance.address_in(server, label))
+        ]
+
+    def _id_of(self, name: str) -> str:
+        return flags.host_id(self._instance.flags.cluster, "agent", name)

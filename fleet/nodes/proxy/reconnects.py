@@ -1,0 +1,108 @@
+"""A proxy's advice to agents to reconnect elsewhere: now and then (RFD 226, "Periodic Tunnel Reconnects"), because
+somebody asked for it, or because the proxy goes away. One path for all three: a frame on the tunnel's Control stream.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import secrets
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from fleet.nodes.proxy.metrics import ProxyMetrics
+from fleet.nodes.proxy.tunnels import Tunnel, TunnelTable
+from fleet.protocol import durations
+from fleet.protocol.recovery.reconnecting import ReconnectSchedule
+from fleet.wire import fleet_pb2
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Who was advised, as `fleet.v1.AdviseReconnectResponse` has it."""
+
+    advised: int = 0
+    already: int = 0
+    left: int = 0
+    absent: int = 0
+    staying: int = 0
+    #: Who they are.
+    staying_ids: tuple[str, ...] = ()
+    absent_ids: tuple[str, ...] = ()
+
+
+class Reconnects:
+    """Advises the agents of one proxy. `now` is of a monotonic clock."""
+
+    def __init__(self, table: TunnelTable, interval: float, metrics: ProxyMetrics) -> None:
+        """`interval` of the periodic advice in seconds; 0 is never."""
+        self._table = table
+        self._schedule: ReconnectSchedule[Tunnel] = ReconnectSchedule(interval)
+        self._metrics = metrics
+
+    def opened(self, tunnel: Tunnel, now: float) -> None:
+        """A tunnel counts."""
+        self._schedule.opened(tunnel, now, random.random())
+
+    def closed(self, tunnel: Tunnel) -> None:
+        """A tunnel is gone, or on its way."""
+        self._schedule.closed(tunnel)
+
+    def sweep(self, now: float) -> None:
+        """Advise whose time has come."""
+        due = self._schedule.due(now, random.random)
+        if due:
+            every = durations.format_seconds(self._schedule.interval)
+            self._advise(due, secrets.token_hex(8), f"every {every} or so agents spread anew", "periodic")
+
+    def ask(
+        self, advisory_id: str, reason: str, agents: Collection[str], limit: int, *, look_only: bool = False
+    ) -> Advice:
+        """Advise these agents, or all, at most `limit` now unless that is 0; whoever has this advice is left alone.
+
+        With `look_only` advise nobody.
+        """
+        live = self._table.offered
+        meant = [tunnel for tunnel in live if not agents or tunnel.agent_id in agents]
+        fresh = [tunnel for tunnel in meant if tunnel.advisory_id != advisory_id]
+        now = [] if look_only else fresh[:limit] if limit else fresh
+        if now:
+            self._advise(now, advisory_id, reason, "asked")
+        absent = tuple(sorted(set(agents) - {tunnel.agent_id for tunnel in meant}))
+        staying = tuple(
+            one.agent_id for one in meant if one.advisory_id == advisory_id and one.advice_taken is False
+        )
+        return Advice(
+            advised=len(now),
+            already=len(meant) - len(fresh),
+            left=len(fresh) - len(now),
+            absent=len(absent),
+            staying=len(staying),
+            staying_ids=staying,
+            absent_ids=absent,
+        )
+
+    def shut_down(self) -> None:
+        """The proxy goes away: advise everybody, and tell that there is no coming back."""
+        self._advise(self._table.offered, secrets.token_hex(8), "the proxy is shutting down", "shutdown")
+
+    def answered(self, tunnel: Tunnel, reply: fleet_pb2.AdvisoryReply) -> None:
+        """An agent answered."""
+        if reply.advisory_id != tunnel.advisory_id:
+            return
+        tunnel.advice_taken = reply.accepted
+        self._metrics.advisory_replies.labels("accepted" if reply.accepted else "nowhere").inc()
+
+    def _advise(self, tunnels: Collection[Tunnel], advisory_id: str, reason: str, cause: str) -> None:
+        if not tunnels:
+            return
+        advisory = fleet_pb2.ReconnectAdvisory(
+            advisory_id=advisory_id, reason=reason, leaving=cause == "shutdown"
+        )
+        for tunnel in tunnels:
+            tunnel.advisory_id, tunnel.advice_taken = advisory_id, None
+            tunnel.send(fleet_pb2.ProxyFrame(reconnect_advisory=advisory))
+        self._metrics.advisories.labels(cause).inc(len(tunnels))
+        log.info("reconnect.advised: %d agents, advice %s: %s", len(tunnels), advisory_id, reason)

@@ -1,0 +1,44 @@
+"""A proxy's listener for tunnels of version 0.1 of TCP over gRPC, beside its port for version 0.2.
+
+The versions share a path, and no first message tells them apart for certain: docs/nodes.md, "Tunnels".
+"""
+
+from __future__ import annotations
+
+import grpc.aio
+
+from fleet.nodes.proxy.reverse_tunnels import ReverseTunnels
+from fleet.nodes.shared import addresses, running
+from fleet.protocol.tunnel.messages import Wire
+from fleet.transport import channels
+from fleet.transport.channels import TLSError, TLSFiles
+
+
+class TunnelV01Listener:
+    """A port on which clients speak version 0.1."""
+
+    def __init__(self, listen: tuple[str, int], tls: TLSFiles, tunnels: ReverseTunnels) -> None:
+        self._listen = listen
+        self._tls = tls
+        self._server = grpc.aio.server(options=channels.server_options())
+        tunnels.add_tunnels_to(self._server, Wire.V0_1)
+        #: Where it listens, once it does.
+        self.address = ""
+
+    async def start(self) -> None:
+        """Listen. Raises StartError."""
+        requested = addresses.join(*self._listen)
+        try:
+            port = channels.add_port(self._server, requested, self._tls)
+        except RuntimeError:
+            raise running.StartError(
+                f"cannot listen on {requested} for tunnels of version 0.1: the port is in use, or not allowed"
+            ) from None
+        except TLSError as error:
+            raise running.StartError(str(error)) from None
+        self.address = addresses.join(self._listen[0], port)
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """End it and its connections."""
+        await self._server.stop(grace=0)

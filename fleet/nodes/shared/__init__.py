@@ -1,0 +1,3 @@
+"""What several nodes have in common."""
+
+from __future__ import annotations

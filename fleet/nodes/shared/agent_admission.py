@@ -1,0 +1,73 @@
+"""Which agents auths and proxies admit: those that their certificate proves, with texts of bounded length.
+
+Without certificates of clients anybody who reaches a port may claim to be any agent. docs/nodes.md, "TLS".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fleet.nodes.shared import flags
+from fleet.protocol import text_limits
+from fleet.protocol.text_limits import LONGEST_ID, LONGEST_NAME, LONGEST_WORD
+from fleet.protocol.tunnel import agent_services
+from fleet.transport.channels import SHARED_NAMES
+from fleet.transport.peers import Caller
+from fleet.wire import fleet_pb2
+
+#: The role of the certificates that agents show.
+ROLE = "agent"
+#: A resource that lives longer than a day is a mistake, and one of ages breaks the backend.
+_LONGEST_TTL_MS = 86_400_000
+
+
+def unproven(caller: Caller | None, agent_id: str, name: str, cluster: str) -> str:
+    """Return why the caller is not the agent with that id and name; empty when it is, or shows no certificate."""
+    if caller is None:
+        return ""
+    if caller.role != ROLE:
+        return f"a certificate of role {caller.role!r} is not that of an agent"
+    names = [proven for proven in caller.names if proven not in SHARED_NAMES]
+    if agent_services.proves(names, agent_id, name, lambda known: flags.host_id(cluster, ROLE, known)):
+        return ""
+    return f"the certificate proves {', '.join(caller.names)}; not agent {name} with id {agent_id}"
+
+
+def unusable(agent: fleet_pb2.AgentResource) -> str:
+    """Return why a heartbeat cannot be used; empty when it can."""
+    if not 0 < len(agent.agent_id) <= LONGEST_ID or not 0 < agent.ttl_ms <= _LONGEST_TTL_MS:
+        return f"a heartbeat needs an agent_id of 1 to {LONGEST_ID} characters and a ttl_ms of 1 to {_LONGEST_TTL_MS}"
+    if agent.ByteSize() > text_limits.LONGEST_HEARTBEAT:
+        return f"a heartbeat has more than {text_limits.LONGEST_HEARTBEAT} bytes"
+    if len(agent.labels) > text_limits.MOST_LABELS:
+        return f"labels: there are more than {text_limits.MOST_LABELS}"
+    return _first(
+        ("agent_id", agent.agent_id, LONGEST_ID),
+        ("name", agent.name, LONGEST_NAME),
+        ("version", agent.version, LONGEST_WORD),
+        ("via_proxy_id", agent.via_proxy_id, LONGEST_ID),
+        ("networking_revision", agent.networking_revision, LONGEST_WORD),
+        ("policy.mode", agent.policy.mode, LONGEST_WORD),
+        ("policy.auth_id", agent.policy.auth_id, LONGEST_ID),
+        *(("tracker.claimed", proxy_id, LONGEST_ID) for proxy_id in agent.tracker.claimed),
+        *(("labels", text, LONGEST_WORD) for pair in agent.labels.items() for text in pair),
+    )
+
+
+def unusable_hello(hello: fleet_pb2.AgentHello) -> str:
+    """Return why a hello cannot be used; empty when it can."""
+    if not 0 < len(hello.agent_id) <= LONGEST_ID:
+        return f"the first frame must be a hello with an agent_id of 1 to {LONGEST_ID} characters"
+    return _first(
+        ("agent_id", hello.agent_id, LONGEST_ID),
+        ("name", hello.name, LONGEST_NAME),
+        ("version", hello.version, LONGEST_WORD),
+    )
+
+
+def _first(*texts: tuple[str, str, int]) -> str:
+    return next(filter(None, _refusals(texts)), "")
+
+
+def _refusals(texts: Iterable[tuple[str, str, int]]) -> Iterable[str]:
+    return (text_limits.refusal(field, text, longest) for field, text, longest in texts)

@@ -1,0 +1,17 @@
+"""Answers of agents to the advice to connect to another auth: their numbers on the wire, their names elsewhere."""
+
+from __future__ import annotations
+
+from fleet.protocol.recovery.auth_move import Outcome
+from fleet.wire import fleet_pb2
+
+OUTCOMES = {
+    Outcome.MOVED: fleet_pb2.AuthAdvisoryReply.OUTCOME_MOVED,
+    Outcome.STAYS: fleet_pb2.AuthAdvisoryReply.OUTCOME_STAYS,
+    Outcome.ELSEWHERE: fleet_pb2.AuthAdvisoryReply.OUTCOME_ELSEWHERE,
+}
+
+
+def reply_word(reply: fleet_pb2.AuthAdvisoryReply) -> str:
+    """Return an answer as metrics and logs call it."""
+    return next((str(outcome) for outcome, number in OUTCOMES.items() if number == reply.outcome), "unknown")

@@ -1,0 +1,246 @@
+"""Reach an agent's service through a proxy's CONNECT port, on standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import h11
+from typing_extensions import override
+
+from fleet.nodes.shared import addresses
+from fleet.nodes.shared.stdio import open_stdio
+from fleet.protocol.tunnel.connect import PEER_HEADER, Reason
+from fleet.transport import channels
+from fleet.transport.channels import TLSError, TLSFiles
+from fleet.transport.tunnel import codec
+from fleet.transport.tunnel.pump import Wire
+
+#: From connecting to the answer, seconds: the proxy takes ten of them to ask the agent.
+_ANSWER_WITHIN = 20.0
+#: After the user left, the service may take so long to end, seconds.
+_LEAVE_WITHIN = 5.0
+#: Of an answer that says no, bytes are read so far.
+_LONGEST_SENTENCE = 4096
+
+
+class ConnectError(Exception):
+    """No way to the service; the sentence is the last proxy's, or says why none answered."""
+
+    def __init__(self, sentence: str, status: int = 0) -> None:
+        super().__init__(sentence)
+        #: Of HTTP; 0 where none answered.
+        self.status = status
+
+
+class BrokenError(Exception):
+    """The connection was there, and did not end in an orderly way."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectPlan:
+    """What `refloat connect` is told."""
+
+    #: SERVICE.AGENT.
+    target: str
+    #: Tried in turn while they say that the agent is not theirs.
+    proxies: Sequence[tuple[str, int]]
+    token: str = ""
+    tls: TLSFiles = field(default_factory=TLSFiles)
+    #: The id of the proxy that asks, on behalf of a user of its own; empty for users.
+    peer: str = ""
+
+
+class NotHereError(ConnectError):
+    """This proxy has no tunnel to that agent."""
+
+
+async def carry(plan: ConnectPlan) -> None:
+    """Carry standard input and output to their ends. Raises ConnectError, BrokenError, TLSError."""
+    proxy = await dial(plan, client_context(plan.tls))
+    stdio = await open_stdio()
+    await splice(stdio.wire, proxy)
+    await stdio.written()
+
+
+async def dial(plan: ConnectPlan, context: ssl.SSLContext | None) -> Wire:
+    """Connect through the first proxy that can. Raises ConnectError."""
+    last = ConnectError("there is no proxy to ask")
+    for address in plan.proxies:
+        try:
+            return await _dial(plan, address, context)
+        except NotHereError as error:
+            last = error
+        except TimeoutError:
+            last = ConnectError(
+                f"proxy {addresses.join(*address)} did not answer within {_ANSWER_WITHIN:g} s"
+            )
+        except OSError as error:
+            last = ConnectError(f"proxy {addresses.join(*address)} cannot be reached: {error}")
+    raise last
+
+
+async def splice(user: Wire, proxy: Wire, *, both: bool = False) -> None:
+    """Carry bytes until the proxy's direction has ended, or both have. Raises BrokenError."""
+    outward = asyncio.create_task(_copy(user, proxy))
+    inward = asyncio.create_task(_copy(proxy, user))
+    try:
+        while not (inward.done() and (outward.done() or not both)):
+            waiting = [future for future in (outward, inward, user.gone) if not future.done()]
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if outward.done():
+                outward.result()
+            if inward.done():
+                inward.result()
+                user.write_eof()
+            elif user.lost is not None:
+                await _leave(user, proxy, inward)
+    except OSError as error:
+        user.reset()
+        proxy.reset()
+        raise BrokenError(str(error)) from None
+    except asyncio.CancelledError:
+        user.reset()
+        proxy.reset()
+        raise
+    finally:
+        for task in (outward, inward):
+            task.cancel()
+        proxy.close()
+        user.close()
+        await asyncio.gather(outward, inward, return_exceptions=True)
+    # What is unsent, and TLS's good bye, go before the process does.
+    await asyncio.wait((proxy.gone,), timeout=_LEAVE_WITHIN)
+
+
+async def _leave(user: Wire, proxy: Wire, inward: asyncio.Task[None]) -> None:
+    """The user is gone: what he left in good order ends so. Raises OSError."""
+    if not user.left:
+        raise ConnectionResetError(str(user.lost))
+    proxy.write_eof()
+    await asyncio.wait((inward,), timeout=_LEAVE_WITHIN)
+    if not inward.done():
+        raise ConnectionResetError("the user left before the service was finished")
+
+
+async def _copy(source: Wire, sink: Wire) -> None:
+    while (message := await source.read()) is not None:
+        payload, _ = codec.read_data(message)
+        await sink.write(payload)
+    assert sink.transport is not None
+    # TLS would end the answer with the question: it ends when the answer does.
+    if sink.transport.can_write_eof():
+        sink.write_eof()
+
+
+async def _dial(plan: ConnectPlan, address: tuple[str, int], context: ssl.SSLContext | None) -> Wire:
+    loop = asyncio.get_running_loop()
+    name = None if context is None else plan.tls.towards("proxy").server_name
+    async with asyncio.timeout(_ANSWER_WITHIN):
+        transport, answer = await loop.create_connection(
+            lambda: _Answer(plan), *address, ssl=context, server_hostname=name
+        )
+        try:
+            early = await answer.accepted
+        except BaseException:
+            transport.close()
+            raise
+    wire = Wire()
+    wire.take_over(transport, early)
+    if answer.ended:
+        wire.eof_received()
+    return wire
+
+
+class _Answer(asyncio.Protocol):
+    """Asks, and reads the head of the answer."""
+
+    def __init__(self, plan: ConnectPlan) -> None:
+        # A port there must be, and any will do.
+        self._target = plan.target if ":" in plan.target else f"{plan.target}:80"
+        self._headers = [("Host", self._target)]
+        if plan.token:
+            self._headers.append(("Proxy-Authorization", f"Bearer {plan.token}"))
+        if plan.peer:
+            self._headers.append((PEER_HEADER, plan.peer))
+        self._conn = h11.Connection(h11.CLIENT)
+        self._status = 0
+        self._sentence = b""
+        #: What came behind the head of a good answer; ConnectError or OSError else.
+        self.accepted: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        #: The proxy has nothing more to say.
+        self.ended = False
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        request = h11.Request(method="CONNECT", target=self._target, headers=self._headers)
+        self._transport.write(
+            (self._conn.send(request) or b"") + (self._conn.send(h11.EndOfMessage()) or b"")
+        )
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        if self.accepted.done() and self.accepted.exception() is not None:
+            return
+        try:
+            self._conn.receive_data(data)
+            self._read()
+        except h11.RemoteProtocolError as error:
+            self._fail(ConnectError(f"who answers is no proxy of HTTP: {error}"))
+
+    @override
+    def eof_received(self) -> bool:
+        self.ended = True
+        if not self.accepted.done():
+            try:
+                self._conn.receive_data(b"")
+                self._read()
+            except h11.RemoteProtocolError:
+                self._fail(ConnectionResetError("it ended the connection without an answer"))
+        accepted = self.accepted.done() and self.accepted.exception() is None
+        return accepted and self._transport.can_write_eof()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(exc or ConnectionResetError("it ended the connection without an answer"))
+
+    def _read(self) -> None:
+        while not self.accepted.done():
+            event = self._conn.next_event()
+            if isinstance(event, h11.Response):
+                self._status = event.status_code
+                self._sentence = b""
+                if 200 <= self._status < 300:
+                    self._transport.pause_reading()
+                    self.accepted.set_result(self._conn.trailing_data[0])
+            elif isinstance(event, h11.Data):
+                self._sentence = (self._sentence + event.data)[:_LONGEST_SENTENCE]
+            elif isinstance(event, (h11.EndOfMessage, h11.ConnectionClosed)):
+                kind = NotHereError if self._status == Reason.NO_AGENT.status else ConnectError
+                said = self._sentence.decode(errors="replace").strip()
+                self._fail(kind(said or f"the proxy answers {self._status}", self._status))
+            else:
+                return
+
+    def _fail(self, error: Exception) -> None:
+        if not self.accepted.done():
+            self.accepted.set_exception(error)
+
+
+def client_context(tls: TLSFiles) -> ssl.SSLContext | None:
+    """How a proxy's CONNECT port is reached with these files; None without TLS. Raises TLSError."""
+    if not tls.enabled:
+        return None
+    # Which file it is OpenSSL does not say.
+    channels.must_be_usable(tls)
+    try:
+        context = ssl.create_default_context(cafile=tls.authority)
+        if tls.certificate is not None:
+            context.load_cert_chain(tls.certificate, tls.key)
+    except OSError as error:
+        raise TLSError(f"the files of TLS cannot be used: {error}") from error
+    return context

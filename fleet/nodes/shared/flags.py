@@ -1,0 +1,266 @@
+"""Flags that nodes share, and the values they become."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from typing_extensions import override
+
+from fleet.nodes.shared.addresses import Address, parse
+from fleet.nodes.shared.cluster_names import ClusterName
+from fleet.protocol import durations
+from fleet.protocol.destination.health import READINGS, Settings
+from fleet.protocol.recovery import announce
+from fleet.transport.channels import TLSFiles
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: Ids are made from names under this one, so that a restart is the same host.
+_NAMESPACE = uuid.UUID("6f1d6f0e-8a0b-5c6e-9f55-0a3c6b1d2e7f")
+
+
+class Duration(click.ParamType[float]):
+    """A flag that takes a Go duration, not negative, as seconds."""
+
+    name = "duration"
+
+    @override
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if not isinstance(value, str):
+            return value
+        try:
+            seconds = durations.parse(value)
+        except durations.DurationError as error:
+            self.fail(str(error), param, ctx)
+        if seconds < 0:
+            self.fail(f"{value!r} is negative", param, ctx)
+        return seconds
+
+
+class Positive(Duration):
+    """A flag that takes a positive Go duration, as seconds."""
+
+    @override
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds = super().convert(value, param, ctx)
+        if seconds <= 0:
+            self.fail(f"{value!r} is not positive", param, ctx)
+        return seconds
+
+
+class TTL(click.ParamType[float]):
+    """A flag that takes an announce TTL: a Go duration that heartbeats can keep, as seconds."""
+
+    name = "duration"
+
+    @override
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if not isinstance(value, str):
+            return value
+        try:
+            return announce.parse_ttl(value, name=_source(param, ctx))
+        except announce.AnnounceError as error:
+            raise click.UsageError(str(error), ctx) from None
+
+
+class Addresses(click.ParamType[tuple[tuple[str, int], ...]]):
+    """A flag that takes host:port, or several with commas between them."""
+
+    name = "host:port[,...]"
+
+    @override
+    def convert(
+        self,
+        value: str | tuple[tuple[str, int], ...],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> tuple[tuple[str, int], ...]:
+        if not isinstance(value, str):
+            return value
+        try:
+            return tuple(parse(part.strip()) for part in value.split(","))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class HostID(click.ParamType[str]):
+    """A flag that takes a UUID."""
+
+    name = "uuid"
+
+    @override
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return str(uuid.UUID(value))
+        except ValueError:
+            self.fail(f"{value!r} is not a UUID", param, ctx)
+
+
+def host_id(cluster: str, role: str, name: str) -> str:
+    """The host UUID of a name in a cluster: the same after every restart."""
+    return str(uuid.uuid5(_NAMESPACE, f"{cluster}/{role}/{name}"))
+
+
+def destination_health_option(command: F) -> F:
+    """Add the flag that says how what is seen of destinations is read: `destination_health`, a `Settings`."""
+
+    def read(ctx: click.Context, param: click.Parameter, value: str) -> Settings:
+        return READINGS[value]
+
+    option = click.option(
+        "--destination-health",
+        type=click.Choice(list(READINGS)),
+        callback=read,
+        default="recommended",
+        show_default=True,
+        envvar="REFLOAT_DESTINATION_HEALTH",
+        show_envvar=True,
+        help="How the diagram of destination health is read; literal: word by word, and nothing beside it.",
+    )
+    return option(command)
+
+
+def tls_options(command: F) -> F:
+    """Add the flags of TLS: none given means none used."""
+    path = click.Path(exists=True, dir_okay=False, path_type=Path)
+    for option in (
+        click.option("--tls-server-name", default="", help="Name to expect in a server's certificate."),
+        click.option(
+            "--tls-ca", type=path, help="CA of the peers, PEM. On a server: demand certificates of clients."
+        ),
+        click.option("--tls-key", type=path, help="Key of --tls-cert, PEM."),
+        click.option("--tls-cert", type=path, help="Own certificate, PEM."),
+    ):
+        command = option(command)
+    return command
+
+
+def tls_files(
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_ca: Path | None,
+    tls_server_name: str,
+    tls_auth_name: str = "",
+) -> TLSFiles:
+    """What the flags of TLS say."""
+    return TLSFiles(tls_cert, tls_key, tls_ca, tls_server_name, tls_auth_name)
+
+
+def keep_alive_options(command: F) -> F:
+    """Add the flags of tunnel keep-alives."""
+    for option in (
+        click.option(
+            "--keep-alive-count-max",
+            type=click.IntRange(min=1),
+            default=None,
+            help="Unanswered pings after which the peer of a tunnel is taken for dead; default: as the networking "
+            "config says.",
+        ),
+        click.option(
+            "--keep-alive-interval",
+            type=Positive(),
+            default=None,
+            help="Between pings on a tunnel; default: as the networking config says.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def instance_options(*, ttl_variable: str) -> Callable[[F], F]:
+    """Add the flags that auths and proxies have in common."""
+
+    def add(command: F) -> F:
+        command = tls_options(command)
+        for option in (
+            click.option(
+                "--degrade-when-late",
+                type=Duration(),
+                default="0s",
+                show_default=True,
+                help="Say that it is degraded when its event loop was this late lately; 0s: never.",
+            ),
+            click.option(
+                "--announce-ttl",
+                type=TTL(),
+                help=f"How long its resource lives after a heartbeat. [env: {ttl_variable}; default: 10m]",
+            ),
+            click.option(
+                "--data",
+                type=click.Path(file_okay=False, path_type=Path),
+                help="Folder of its own, for policies accepted over the network; default: it accepts none.",
+            ),
+            click.option(
+                "--region",
+                type=ClusterName("region"),
+                help="Where it runs: what is sick together in one region is one incident.",
+            ),
+            click.option(
+                "--cluster",
+                type=ClusterName(),
+                default="default",
+                show_default=True,
+                help="Name of the cluster.",
+            ),
+            click.option(
+                "--backend-prefix",
+                default="nodes",
+                show_default=True,
+                help="First part of every key in the backend.",
+            ),
+            click.option(
+                "--backend-password-file",
+                type=click.Path(exists=True, dir_okay=False, path_type=Path),
+                help="File with the password of the backend; in --backend everybody of the machine would see it.",
+            ),
+            click.option(
+                "--backend", required=True, help="Valkey or Redis of the fleet: redis://HOST:PORT/0."
+            ),
+            click.option(
+                "--advertise-diag",
+                type=Address(),
+                help="Where others reach the diag port; default: the port itself.",
+            ),
+            click.option(
+                "--advertise",
+                type=Address(),
+                help="Where others reach the gRPC port; default: the port itself.",
+            ),
+            click.option(
+                "--diag-listen",
+                type=Address(),
+                default="127.0.0.1:0",
+                show_default=True,
+                help="Diag HTTP port; 0 is any.",
+            ),
+            click.option(
+                "--listen",
+                type=Address(),
+                default="127.0.0.1:0",
+                show_default=True,
+                help="gRPC port; 0 is any.",
+            ),
+            click.option(
+                "--id", "id_", type=HostID(), help="Host UUID; default: made from cluster and name."
+            ),
+            click.option("--name", required=True, help="Short name, as people say it."),
+        ):
+            command = option(command)
+        return command
+
+    return add
+
+
+def _source(param: click.Parameter | None, ctx: click.Context | None) -> str:
+    """Where a value came from: the variable or the flag."""
+    if param is None:
+        return "duration"
+    if ctx is not None and param.name is not None and isinstance(param.envvar, str):
+        source = ctx.get_parameter_source(param.name)
+        if source is click.core.ParameterSource.ENVIRONMENT:
+            return param.envvar
+    return param.opts[-1]

@@ -1,0 +1,25 @@
+"""Serve HTTP beside a node's work. Apart from `running`, because agents serve none and need not load a server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from fleet.nodes.shared import addresses, running
+from fleet.transport import listening
+
+
+@asynccontextmanager
+async def serving(app: web.Application, listen: tuple[str, int]) -> AsyncIterator[str]:
+    """Serve an application and yield its host:port. Raises StartError when the port cannot be had."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+    await runner.setup()
+    try:
+        bound = await running.listening(listen, listening.bind(*listen))
+        await web.SockSite(runner, bound).start()
+        yield addresses.join(listen[0], bound.getsockname()[1])
+        await listening.stop_accepting([bound])
+    finally:
+        await runner.cleanup()

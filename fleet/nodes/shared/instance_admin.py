@@ -1,0 +1,53 @@
+"""fleet.v1.InstanceAdmin: an operator, or a console, drains an instance or calls it degraded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from fleet.nodes.shared import operators
+from fleet.transport.standing import Standing
+from fleet.wire import fleet_pb2, fleet_pb2_grpc
+
+Context = grpc.aio.ServicerContext[Any, Any]
+_Word = fleet_pb2.SetStandingRequest
+
+
+class InstanceAdminServicer:
+    """Method names are those of the .proto."""
+
+    def __init__(self, instance_id: str, standing: Standing, host: str = "127.0.0.1") -> None:
+        """`host` is where the instance listens."""
+        self._instance_id = instance_id
+        self._standing = standing
+        self._host = host
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Serve it."""
+        fleet_pb2_grpc.add_InstanceAdminServicer_to_server(self, server)
+
+    async def SetStanding(  # noqa: N802
+        self, request: fleet_pb2.SetStandingRequest, context: Context
+    ) -> fleet_pb2.SetStandingResponse:
+        """Say it, or take it back; repeated it changes nothing."""
+        await operators.demand(context, "drain instances", self._host)
+        await operators.demand_reason(context, request.reason)
+        standing, reason = self._standing, request.reason
+        match request.word:
+            case _Word.WORD_DRAIN:
+                standing.drain(reason)
+            case _Word.WORD_UNDRAIN:
+                standing.undrain()
+            case _Word.WORD_DEGRADE:
+                standing.degrade(reason, request.lasts_ms / 1000 or None)
+            case _Word.WORD_RESTORE:
+                standing.restore()
+            case _:
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"word: {request.word} is none")
+        return fleet_pb2.SetStandingResponse(
+            instance_id=self._instance_id,
+            draining=standing.draining is not None,
+            degraded=standing.degraded is not None,
+        )

@@ -1,0 +1,242 @@
+"""The policies of one auth or proxy: read when it starts, reported, accepted into `policies.env` for the next start.
+
+RFD 226's variables, fleet.protocol.policies.env_policies. Service: fleet.v1.NodePolicies. docs/policies.md
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Never
+
+import grpc
+import grpc.aio
+
+from fleet.nodes.shared import operators, running
+from fleet.nodes.shared.instance import Instance
+from fleet.processes import folders
+from fleet.protocol import durations
+from fleet.protocol.policies import env_policies
+from fleet.protocol.policies.env_policies import PolicyError, Value
+from fleet.protocol.recovery import announce
+from fleet.protocol.recovery.announce import AnnounceError
+from fleet.wire import fleet_pb2, fleet_pb2_grpc
+
+log = logging.getLogger(__name__)
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+#: More values than there are policies are a mistake, and so are longer ones.
+_LONGEST = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """What one node was started with."""
+
+    role: str
+    #: As it was given, without what the file says.
+    environment: Mapping[str, str] = field(default_factory=dict)
+    #: What its command line fixes, as text.
+    flags: Mapping[str, str] = field(default_factory=dict)
+    #: Where accepted policies are kept; None: nowhere.
+    data: Path | None = None
+    #: What it runs with.
+    running: tuple[Value, ...] = ()
+
+    @property
+    def path(self) -> Path | None:
+        """The file of accepted policies."""
+        return self.data / env_policies.FILE_NAME if self.data else None
+
+    def merged(self) -> dict[str, str]:
+        """The environment that the node is to read."""
+        return env_policies.merged(self.environment, self.running)
+
+    def accepted(self) -> dict[str, str]:
+        """What the file says now. Raises PolicyError, OSError."""
+        return _read(self.path) if self.path else {}
+
+    def accept(self, values: Mapping[str, str]) -> None:
+        """Keep them, whole or not at all. Raises OSError."""
+        assert self.path is not None, "asked only where there is a data folder"
+        beside = self.path.with_suffix(".new")
+        with beside.open("w", encoding="utf-8") as file:
+            file.write(env_policies.format_file(values))
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(self.path)
+
+
+def load(
+    role: str, data: Path | None, environment: Mapping[str, str], flags: Mapping[str, str] | None = None
+) -> Policies:
+    """Read them, once per start. Raises StartError, naming file or variable."""
+    given = flags or {}
+    path = data / env_policies.FILE_NAME if data else None
+    try:
+        if data:
+            folders.make_private(data)
+        accepted = _read(path) if path else {}
+    except OSError as error:
+        raise running.StartError(f"--data {data}: {error.strerror}") from None
+    except (PolicyError, UnicodeDecodeError) as error:
+        raise running.StartError(f"{path}: {error}") from None
+    found = env_policies.effective(role, environment, accepted, given)
+    return Policies(role, dict(environment), dict(given), data, found)
+
+
+def load_with_ttl(
+    role: str, data: Path | None, environment: Mapping[str, str], flag: float | None
+) -> tuple[Policies, float]:
+    """Read them, and the announce TTL that follows, seconds; `flag` is what the command line says of it.
+
+    Raises StartError.
+    """
+    variable = {"auth": announce.AUTH_TTL_VARIABLE, "proxy": announce.PROXY_TTL_VARIABLE}[role]
+    flags = {} if flag is None else {variable: durations.format_seconds(flag)}
+    own = load(role, data, environment, flags)
+    try:
+        return own, announce.ttl_from(own.merged(), variable)
+    except AnnounceError as error:
+        raise running.StartError(str(error)) from None
+
+
+class NodePoliciesServicer:
+    """Method names are those of the .proto."""
+
+    def __init__(
+        self, instance: Instance, own: Policies, restart: Callable[[float | None], None] | None
+    ) -> None:
+        """`restart` ends this run and begins another, with seconds to drain or None; None if that cannot be done."""
+        self._instance = instance
+        self._own = own
+        self._restart = restart
+        self._run_id = secrets.token_hex(8)
+        self._began = time.monotonic()
+        self._restarting = False
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Serve it."""
+        fleet_pb2_grpc.add_NodePoliciesServicer_to_server(self, server)
+
+    async def GetPolicies(  # noqa: N802
+        self, request: fleet_pb2.GetPoliciesRequest, context: Context
+    ) -> fleet_pb2.PoliciesReport:
+        """Report."""
+        del request, context
+        return self._report()
+
+    async def SetPolicies(  # noqa: N802
+        self, request: fleet_pb2.SetPoliciesRequest, context: Context
+    ) -> fleet_pb2.PoliciesReport:
+        """Accept policies for the next start."""
+        await operators.demand(context, "change its policies", self._instance.flags.listen[0])
+        if why_not := self._why_not():
+            await self._refuse(context, grpc.StatusCode.FAILED_PRECONDITION, why_not)
+        if len(request.values) > len(env_policies.POLICIES) or any(
+            len(text) > _LONGEST for text in request.values.values()
+        ):
+            await self._refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "values: too many, or too long")
+        kept, wrong = env_policies.check(self._own.role, request.values)
+        if wrong:
+            await self._refuse(
+                context, grpc.StatusCode.INVALID_ARGUMENT, "; ".join(str(one) for one in wrong)
+            )
+        held = self._revision()
+        if request.revision != held:
+            await self._refuse(
+                context,
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"revision: {request.revision!r} is not what is accepted here, {held!r}: somebody else wrote meanwhile",
+            )
+        try:
+            self._own.accept(kept)
+        except OSError as error:
+            await self._refuse(
+                context, grpc.StatusCode.FAILED_PRECONDITION, f"{self._own.path}: {error.strerror}"
+            )
+        log.info("policies.accepted: %s, revision %s", ", ".join(sorted(kept)) or "none", self._revision())
+        return self._report()
+
+    async def Restart(  # noqa: N802
+        self, request: fleet_pb2.RestartRequest, context: Context
+    ) -> fleet_pb2.RestartResponse:
+        """End gracefully and start again."""
+        await operators.demand(context, "restart it", self._instance.flags.listen[0])
+        await operators.demand_reason(context, request.reason)
+        if request.run_id != self._run_id:
+            await self._refuse(
+                context,
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"run_id: {request.run_id!r} is not this run, {self._run_id!r}",
+            )
+        if self._restart is None:
+            await self._refuse(
+                context, grpc.StatusCode.FAILED_PRECONDITION, "this node cannot restart itself"
+            )
+        elif not self._restarting:
+            self._restarting = True
+            log.info("policies.restarting: %s", request.reason or "an operator asked for it")
+            self._restart(request.drain_ms / 1000 if request.drain_ms else None)
+        return fleet_pb2.RestartResponse()
+
+    def _report(self) -> fleet_pb2.PoliciesReport:
+        own = self._own
+        now = {value.name: value for value in own.running}
+        following: tuple[Value, ...] = ()
+        with contextlib.suppress(PolicyError, OSError):
+            following = env_policies.effective(own.role, own.environment, own.accepted(), own.flags)
+        beneath = {
+            value.name: value for value in env_policies.effective(own.role, own.environment, {}, own.flags)
+        }
+        return fleet_pb2.PoliciesReport(
+            instance_id=self._instance.flags.id,
+            role=own.role,
+            run_id=self._run_id,
+            up_for_ms=round((time.monotonic() - self._began) * 1000),
+            revision=self._revision(),
+            why_not=self._why_not(),
+            policies=[
+                fleet_pb2.PolicyReport(
+                    name=value.name,
+                    value=now[value.name].text,
+                    source=now[value.name].source.value,
+                    next_value=value.text,
+                    next_source=value.source.value,
+                    beneath_value=beneath[value.name].text,
+                    beneath_source=beneath[value.name].source.value,
+                )
+                for value in following or own.running
+            ],
+        )
+
+    def _revision(self) -> str:
+        with contextlib.suppress(PolicyError, OSError):
+            return env_policies.revision(self._own.accepted())
+        return "unreadable"
+
+    def _why_not(self) -> str:
+        if self._own.path is None:
+            return "this node has no data folder (--data): its policies come from its environment alone"
+        if self._restart is None:
+            return "this node cannot restart itself"
+        return ""
+
+    async def _refuse(self, context: Context, code: grpc.StatusCode, why: str) -> Never:
+        log.warning("policies.refused: %s", why)
+        await context.abort(code, why)
+
+
+def _read(path: Path) -> dict[str, str]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    return env_policies.parse_file(text)

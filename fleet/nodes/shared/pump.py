@@ -1,0 +1,196 @@
+"""Pass bytes between two TCP connections, with backpressure; hold them, or reset both.
+
+The forwarder and the balancer are made of this. Nothing is parsed and nothing is buffered but what a
+transport had taken when its peer became slow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+from typing_extensions import override
+
+from fleet.processes import background
+
+#: Close with RST at once, whatever is unsent: SO_LINGER on, 0 seconds.
+_LINGER_RESET = struct.pack("ii", 1, 0)
+
+
+class _End(asyncio.Protocol):
+    """One of the two connections of a link."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self.transport: asyncio.Transport | None = None
+        #: Its buffer is full: the other end must not read on.
+        self.full = False
+        self.reading = False
+        self.finished = False
+        #: What came although we do not read: uvloop begins to read after `connection_made`, paused or not.
+        self._early: list[bytes] = []
+
+    @property
+    def other(self) -> _End:
+        return self._link.far if self is self._link.near else self._link.near
+
+    @property
+    def _transport(self) -> asyncio.Transport:
+        assert self.transport is not None, "it is connected before anything is read or written"
+        return self.transport
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.pause_reading()
+        self._link.made(self)
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        if not self.reading:
+            self._early.append(data)
+            self._transport.pause_reading()
+            return
+        self.other.write(data)
+
+    @override
+    def eof_received(self) -> bool:
+        self.finished = True
+        if self.reading:
+            self._pass_end()
+        return True  # half open, as TCP is: the other direction may go on
+
+    @override
+    def pause_writing(self) -> None:
+        self.full = True
+        self._link.steer()
+
+    @override
+    def resume_writing(self) -> None:
+        self.full = False
+        self._link.steer()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._link.lost(exc)
+
+    def read(self, wanted: bool) -> None:
+        """Read, or stop reading."""
+        if self.transport is None or wanted == self.reading or self.transport.is_closing():
+            return
+        self.reading = wanted
+        if not wanted:
+            self.transport.pause_reading()
+            return
+        early, self._early = self._early, []
+        for data in early:
+            self.other.write(data)
+        if self.finished:
+            self._pass_end()
+        else:
+            self.transport.resume_reading()
+
+    def write(self, data: bytes) -> None:
+        """Send on."""
+        self._transport.write(data)
+
+    def reset(self) -> None:
+        """Close with a reset."""
+        if self.transport is None or self.transport.is_closing():
+            return
+        with contextlib.suppress(OSError):  # gone already
+            self.transport.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_RESET
+            )
+        self.transport.abort()
+
+    def _pass_end(self) -> None:
+        peer = self.other
+        if peer.transport is not None and not peer.transport.is_closing():
+            peer.transport.write_eof()
+        if peer.finished and not peer.held_back:
+            self._link.close()
+
+    @property
+    def held_back(self) -> bool:
+        """It has ended, but what it said is not passed on yet."""
+        return bool(self._early) or not self.reading
+
+
+class Link:
+    """A connection that was accepted, and the one made for it. Give `near` to a server as its protocol."""
+
+    def __init__(self, accepted: Callable[[Link], None], ended: Callable[[Link], None]) -> None:
+        self._accepted = accepted
+        self._ended = ended
+        self._held = False
+        self._over = False
+        self.near = _End(self)
+        self.far = _End(self)
+
+    async def dial(self, host: str, port: int, *, within: float) -> None:
+        """Make the far connection within seconds and let bytes flow. Raises OSError (TimeoutError among them)."""
+        async with asyncio.timeout(within):
+            await asyncio.get_running_loop().create_connection(lambda: self.far, host, port)
+        if self._over:
+            self.far.reset()
+        self.steer()
+
+    def hold(self, held: bool) -> None:
+        """Let nothing pass, end of stream included; what comes meanwhile waits with the sender's kernel."""
+        self._held = held
+        self.steer()
+
+    def reset(self) -> None:
+        """Reset both connections."""
+        self.near.reset()
+        self.far.reset()
+
+    def close(self) -> None:
+        """Close both connections after what is unsent."""
+        for end in (self.near, self.far):
+            if end.transport is not None:
+                end.transport.close()
+
+    def steer(self) -> None:
+        """Read from each end if the other can take it."""
+        joined = self.near.transport is not None and self.far.transport is not None
+        for end in (self.near, self.far):
+            end.read(joined and not self._held and not end.other.full)
+
+    def made(self, end: _End) -> None:
+        """An end is connected."""
+        if end is self.near:
+            self._accepted(self)
+
+    def lost(self, error: Exception | None) -> None:
+        """An end is gone: so is the other, in the same manner."""
+        if error is not None:
+            self.reset()
+        else:
+            self.close()
+        if not self._over:
+            self._over = True
+            self._ended(self)
+
+
+class Tasks:
+    """Tasks that nobody awaits, kept from the garbage collector, with their faults reported."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` in the background."""
+        task = background.start(work, name="work of a connection")
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    def cancel(self) -> None:
+        """Cancel all."""
+        for task in list(self._running):
+            task.cancel()

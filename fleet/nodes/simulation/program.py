@@ -1,0 +1,301 @@
+"""A whole simulation: its processes, its script, and the socket on which it is told of faults. docs/simulate.md."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from fleet.nodes.shared.running import raise_file_limit
+from fleet.nodes.simulation.faults import Fault, FaultError, Step, parse_fault
+from fleet.nodes.simulation.fleet import Shape
+from fleet.nodes.simulation.worker import arguments
+from fleet.processes import children, folders
+
+#: A part of 100,000 agents is ready in about 5 s where measured, two of them at once on a busy machine later.
+_START_TIMEOUT = 120.0
+_POLL = 0.05
+
+
+class SimulationError(Exception):
+    """The simulation cannot start or be reached, or one of its processes ended; the sentence says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Where a running simulation is."""
+
+    pid: int
+    #: Path of its control socket.
+    control: str
+    #: gRPC addresses of its auths: what REFLOAT_AUTHS wants.
+    auths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Advised:
+    """What agents of a simulation were advised: to reconnect elsewhere."""
+
+    #: How many agents, by the advice's id.
+    agents: dict[str, int]
+    #: How often one agent was sent the same advice, at most.
+    most: int
+    #: The fewest tunnels any of them had afterwards.
+    fewest: int
+
+
+class Simulation:
+    """Starts the parts, keeps them equal, ends them."""
+
+    def __init__(self, shape: Shape, *, seed: int | None = None, processes: int = 3) -> None:
+        self.shape = shape
+        self._seed = secrets.randbits(32) if seed is None else seed
+        self._parts = max(1, min(processes, shape.proxies + 1))
+        self._children: list[subprocess.Popen[bytes]] = []
+        self._sessions: list[aiohttp.ClientSession] = []
+        self._folder = ""
+        #: One fault at a time: every part must be told in the same order.
+        self._order = asyncio.Lock()
+        self.directory: dict[str, tuple[str, str]] = {}
+
+    @property
+    def auths(self) -> tuple[str, ...]:
+        """gRPC addresses of the auths."""
+        return tuple(self.directory[f"auth-{index + 1}"][0] for index in range(self.shape.auths))
+
+    @property
+    def control(self) -> str:
+        """Path of the socket this simulation is told of faults on."""
+        return str(Path(self._folder) / "control.sock")
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes that serve, parts in order."""
+        return [child.pid for child in self._children]
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Simulation]:
+        """Run it for as long as the block lasts. Raises SimulationError when it cannot start."""
+        raise_file_limit()
+        # A folder of our own: a unix socket's path may not be long, and nobody else may tell us anything.
+        with tempfile.TemporaryDirectory(prefix="refloat-simulate-") as self._folder:
+            runner = web.AppRunner(self._application(), shutdown_timeout=1.0)
+            try:
+                await self._start()
+                await runner.setup()
+                await web.UnixSite(runner, self.control).start()
+                yield self
+            finally:
+                await runner.cleanup()
+                for session in self._sessions:
+                    await session.close()
+                await asyncio.to_thread(children.stop, self._children)
+
+    async def _start(self) -> None:
+        started_at = time.time()
+        for part in range(self._parts):
+            path = str(Path(self._folder) / f"part-{part}.sock")
+            argv = [
+                *(sys.executable, "-m", "fleet.nodes.simulation.worker", *arguments(self.shape)),
+                *("--seed", str(self._seed), "--started-at", repr(started_at)),
+                *("--part", str(part), "--parts", str(self._parts), "--control", path),
+                *("--parent", self.control),
+            ]
+            self._children.append(children.spawn(argv))
+            connector = aiohttp.UnixConnector(path=path)
+            self._sessions.append(aiohttp.ClientSession("http://simulator", connector=connector))
+        for part in range(self._parts):
+            self.directory.update(await self._addresses(part))
+        await self._tell("/directory", self.directory)
+
+    async def _addresses(self, part: int) -> dict[str, tuple[str, str]]:
+        """Wait until a part has opened its ports, and learn them."""
+        deadline = time.monotonic() + _START_TIMEOUT
+        while time.monotonic() < deadline:
+            if self._children[part].poll() is not None:
+                raise SimulationError(
+                    f"part {part} of the simulation ended at its start: see its message above"
+                )
+            try:
+                async with self._sessions[part].get("/addresses") as answer:
+                    return {name: (pair[0], pair[1]) for name, pair in (await answer.json()).items()}
+            except aiohttp.ClientConnectionError:
+                await asyncio.sleep(_POLL)
+        raise SimulationError(f"part {part} of the simulation did not start within {_START_TIMEOUT:g} s")
+
+    async def _tell(self, path: str, message: object) -> dict[str, Any]:
+        """Tell every part, and return what the first one says. Raises FaultError, SimulationError."""
+        try:
+            answers = await asyncio.gather(
+                *(session.post(path, json=message) for session in self._sessions),
+            )
+            told = [await answer.json() for answer in answers]
+        except aiohttp.ClientError as error:
+            raise SimulationError(f"a process of the simulation does not answer: {error}") from error
+        first: dict[str, Any] = told[0]
+        if "error" in first:
+            raise FaultError(first["error"])
+        return first
+
+    async def do(self, fault: Fault) -> list[str]:
+        """Do a fault now, everywhere, and return the names of the instances concerned. Raises FaultError."""
+        async with self._order:
+            done = await self._tell("/fault", {"fault": str(fault), "at": time.time()})
+        names: list[str] = done["done"]
+        return names
+
+    async def advised(self) -> Advised:
+        """What its proxies advised so far."""
+        asked: dict[str, Counter[str]] = {}
+        fewest = []
+        for session in self._sessions:
+            async with session.get("/advice") as answer:
+                told = await answer.json()
+            fewest.append(int(told["fewest"]))
+            for advice, counts in told["asked"].items():
+                asked.setdefault(advice, Counter()).update(counts)
+        return Advised(
+            {one: len(counts) for one, counts in asked.items()},
+            max((max(counts.values()) for counts in asked.values() if counts), default=0),
+            min(fewest),
+        )
+
+    async def play(self, script: Sequence[Step], say: Callable[[str], None]) -> None:
+        """Do the steps of a script at their times, counted from now."""
+        began = time.monotonic()
+        for step in script:
+            await asyncio.sleep(max(0.0, began + step.after - time.monotonic()))
+            try:
+                say(f"t={step.after:g} {step.fault}: {', '.join(await self.do(step.fault))}")
+            except FaultError as error:
+                say(f"t={step.after:g} {step.fault}: {error}")
+
+    async def failed(self) -> None:
+        """Return only by raising SimulationError, when a process of it has ended."""
+        while True:
+            for part, child in enumerate(self._children):
+                if child.poll() is not None:
+                    raise SimulationError(f"part {part} of the simulation ended with code {child.returncode}")
+            await asyncio.sleep(0.5)
+
+    def _application(self) -> web.Application:
+        app = web.Application()
+        app.router.add_post("/fault", self._fault)
+        app.router.add_post("/moves", self._moves)
+        app.router.add_get("/advice", self._advised)
+        app.router.add_get("/directory", self._show)
+        return app
+
+    async def _moves(self, request: web.Request) -> web.Response:
+        """A part tells where agents go that took its advice: all parts are told, in one order."""
+        moves = await request.json()
+        async with self._order:
+            await self._tell("/moves", {"moves": moves, "at": time.time()})
+        return web.json_response({})
+
+    async def _advised(self, request: web.Request) -> web.Response:
+        return web.json_response(asdict(await self.advised()))
+
+    async def _fault(self, request: web.Request) -> web.Response:
+        try:
+            return web.json_response({"done": await self.do(parse_fault((await request.json())["fault"]))})
+        except FaultError as error:
+            return web.json_response({"error": str(error)}, status=400)
+
+    async def _show(self, request: web.Request) -> web.Response:
+        return web.json_response(self.directory)
+
+
+async def run(
+    simulation: Simulation,
+    script: Sequence[Step],
+    ready: Callable[[Simulation], None],
+    say: Callable[[str], None],
+) -> None:
+    """Run until SIGINT or SIGTERM. Raises SimulationError when it cannot start or one of its processes ends."""
+    serving = asyncio.create_task(_serve(simulation, script, ready, say))
+    for sent in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(sent, serving.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await serving
+
+
+async def _serve(
+    simulation: Simulation,
+    script: Sequence[Step],
+    ready: Callable[[Simulation], None],
+    say: Callable[[str], None],
+) -> None:
+    async with simulation.running():
+        ready(simulation)
+        tasks = [
+            asyncio.create_task(simulation.play(script, say)),
+            asyncio.create_task(simulation.failed()),
+        ]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+def note(home: Path, simulation: Simulation) -> Path:
+    """Write down where the simulation is, for `find`."""
+    folders.make_private(home)
+    path = home / "simulate.json"
+    path.write_text(
+        json.dumps({"pid": os.getpid(), "control": simulation.control, "auths": simulation.auths}), "utf-8"
+    )
+    return path
+
+
+def find(home: Path) -> Running | None:
+    """The simulation that runs on `home` now; None when none does."""
+    try:
+        noted = json.loads((home / "simulate.json").read_text("utf-8"))
+        os.kill(int(noted["pid"]), 0)
+        return Running(pid=int(noted["pid"]), control=noted["control"], auths=tuple(noted["auths"]))
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+async def tell(running: Running, fault: Fault) -> list[str]:
+    """Have a running simulation do a fault; return the instances concerned. Raises FaultError, SimulationError."""
+    told = await _ask(running, "POST", "/fault", {"fault": str(fault)})
+    if "error" in told:
+        raise FaultError(told["error"])
+    names: list[str] = told["done"]
+    return names
+
+
+async def advised(running: Running) -> Advised:
+    """What agents of a running simulation were advised. Raises SimulationError."""
+    return Advised(**await _ask(running, "GET", "/advice", None))
+
+
+async def _ask(running: Running, method: str, path: str, message: object) -> dict[str, Any]:
+    connector = aiohttp.UnixConnector(path=running.control)
+    try:
+        async with (
+            aiohttp.ClientSession("http://simulation", connector=connector) as session,
+            session.request(method, path, json=message) as answer,
+        ):
+            told: dict[str, Any] = await answer.json()
+    except aiohttp.ClientError as error:
+        raise SimulationError(f"the simulation (pid {running.pid}) does not answer: {error}") from error
+    return told

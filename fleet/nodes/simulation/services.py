@@ -1,0 +1,277 @@
+"""The polled services of an invented fleet, as real auths and proxies serve them. docs/simulate.md.
+
+fleet.v1.AgentFeed and TunnelFeed (incremental by epoch and revision), AgentStatus, teleport.presence.v1.PresenceService
+and teleport.grpcclientconfig.v1.ServiceConfigDiscoveryService.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import grpc.aio
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import override
+
+from fleet.nodes.simulation.fleet import Fleet, Instance
+from fleet.protocol.instance_labels import DIAG_LABEL, GENERATION_LABEL, GROUP_ID_LABEL, TTL_LABEL
+from fleet.vocabulary.instances import InstanceKind
+from fleet.wire import (
+    agent_status_pb2,
+    agent_status_pb2_grpc,
+    fleet_pb2,
+    fleet_pb2_grpc,
+    grpcclientconfig_pb2,
+    grpcclientconfig_pb2_grpc,
+    presence_pb2,
+    presence_pb2_grpc,
+    types_pb2,
+)
+
+#: Entries in one answer when the caller names no limit: about 500 KB, far from gRPC's 4 MB.
+_PAGE = 2000
+_MOST = 10_000
+#: Instances in one page of a presence list.
+_SERVERS_PAGE = 200
+_VERSION = "18.0.0-simulated"
+
+Clock = Callable[[], float]
+#: name -> (gRPC address, diag address) of every instance of the simulation, wherever it is served.
+Directory = Mapping[str, tuple[str, str]]
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(0, round(seconds * 1000))
+
+
+class AgentFeed(fleet_pb2_grpc.AgentFeedServicer):
+    """Every auth serves the same list, under the same epoch."""
+
+    def __init__(self, fleet: Fleet, clock: Clock) -> None:
+        self._fleet = fleet
+        self._clock = clock
+
+    @override
+    async def ListAgents(
+        self, request: fleet_pb2.ListAgentsRequest, context: Context
+    ) -> fleet_pb2.ListAgentsResponse:
+        """Answer the agents that changed since the caller's revision, or all when it is not of this epoch."""
+        fleet, now = self._fleet, self._clock()
+        known = request.epoch == fleet.epoch and 0 < request.since_revision <= fleet.revision
+        since = request.since_revision if known else 0
+        agents, more = fleet.agents_since(since, now, min(request.limit or _PAGE, _MOST))
+        return fleet_pb2.ListAgentsResponse(
+            epoch=fleet.epoch,
+            revision=int(fleet.revisions[agents[-1]]) if more else fleet.revision,
+            full=not known,
+            more=more,
+            agents=self._entries(agents, now),
+        )
+
+    def _entries(self, agents: npt.NDArray[np.int64], now: float) -> list[fleet_pb2.AgentEntry]:
+        """Plain lists first: picking numbers out of arrays one by one would double what a full list costs."""
+        fleet = self._fleet
+        expires_at = fleet.expires_at[agents]
+        return [
+            self._entry(*told)
+            for told in zip(
+                agents.tolist(),
+                fleet.auth[agents].tolist(),
+                fleet.reconnecting[agents].tolist(),
+                np.maximum(0, expires_at - fleet.shape.agent_ttl - fleet.read_at[agents]).tolist(),
+                (expires_at - now).tolist(),
+                strict=True,
+            )
+        ]
+
+    def _entry(
+        self, agent: int, auth: int, reconnecting: bool, read_age: float, expires_in: float
+    ) -> fleet_pb2.AgentEntry:
+        fleet = self._fleet
+        auth_id = fleet.auths[auth].id
+        policy = fleet_pb2.ClientPolicy(
+            mode="reconnect" if reconnecting else "pick_first",
+            health_check=reconnecting,
+            read_age_ms=_milliseconds(read_age),
+            auth_id=auth_id,
+        )
+        tracker = fleet_pb2.TrackerSummary(
+            desired_count=fleet.shape.tunnels_each,
+            claimed=fleet.claimed(agent),
+            tracked=fleet.shape.proxies,
+            ttl_seen_ms=_milliseconds(fleet.shape.instance_ttl),
+        )
+        resource = fleet_pb2.AgentResource(
+            agent_id=fleet.ids[agent],
+            name=fleet.names[agent],
+            version=_VERSION,
+            ttl_ms=_milliseconds(fleet.shape.agent_ttl),
+            policy=policy,
+            tracker=tracker,
+        )
+        return fleet_pb2.AgentEntry(agent=resource, auth_id=auth_id, expires_in_ms=_milliseconds(expires_in))
+
+
+class TunnelFeed(fleet_pb2_grpc.TunnelFeedServicer):
+    """The tunnels of one proxy."""
+
+    def __init__(self, fleet: Fleet, proxy: Instance, clock: Clock) -> None:
+        self._fleet = fleet
+        self._proxy = proxy
+        self._clock = clock
+
+    @override
+    async def ListTunnels(
+        self, request: fleet_pb2.ListTunnelsRequest, context: Context
+    ) -> fleet_pb2.ListTunnelsResponse:
+        """Answer what opened or closed since the caller's revision, or all when it is not of this epoch."""
+        proxy, now = self._proxy, self._clock()
+        page = proxy.tunnels.since(request.epoch, request.since_revision, min(request.limit or _PAGE, _MOST))
+        return fleet_pb2.ListTunnelsResponse(
+            epoch=page.epoch,
+            revision=page.revision,
+            full=page.full,
+            more=page.more,
+            tunnels=[
+                fleet_pb2.TunnelEntry(
+                    agent_id=self._fleet.ids[opened.agent],
+                    agent_name=self._fleet.names[opened.agent],
+                    open_for_ms=_milliseconds(now - opened.at),
+                )
+                for opened in page.changed
+            ],
+            closed=page.removed,
+            proxy_id=proxy.id,
+        )
+
+
+class AgentStatus(agent_status_pb2_grpc.AgentStatusServicer):
+    """What agents say of themselves through their tunnels to one proxy."""
+
+    def __init__(self, fleet: Fleet, proxy: Instance, clock: Clock) -> None:
+        self._fleet = fleet
+        self._proxy = proxy
+        self._clock = clock
+
+    @override
+    async def ReadAgentStatus(
+        self, request: agent_status_pb2.ReadAgentStatusRequest, context: Context
+    ) -> agent_status_pb2.ReadAgentStatusResponse:
+        """Answer for an agent that has a tunnel here."""
+        opened = self._proxy.tunnels.get(request.agent_id)
+        if opened is None:
+            why = f"no live tunnel of agent {request.agent_id!r} is here"
+            await context.abort(grpc.StatusCode.NOT_FOUND, why)
+        document = json.dumps(self._document(opened.agent))
+        return agent_status_pb2.ReadAgentStatusResponse(document=document.encode())
+
+    def _document(self, agent: int) -> dict[str, Any]:
+        fleet, now = self._fleet, self._clock()
+        present = fleet.present(fleet.proxies, now)
+        claimed = fleet.claimed(agent)
+        return {
+            "agent_id": fleet.ids[agent],
+            "name": fleet.names[agent],
+            "version": _VERSION,
+            "tracker": {
+                "desired_count": fleet.shape.tunnels_each,
+                "claimed": claimed,
+                "ttl_seen_ms": _milliseconds(fleet.shape.instance_ttl),
+                "proxies": [
+                    {
+                        "proxy_id": proxy.id,
+                        "group": "simulated",
+                        "generation": 1,
+                        "expires_in_ms": _milliseconds(proxy.expires_at - now),
+                        "desired": True,
+                    }
+                    for proxy in present
+                ],
+            },
+            "policy": {
+                "mode": "reconnect" if fleet.reconnecting[agent] else "pick_first",
+                "health_check": bool(fleet.reconnecting[agent]),
+                "auth_id": fleet.auths[int(fleet.auth[agent])].id,
+                "read_age_ms": _milliseconds(now - float(fleet.read_at[agent])),
+            },
+            "tunnels": [{"proxy_id": proxy} for proxy in claimed],
+            "services": [],
+        }
+
+
+class Presence(presence_pb2_grpc.PresenceServiceServicer):
+    """The instances whose resource has not expired."""
+
+    def __init__(self, fleet: Fleet, directory: Directory, clock: Clock) -> None:
+        self._fleet = fleet
+        self._directory = directory
+        self._clock = clock
+
+    @override
+    async def ListAuthServers(
+        self, request: presence_pb2.ListAuthServersRequest, context: Context
+    ) -> presence_pb2.ListAuthServersResponse:
+        """Answer one page of the auths."""
+        page, token = await self._page(self._fleet.auths, request.page_size, request.page_token, context)
+        return presence_pb2.ListAuthServersResponse(servers=page, next_page_token=token)
+
+    @override
+    async def ListProxyServers(
+        self, request: presence_pb2.ListProxyServersRequest, context: Context
+    ) -> presence_pb2.ListProxyServersResponse:
+        """Answer one page of the proxies."""
+        page, token = await self._page(self._fleet.proxies, request.page_size, request.page_token, context)
+        return presence_pb2.ListProxyServersResponse(servers=page, next_page_token=token)
+
+    async def _page(
+        self, instances: Sequence[Instance], size: int, token: str, context: Context
+    ) -> tuple[list[types_pb2.ServerV2], str]:
+        """One page: the token is the index it begins at, so that an expiry between pages shifts nothing."""
+        if token and not token.isdecimal():
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "page_token is not one of ours")
+        begin = int(token or 0)
+        end = begin + (min(size, _SERVERS_PAGE) if size > 0 else _SERVERS_PAGE)
+        listed = self._fleet.present(instances[begin:end], self._clock())
+        servers = [self._server(instance) for instance in listed if instance.name in self._directory]
+        return servers, str(end) if end < len(instances) else ""
+
+    def _server(self, instance: Instance) -> types_pb2.ServerV2:
+        grpc_address, diag_address = self._directory[instance.name]
+        metadata = types_pb2.Metadata(
+            name=instance.id,
+            namespace="default",
+            labels={
+                DIAG_LABEL: diag_address,
+                TTL_LABEL: f"{self._fleet.shape.instance_ttl:g}s",
+            },
+        )
+        if instance.kind is InstanceKind.PROXY:
+            metadata.labels[GROUP_ID_LABEL] = "simulated"
+            metadata.labels[GENERATION_LABEL] = "1"
+        metadata.expires.FromMilliseconds(_milliseconds(instance.expires_at))
+        return types_pb2.ServerV2(
+            kind="proxy" if instance.kind is InstanceKind.PROXY else "auth_server",
+            version="v2",
+            metadata=metadata,
+            spec=types_pb2.ServerSpecV2(addr=grpc_address, hostname=instance.name, version=_VERSION),
+        )
+
+
+class ServiceConfigDiscovery(grpcclientconfig_pb2_grpc.ServiceConfigDiscoveryServiceServicer):
+    """What new connections are told: reconnect, with health checks."""
+
+    @override
+    async def GetServiceConfig(
+        self, request: grpcclientconfig_pb2.GetServiceConfigRequest, context: Context
+    ) -> grpcclientconfig_pb2.GetServiceConfigResponse:
+        """Answer the one configuration there is."""
+        policy = grpcclientconfig_pb2.TeleportPickHealthyConfig(mode="reconnect")
+        return grpcclientconfig_pb2.GetServiceConfigResponse(
+            config=grpcclientconfig_pb2.ServiceConfig(
+                load_balancing_config=[grpcclientconfig_pb2.LoadBalancerConfig(teleport_pick_healthy=policy)],
+                health_check_config=grpcclientconfig_pb2.HealthCheckConfig(service_name=""),
+            )
+        )

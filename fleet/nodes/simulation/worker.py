@@ -1,0 +1,187 @@
+"""One process of a simulation: serves its part of the invented fleet's instances. docs/simulate.md.
+
+Part 0 has the auths, the other parts share the proxies; a simulation of one part has everything in it.
+Started by `fleet.nodes.simulation.program`, and told of addresses and faults over a unix socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from random import Random
+from typing import Any
+
+import aiohttp
+import click
+from aiohttp import web
+
+from fleet.nodes.shared import running
+from fleet.nodes.simulation.advice import Advice, Move
+from fleet.nodes.simulation.faults import FaultError, parse_fault
+from fleet.nodes.simulation.fleet import Fleet, Instance, Shape
+from fleet.nodes.simulation.homes import HomesFlag, written
+from fleet.nodes.simulation.instance import SimulatedInstance
+
+#: How often the model moves on, seconds: heartbeats of 100,000 agents at a TTL of 10 min are 80 a tick.
+_TICK = 0.25
+
+
+def mine(fleet: Fleet, part: int, parts: int) -> list[Instance]:
+    """The instances this part serves."""
+    if parts == 1:
+        return list(fleet.instances)
+    if part == 0:
+        return list(fleet.auths)
+    return fleet.proxies[part - 1 :: parts - 1]
+
+
+class Simulator:
+    """The model, and the ports of this part."""
+
+    def __init__(
+        self, shape: Shape, seed: int, started_at: float, part: int, parts: int, parent: str = ""
+    ) -> None:
+        """`parent` is the socket on which the whole simulation is told of moves; empty: there is no other part."""
+        self._fleet = Fleet(shape, Random(seed), started_at)
+        self._directory: dict[str, tuple[str, str]] = {}
+        self._parent = parent
+        self._advice = Advice(self._fleet, self._spread, Random(seed + part))
+        self._served = {
+            instance.name: SimulatedInstance(self._fleet, instance, self._directory, time.time, self._advice)
+            for instance in mine(self._fleet, part, parts)
+        }
+
+    async def start(self) -> None:
+        """Listen. Raises OSError."""
+        for name, served in self._served.items():
+            await served.follow()
+            self._directory[name] = served.addresses
+
+    async def stop(self) -> None:
+        """Close every port."""
+        await asyncio.gather(*(served.stop() for served in self._served.values()))
+
+    async def run(self) -> None:
+        """Let time pass, for ever."""
+        while True:
+            self._fleet.tick(time.time())
+            await asyncio.sleep(_TICK)
+
+    def control(self) -> web.Application:
+        """What `fleet.nodes.simulation.program` tells this process."""
+        app = web.Application(client_max_size=1 << 24)
+        app.router.add_get("/addresses", self._addresses)
+        app.router.add_post("/directory", self._learn)
+        app.router.add_post("/fault", self._fault)
+        app.router.add_post("/moves", self._moves)
+        app.router.add_get("/advice", self._advised)
+        return app
+
+    async def _spread(self, moves: Sequence[Move]) -> None:
+        """Have every part move these agents. A simulation that does not answer is at its end: they stay."""
+        if not self._parent:
+            self._move(moves, time.time())
+            return
+        connector = aiohttp.UnixConnector(path=self._parent)
+        with contextlib.suppress(aiohttp.ClientError):
+            async with aiohttp.ClientSession("http://simulation", connector=connector) as session:
+                await (await session.post("/moves", json=moves)).read()
+
+    def _move(self, moves: Sequence[Move], at: float) -> None:
+        for kind, agent, leaves, to in moves:
+            move = self._fleet.move_to_auth if kind == "auth" else self._fleet.move
+            move(agent, leaves, to, at)
+
+    async def _moves(self, request: web.Request) -> web.Response:
+        told = await request.json()
+        self._move(told["moves"], told["at"])
+        return web.json_response({})
+
+    async def _advised(self, request: web.Request) -> web.Response:
+        asked = {advice: dict(counts) for advice, counts in self._advice.asked.items()}
+        return web.json_response({"asked": asked, "fewest": self._fleet.fewest})
+
+    async def _addresses(self, request: web.Request) -> web.Response:
+        return web.json_response({name: served.addresses for name, served in self._served.items()})
+
+    async def _learn(self, request: web.Request) -> web.Response:
+        for name, (grpc_address, diag_address) in (await request.json()).items():
+            self._directory[name] = (grpc_address, diag_address)
+        return web.json_response({})
+
+    async def _fault(self, request: web.Request) -> web.Response:
+        told = await request.json()
+        try:
+            concerned = self._fleet.apply(parse_fault(told["fault"]), told["at"])
+        except FaultError as error:
+            return web.json_response({"error": str(error)}, status=400)
+        names = [instance.name for instance in concerned]
+        await asyncio.gather(*(self._served[name].follow() for name in names if name in self._served))
+        return web.json_response({"done": names})
+
+
+async def serve(simulator: Simulator, control: str) -> None:
+    """Serve until SIGTERM or SIGINT; the control socket opens last, and says that the ports are open."""
+    stopping = asyncio.Event()
+    for sent in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(sent, stopping.set)
+    await simulator.start()
+    runner = web.AppRunner(simulator.control(), shutdown_timeout=1.0)
+    await runner.setup()
+    await web.UnixSite(runner, control).start()
+    tasks = {asyncio.create_task(simulator.run()), asyncio.create_task(stopping.wait())}
+    done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+    await runner.cleanup()
+    await simulator.stop()
+    for task in done:
+        task.result()  # the model's own failure ends the process, with its traceback
+
+
+def arguments(shape: Shape) -> list[str]:
+    """The flags that make a process of the same shape."""
+    flags = []
+    for name, value in asdict(shape).items():
+        if name == "homes":
+            flags += ["--homes", written(shape.homes)] if shape.homes else []
+        elif value is not None:
+            flags += [f"--{name.replace('_', '-')}", str(value)]
+    return flags
+
+
+@click.command()
+@click.option("--agents", type=int, required=True)
+@click.option("--proxies", type=int, required=True)
+@click.option("--auths", type=int, required=True)
+@click.option("--connections", type=int, required=True)
+@click.option("--agent-ttl", type=float, required=True)
+@click.option("--instance-ttl", type=float, required=True)
+@click.option("--churn", type=float, required=True)
+@click.option("--reconnect-after", type=float, default=None)
+@click.option("--reconnecting", type=float, required=True)
+@click.option("--homes", type=HomesFlag(), default=())
+@click.option("--seed", type=int, required=True)
+@click.option(
+    "--started-at", type=float, required=True, help="Seconds since the epoch, the same in every part."
+)
+@click.option("--part", type=int, required=True)
+@click.option("--parts", type=int, required=True)
+@click.option("--control", required=True, help="Path of the unix socket to be told on.")
+@click.option("--parent", required=True, help="Path of the unix socket of the whole simulation.")
+def main(
+    *, seed: int, started_at: float, part: int, parts: int, control: str, parent: str, **shape: Any
+) -> None:
+    """Serve one part of an invented fleet."""
+    running.raise_file_limit()
+    made = Shape(**shape)
+    simulator = Simulator(made, seed, started_at, part, parts, parent)
+    running.on_loop(serve(simulator, control))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""What the flags of a tunnel without a fleet say: targets, services, forwards, who may claim what."""
+
+from __future__ import annotations
+
+import fnmatch
+import ipaddress
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import click
+from typing_extensions import override
+
+from fleet.nodes.shared import addresses
+from fleet.protocol.tunnel.messages import Target
+from fleet.protocol.tunnel.server import Peer
+from fleet.transport.channels import SHARED_NAMES
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A target, and the TCP service that its sessions are connected to."""
+
+    target: Target
+    to: tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """A local TCP port whose connections become sessions to a target."""
+
+    listen: tuple[str, int]
+    target: Target
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Who proves `identity` by its certificate may register targets whose names match."""
+
+    identity: str
+    pattern: str
+
+
+def parse_target(text: str) -> Target:
+    """Read `NAME` or `NAME:TYPE`. Raises ValueError with a sentence."""
+    name, colon, kind = text.partition(":")
+    if not name or (colon and not kind):
+        raise ValueError(f"{text!r} is not NAME or NAME:TYPE")
+    return Target(name, kind)
+
+
+def spell_target(target: Target) -> str:
+    """As `parse_target` reads it."""
+    return f"{target.name}:{target.type}" if target.type else target.name
+
+
+def parse_service(text: str) -> Service:
+    """Read `NAME[:TYPE]=HOST:PORT`. Raises ValueError."""
+    target, address = _halves(text, "NAME[:TYPE]=HOST:PORT")
+    return Service(parse_target(target), addresses.parse(address))
+
+
+def parse_forward(text: str) -> Forward:
+    """Read `HOST:PORT=NAME[:TYPE]`. Raises ValueError."""
+    address, target = _halves(text, "HOST:PORT=NAME[:TYPE]")
+    return Forward(addresses.parse(address), parse_target(target))
+
+
+def parse_claim(text: str) -> Claim:
+    """Read `IDENTITY=PATTERN`. Raises ValueError."""
+    return Claim(*_halves(text, "IDENTITY=PATTERN"))
+
+
+def _halves(text: str, form: str) -> tuple[str, str]:
+    left, _, right = text.partition("=")
+    if not left or not right:
+        raise ValueError(f"{text!r} is not {form}")
+    return left, right
+
+
+def claims_rule(claims: Sequence[Claim]) -> Callable[[Peer, Target], bool]:
+    """Who may register what, where certificates prove names: targets of these names, and what claims add to that."""
+
+    def may_claim(peer: Peer, target: Target) -> bool:
+        if target.name in peer.identity and target.name not in SHARED_NAMES and not _is_address(target.name):
+            return True
+        return any(
+            claim.identity in peer.identity and fnmatch.fnmatchcase(target.name, claim.pattern)
+            for claim in claims
+        )
+
+    return may_claim
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+class Word(click.ParamType[T], Generic[T]):
+    """A flag read by one of the functions above."""
+
+    def __init__(self, name: str, parse: Callable[[str], T]) -> None:
+        self.name = name
+        self._parse = parse
+
+    @override
+    def convert(self, value: str | T, param: click.Parameter | None, ctx: click.Context | None) -> T:
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+TARGET = Word("name[:type]", parse_target)
+SERVICE = Word("name[:type]=host:port", parse_service)
+FORWARD = Word("host:port=name[:type]", parse_forward)
+CLAIM = Word("identity=pattern", parse_claim)

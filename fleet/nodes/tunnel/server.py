@@ -1,0 +1,126 @@
+"""A tunnel's server without a fleet: where clients register, and local ports that lead to their targets."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import grpc.aio
+
+from fleet.nodes.shared import addresses, running
+from fleet.nodes.shared.running import StartError
+from fleet.nodes.tunnel.flags import Claim, Forward, Service, claims_rule, spell_target
+from fleet.protocol.tunnel.messages import Target, TunnelError, Wire
+from fleet.transport import channels
+from fleet.transport.channels import DeadPeer, TLSFiles
+from fleet.transport.tunnel import handlers, options
+from fleet.transport.tunnel.handlers import Handler, Taken
+from fleet.transport.tunnel.listener import Listener
+from fleet.transport.tunnel.pump import Policy
+from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
+from fleet.transport.tunnel.stream import TunnelStream
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerPlan:
+    """What `refloat tunnel serve` is told."""
+
+    listen: tuple[str, int]
+    #: The first is for clients that do not say which they speak.
+    wires: Sequence[Wire]
+    tls: TLSFiles
+    forwards: Sequence[Forward]
+    services: Sequence[Service]
+    #: What clients may register beyond targets that are named as their certificates are.
+    claims: Sequence[Claim]
+    #: Anybody who connects may register anything: meant so, and not forgotten.
+    anybody: bool
+    bridge: bool
+    policy: Policy
+    dead_peer: DeadPeer
+
+
+async def serve(plan: ServerPlan) -> None:
+    """Serve until SIGTERM or SIGINT. Raises StartError, TLSError."""
+    _demand_proof(plan)
+    tunnels = [_tunnel(plan, wire) for wire in plan.wires]
+    server = grpc.aio.server(options=[*channels.server_options(), *options.server_options(plan.dead_peer)])
+    serve_tunnels(server, *tunnels)
+    try:
+        port = channels.add_port(server, addresses.join(*plan.listen), plan.tls)
+    except RuntimeError as error:
+        raise StartError(
+            f"cannot listen on {addresses.join(*plan.listen)}: the port is in use, or not ours"
+        ) from error
+    await server.start()
+    listeners = [await listen(forward, tunnels, plan.policy) for forward in plan.forwards]
+    ports = {
+        spell_target(forward.target): addresses.join(forward.listen[0], listener.port)
+        for forward, listener in zip(plan.forwards, listeners, strict=True)
+    }
+    if plan.tls.authority is None:
+        log.warning("without --tls-ca nobody proves who it is: any client may register any target")
+    claims = "anybody" if plan.tls.authority is None else "certificate"
+    running.announce(
+        role="tunnel-server", listen=addresses.join(plan.listen[0], port), claims=claims, forwards=ports
+    )
+    await running.until_told_to_end()
+    for listener in listeners:
+        await listener.stop()
+    await server.stop(grace=0)
+
+
+def _demand_proof(plan: ServerPlan) -> None:
+    """Where others reach it, clients must prove who they are. Raises StartError unless it is meant otherwise."""
+    if plan.tls.authority is None and not plan.anybody and not addresses.is_loopback(plan.listen[0]):
+        raise StartError(
+            f"on {plan.listen[0]} without --tls-ca anybody could register any target and get its sessions: "
+            "give --tls-ca, or --anybody if that is meant"
+        )
+
+
+def _tunnel(plan: ServerPlan, wire: Wire) -> TunnelServer:
+    services = {service.target: service.to for service in plan.services}
+    return TunnelServer(
+        wire,
+        handler=dialling(services, wire, plan.policy) if services else None,
+        local=services,
+        bridge=plan.bridge,
+        may_claim=None if plan.tls.authority is None else claims_rule(plan.claims),
+        on_target=_tell,
+    )
+
+
+def _tell(target: Target, came: bool) -> None:
+    log.info("target %s %s", target, "came" if came else "is gone")
+
+
+def dialling(services: Mapping[Target, tuple[str, int]], wire: Wire, policy: Policy) -> Handler:
+    """A handler that connects each session to its service. Version 0.1 knows names alone."""
+    by_name = {target.name: to for target, to in services.items()}
+
+    async def take(target: Target) -> Taken:
+        to = by_name.get(target.name) if wire is Wire.V0_1 else services.get(target)
+        if to is None:
+            raise TunnelError(f"target {target} is not served here")
+        return await handlers.dial(*to, policy)
+
+    return take
+
+
+async def listen(forward: Forward, tunnels: Sequence[TunnelServer], policy: Policy) -> Listener:
+    """Open a forward's port. Raises StartError."""
+
+    async def open_session() -> TunnelStream:
+        refusals = []
+        for tunnel in tunnels:
+            try:
+                return await tunnel.open_session(forward.target)
+            except TunnelError as error:
+                refusals.append(str(error))
+        raise TunnelError("; ".join(refusals))
+
+    return await running.listening(forward.listen, Listener(open_session, policy).start(*forward.listen))

@@ -1,0 +1,294 @@
+"""The agent's proxy tracker: which proxies there are, which it holds tunnels to, and whether to dial one more.
+
+Teleport's `reversetunnel/track`, with RFD 226's TTL in favour of DefaultProxyExpiry. Pure: `now` is an argument, of any
+one clock (use a monotonic one: a jump of the wall clock must strand nobody).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from fleet.protocol.recovery.discovery import DiscoveredProxy
+
+#: How long a proxy is kept that came without a TTL, seconds.
+DEFAULT_PROXY_EXPIRY = 180.0
+
+
+class ClaimError(Exception):
+    """A lease cannot claim a proxy; `benign` when another lease of ours holds that proxy already."""
+
+    def __init__(self, sentence: str, *, benign: bool = False) -> None:
+        super().__init__(sentence)
+        self.benign = benign
+
+
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """What is known of a proxy."""
+
+    group: str
+    generation: int
+    #: By the caller's clock.
+    expires_at: float
+    #: It takes no new tunnels.
+    draining: bool = False
+
+    @property
+    def place(self) -> tuple[str, int, bool]:
+        """What of it says whether it is desired."""
+        return self.group, self.generation, self.draining
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The tracker in brief. Names are host UUIDs, sorted."""
+
+    #: 0 means one to every desired proxy (agent mesh).
+    connection_count: int
+    claimed: tuple[str, ...]
+    tracked: tuple[str, ...]
+    desired: tuple[str, ...]
+    #: The announce TTL that the last discovery request carried, seconds; 0 when it carried none.
+    ttl_seen: float
+    #: When the set of desired proxies last changed; None before anything was tracked.
+    topology_changed_at: float | None
+    #: Proxies whose tunnels are advised to end, and of those the ones that go away themselves.
+    leaving: tuple[str, ...] = ()
+    going: tuple[str, ...] = ()
+    #: Dials that have not said yet which proxy they reached.
+    inflight: int = 0
+
+    @property
+    def wanted(self) -> int:
+        """How many tunnels there should be."""
+        desired = len(self.desired)
+        return min(desired, self.connection_count) if self.connection_count > 0 else desired
+
+
+class Tracker:
+    """What one agent knows of proxies. Filled by discovery requests only."""
+
+    def __init__(
+        self, cluster: str, connection_count: int = 0, default_expiry: float = DEFAULT_PROXY_EXPIRY
+    ) -> None:
+        if not cluster:
+            raise ValueError("a tracker needs the name of its cluster")
+        self._suffix = f".{cluster}"
+        self._connection_count = connection_count
+        self._default_expiry = default_expiry if default_expiry > 0 else DEFAULT_PROXY_EXPIRY
+        self._tracked: dict[str, Tracked] = {}
+        self._claimed: set[str] = set()
+        # Held proxies that are to be left, and those among them that go away themselves.
+        self._leaving: set[str] = set()
+        self._going: set[str] = set()
+        self._inflight = 0
+        self._last_lease = 0
+        # The last check said no and nothing changed since: asking often costs nothing.
+        self._cannot_lease = False
+        self._ttl_seen = 0.0
+        self._last_desired: set[str] = set()
+        self._topology_changed_at: float | None = None
+
+    def track_expected(self, proxies: Iterable[DiscoveredProxy], now: float) -> bool:
+        """Take a discovery request: each proxy named is known for its TTL from now, or the default expiry.
+
+        Return whether proxies came or changed their place; mere heartbeats leave what `try_acquire` says as it is.
+        """
+        changed = False
+        for proxy in proxies:
+            if proxy.name in self._going:
+                continue  # who tells of it has not noticed yet
+            ttl = proxy.ttl if proxy.ttl > 0 else self._default_expiry
+            old = self._tracked.get(proxy.name)
+            known = Tracked(proxy.group, proxy.generation, now + ttl, proxy.draining)
+            changed = changed or old is None or old.place != known.place
+            self._tracked[proxy.name] = known
+            self._ttl_seen = proxy.lifetime
+            self._cannot_lease = False
+        if changed:
+            self._note_topology(now)
+        return changed
+
+    def set_connection_count(self, count: int) -> None:
+        """Change the wanted number of tunnels; 0 or less means one to every desired proxy."""
+        if count != self._connection_count:
+            self._connection_count = count
+            self._cannot_lease = False
+
+    def leave(self, name: str, now: float, *, going: bool = False) -> bool:
+        """Take note that a held proxy is to be left for another; return whether there is, or may be, another.
+
+        `going` is a proxy that goes away: it counts as expired until its tunnel is over. One that drains need not be
+        made up for by more than what others there are.
+        """
+        self._expire(now)
+        if going and name in self._claimed:
+            self._going.add(name)
+            self._forget([name], now)
+        desired = self._desired(leaving=name)
+        elsewhere = desired - self._leaving - {name}
+        if name not in self._claimed or (name in desired and len(elsewhere) < self._wanted(desired)):
+            return False
+        self._leaving.add(name)
+        self._cannot_lease = False
+        return True
+
+    def can_do_without(self, name: str, held: Iterable[str], now: float) -> bool:
+        """Whether the tunnel to `name` can go, with tunnels on `held` that are known to work: make before break."""
+        self._expire(now)
+        desired = self._desired(leaving=name)
+        others = set(held) - self._leaving - {name}
+        return bool(others & self._tracked.keys()) and len(others & desired) >= self._wanted(desired)
+
+    def try_acquire(self, now: float) -> Lease | None:
+        """Lease the right to dial one more tunnel; None when there are enough, or enough on their way."""
+        self._expire(now)
+        if self._cannot_lease:
+            return None
+        if not self._wants_more():
+            self._cannot_lease = True
+            return None
+        self._last_lease += 1
+        self._inflight += 1
+        return Lease(self, self._last_lease)
+
+    def next_expiry(self) -> float | None:
+        """When the next tracked proxy expires: only then can waiting change what `try_acquire` says."""
+        return min((known.expires_at for known in self._tracked.values()), default=None)
+
+    def is_tracked(self, name: str, now: float) -> bool:
+        """Whether a proxy is known and unexpired."""
+        self._expire(now)
+        return name in self._tracked
+
+    def tracked(self, now: float) -> dict[str, Tracked]:
+        """All proxies that are known and unexpired, by name."""
+        self._expire(now)
+        return dict(self._tracked)
+
+    def is_claimed(self, *principals: str) -> bool:
+        """Whether a tunnel of ours is on that proxy already; advisory."""
+        return self._resolve(principals) in self._claimed
+
+    def snapshot(self, now: float) -> Snapshot:
+        """The state to report."""
+        self._expire(now)
+        return Snapshot(
+            connection_count=max(self._connection_count, 0),
+            claimed=tuple(sorted(self._claimed)),
+            tracked=tuple(sorted(self._tracked)),
+            desired=tuple(sorted(self._desired())),
+            ttl_seen=self._ttl_seen,
+            topology_changed_at=self._topology_changed_at,
+            leaving=tuple(sorted(self._leaving)),
+            going=tuple(sorted(self._going)),
+            inflight=self._inflight,
+        )
+
+    def _wants_more(self) -> bool:
+        # Bootstrap: nothing is known, or nothing is held, so one dial at a time, whatever is desired.
+        if self._inflight == 0 and (not self._claimed or not self._tracked):
+            return True
+        desired = self._desired()
+        # Claims on expired proxies, on old generations and on proxies to be left do not count: new tunnels open while
+        # those stay.
+        open_to_us = desired - self._leaving
+        wanted = min(self._wanted(desired), len(open_to_us))
+        return wanted > len(self._claimed & open_to_us) + self._inflight
+
+    def _wanted(self, desired: set[str]) -> int:
+        return len(desired) if self._connection_count <= 0 else min(len(desired), self._connection_count)
+
+    def _desired(self, leaving: str = "") -> set[str]:
+        # One that drains keeps the tunnel it has, which counts until it is let go; nobody needs a new one there.
+        kept = self._claimed - {leaving}
+        open_to_us = {
+            name: known for name, known in self._tracked.items() if not known.draining or name in kept
+        }
+        newest: dict[str, int] = {}
+        for known in open_to_us.values():
+            newest[known.group] = max(newest.get(known.group, 0), known.generation)
+        return {name for name, known in open_to_us.items() if known.generation == newest[known.group]}
+
+    def _expire(self, now: float) -> None:
+        expired = [name for name, known in self._tracked.items() if known.expires_at < now]
+        if expired:
+            self._forget(expired, now)
+
+    def _forget(self, names: Iterable[str], now: float) -> None:
+        for name in names:
+            self._tracked.pop(name, None)
+        self._cannot_lease = False
+        self._note_topology(now)
+
+    def _note_topology(self, now: float) -> None:
+        desired = self._desired()
+        if desired != self._last_desired:
+            self._last_desired, self._topology_changed_at = desired, now
+
+    def _resolve(self, principals: Iterable[str]) -> str:
+        """The proxy that a set of principals names: one we know, else the first, without the cluster's name."""
+        first = ""
+        for principal in principals:
+            name = principal.removesuffix(self._suffix)
+            if name in self._tracked or name in self._claimed:
+                return name
+            first = first or name
+        return first
+
+    def _claim(self, principals: tuple[str, ...]) -> str:
+        name = self._resolve(principals)
+        if not name:
+            raise ClaimError("a proxy without a name cannot be claimed")
+        if name in self._claimed:
+            raise ClaimError(f"proxy {name} is claimed already", benign=True)
+        self._inflight -= 1
+        self._claimed.add(name)
+        self._cannot_lease = False
+        return name
+
+    def _release(self, name: str | None) -> None:
+        if name is None:
+            self._inflight -= 1
+        else:
+            for names in (self._claimed, self._leaving, self._going):
+                names.discard(name)
+        self._cannot_lease = False
+
+
+class _LeaseState(Enum):
+    UNCLAIMED = auto()
+    CLAIMED = auto()
+    RELEASED = auto()
+
+
+class Lease:
+    """The right to hold one tunnel: unclaimed while dialling, claimed once its proxy is known, then released."""
+
+    def __init__(self, tracker: Tracker, lease_id: int) -> None:
+        self.id = lease_id
+        self._tracker = tracker
+        self._state = _LeaseState.UNCLAIMED
+        self._name: str | None = None
+
+    @property
+    def claimed_proxy(self) -> str | None:
+        """The proxy it holds; None when it holds none."""
+        return self._name if self._state is _LeaseState.CLAIMED else None
+
+    def claim(self, *principals: str) -> str:
+        """Claim the proxy that answered and return its name. Raises ClaimError."""
+        if self._state is not _LeaseState.UNCLAIMED:
+            raise ClaimError(f"lease {self.id} is {self._state.name.lower()}: it cannot claim a proxy")
+        self._name = self._tracker._claim(principals)  # noqa: SLF001 - a lease is the tracker's own hand
+        self._state = _LeaseState.CLAIMED
+        return self._name
+
+    def release(self) -> None:
+        """Give it back; once is enough, more does nothing."""
+        if self._state is _LeaseState.RELEASED:
+            return
+        self._tracker._release(self.claimed_proxy)  # noqa: SLF001
+        self._state = _LeaseState.RELEASED

@@ -1,0 +1,143 @@
+"""GRPCRoute of the Gateway API with the retries of GEP-3440: its YAML read, validated and written. Pure.
+
+https://gateway-api.sigs.k8s.io/reference/spec/#grpcroute; `timeouts` are those of HTTPRoute (GEP-1742), which GRPCRoute
+does not have yet. What we do not act upon is refused by its path, never skipped: docs/retries.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fleet.protocol.retry.gep_duration import GepDuration
+from fleet.protocol.retry.policy import DEFAULT_ATTEMPTS, DEFAULT_BACKOFF, NO_RETRY, Policy, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """`rules[].retry`; what is None or empty was not said."""
+
+    reasons: tuple[Reason, ...] = ()
+    attempts: int | None = None
+    backoff: GepDuration | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """`rules[].timeouts`."""
+
+    request: GepDuration | None = None
+    backend_request: GepDuration | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """`rules[].matches[].method`, exactly; what is empty matches every one."""
+
+    service: str = ""
+    method: str = ""
+
+    def fits(self, service: str, method: str) -> bool:
+        """Whether a call is meant."""
+        return self.service in {"", service} and self.method in {"", method}
+
+    @property
+    def weight(self) -> tuple[int, int]:
+        """Greater goes first: most characters of the service, then of the method."""
+        return len(self.service), len(self.method)
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """`rules[].backendRefs[]`."""
+
+    name: str
+    port: int
+    weight: int = 1
+
+
+class SessionType(StrEnum):
+    """Where the token of a session is: `sessionPersistence.type`."""
+
+    COOKIE = "Cookie"
+    HEADER = "Header"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPersistence:
+    """`rules[].sessionPersistence` (GEP-1619): calls of one session go to one address."""
+
+    name: str = "refloat-session"
+    #: The GEP's default.
+    kind: SessionType = SessionType.COOKIE
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One of `rules[]`."""
+
+    matches: tuple[Match, ...] = ()
+    retry: Retry | None = None
+    timeouts: Timeouts = Timeouts()
+    backends: tuple[Backend, ...] = ()
+    sessions: SessionPersistence | None = None
+
+    @property
+    def policy(self) -> Policy:
+        """How its calls are retried: not at all without `retry`, but timed out in any case."""
+        request, per_try = (
+            limit.seconds if limit else 0.0
+            for limit in (self.timeouts.request, self.timeouts.backend_request)
+        )
+        if self.retry is None:
+            return Policy(attempts=NO_RETRY.attempts, request=request, backend_request=per_try)
+        return Policy(
+            frozenset(self.retry.reasons),
+            DEFAULT_ATTEMPTS if self.retry.attempts is None else self.retry.attempts,
+            self.retry.backoff.seconds if self.retry.backoff else DEFAULT_BACKOFF,
+            request,
+            per_try,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GRPCRoute:
+    """One route."""
+
+    name: str
+    namespace: str = ""
+    parents: tuple[str, ...] = ()
+    hostnames: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
+
+    def rule_for(self, path: str) -> Rule | None:
+        """The rule for a call of `/service/method`: the most exact match, then the first in the route."""
+        service, _, method = path.removeprefix("/").rpartition("/")
+        best, found = (-1, -1), None
+        for rule in self.rules:
+            for match in rule.matches or (Match(),):
+                if match.fits(service, method) and match.weight > best:
+                    best, found = match.weight, rule
+        return found
+
+    def policy_for(self, path: str) -> Policy:
+        """How a call of `/service/method` is retried; not at all if no rule is for it."""
+        rule = self.rule_for(path)
+        return rule.policy if rule else NO_RETRY
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong, and where: `spec.rules[0].retry.attempts`."""
+
+    path: str
+    sentence: str
+
+
+class RouteError(ValueError):
+    """A route that cannot be obeyed, with everything that is wrong with it."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(f"{one.path}: {one.sentence}" for one in self.problems))

@@ -1,0 +1,80 @@
+"""Which rule of which GRPCRoute is for a call: by host, service and method, in the Gateway API's order. Pure.
+
+https://gateway-api.sigs.k8s.io/reference/spec/#grpcrouterule, "matches".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fleet.protocol.retry.grpc_route import GRPCRoute, Match, Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A rule and where it stands."""
+
+    route: GRPCRoute
+    rule: Rule
+    number: int
+
+    @property
+    def name(self) -> str:
+        """For logs and metrics: the route and the number of the rule, from 0 as in paths of fields."""
+        space = f"{self.route.namespace}/" if self.route.namespace else ""
+        return f"{space}{self.route.name}/{self.number}"
+
+
+#: How exactly a rule is meant: characters of the host without a wildcard, of the host, of the service, of the method.
+_Exactness = tuple[int, int, int, int]
+
+
+class RouteTable:
+    """The routes of a gateway."""
+
+    def __init__(self, routes: Iterable[GRPCRoute]) -> None:
+        self.routes = tuple(routes)
+
+    @property
+    def rules(self) -> list[Found]:
+        """All rules there are."""
+        return [
+            Found(route, rule, number) for route in self.routes for number, rule in enumerate(route.rules)
+        ]
+
+    def find(self, authority: str, path: str) -> Found | None:
+        """The rule for a call of `/service/method` at a host: the most exact one, of equals the first."""
+        host = host_of(authority)
+        service, _, method = path.removeprefix("/").rpartition("/")
+        best: _Exactness = (-1, -1, -1, -1)
+        found = None
+        for route in self.routes:
+            exact = _host(route, host)
+            if exact is None:
+                continue
+            for number, rule in enumerate(route.rules):
+                for match in rule.matches or (Match(),):
+                    weight = (*exact, *match.weight)
+                    if weight > best and match.fits(service, method):
+                        best, found = weight, Found(route, rule, number)
+        return found
+
+
+def host_of(authority: str) -> str:
+    """The host of `host:port`, in small letters."""
+    host, colon, port = authority.rpartition(":")
+    return (host if colon and port.isdigit() else authority).lower()
+
+
+def _host(route: GRPCRoute, host: str) -> tuple[int, int] | None:
+    """How exactly a route is meant for a host; None: not at all."""
+    if not route.hostnames:
+        return 0, 0
+    fitting = [name for name in route.hostnames if name == host or _under(name, host)]
+    return max(((0 if name.startswith("*.") else len(name), len(name)) for name in fitting), default=None)
+
+
+def _under(name: str, host: str) -> bool:
+    """Whether a wildcard takes a host in: any number of labels before the rest, at least one."""
+    return name.startswith("*.") and host.endswith(name[1:]) and len(host) > len(name) - 1

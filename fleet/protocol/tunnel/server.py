@@ -1,0 +1,484 @@
+"""What a tunnel server decides: who is registered, which sessions are being set up, and who is told what.
+
+Follows the seed's "Server" section and the message sequences of openconfig/grpctunnel 0.2, but not its defects: a
+refused session reaches only its caller, nothing is done inside the Register reader, set-ups are bounded and end in
+time, and a target that comes back displaces its stale self. Pure: `now` is seconds of a monotonic clock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from fleet.protocol import text_limits
+from fleet.protocol.tunnel.messages import (
+    Capabilities,
+    Message,
+    Op,
+    Registration,
+    Session,
+    Subscription,
+    Tags,
+    Target,
+    TunnelError,
+    Wire,
+)
+
+#: Deadlines of set-ups among which none is looked for that is over.
+_DEADLINES = 1_000
+#: Characters of the sentence with which a client refuses a session: callers are shown it.
+_LONGEST_ERROR = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who is at the other end of a Register stream."""
+
+    #: The names its certificate proves; empty when it showed none.
+    identity: tuple[str, ...] = ()
+    #: What a peer of our own calls itself, and the how-many-eth connection this is; others say nothing.
+    name: str = ""
+    generation: int = 0
+
+    def replaces(self, other: Peer, *, silent: bool = False) -> bool:
+        """Whether this is `other` come back, so that what `other` held is stale.
+
+        A certificate proves it. Without one a name must do: whoever can lie about it could claim the target anyway.
+        Generations are made of a clock, which may have gone back since: of one who is `silent` they prove nothing.
+        """
+        if (self.identity, self.name) != (other.identity, other.name) or not (self.identity or self.name):
+            return False
+        return not self.name or self.generation > other.generation or silent
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one client may ask for."""
+
+    #: Sessions being set up at once, of one connection and direction.
+    pending: int = 256
+    #: From asking for a session to its stream, seconds.
+    set_up_within: float = 10.0
+    targets: int = 1_000
+    #: Sessions that one connection asked for and has open: each may be a connection to a service.
+    sessions: int = 10_000
+
+
+@dataclass(eq=False, slots=True)
+class Connection:
+    """One client's Register stream."""
+
+    key: Hashable
+    peer: Peer
+    #: Version 0.1: what it said of itself; None until it did.
+    has_handler: bool | None = None
+    targets: set[Target] = field(default_factory=set)
+    #: Types it wants to hear of; empty text stands for all.
+    subscriptions: set[str] = field(default_factory=set)
+    tags: Tags = field(default_factory=lambda: Tags(1))
+    #: We asked it, by our tag.
+    asked: dict[int, Request] = field(default_factory=dict)
+    #: It asked us, by its tag.
+    asking: dict[int, Asking] = field(default_factory=dict)
+    #: Streams that are open, by tag.
+    live: set[int] = field(default_factory=set)
+    #: Of those, how many it asked for.
+    served: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class Asking:
+    """A session that a client wants."""
+
+    target: Target
+    #: Its stream may come.
+    accepted: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Request:
+    """A session that this server wants: of one client, or of whichever of several is first."""
+
+    target: Target
+    waiting: dict[Connection, int] = field(default_factory=dict)
+    errors: list[str] = field(default_factory=list)
+
+
+# -- effects -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Write to a client's Register stream."""
+
+    to: Connection
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class AskHandler:
+    """Ask whether a client's session is taken, beside the reader, then call `answer`.
+
+    A bridge asks the target's owner.
+    """
+
+    connection: Connection
+    tag: int
+    target: Target
+    bridge: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """No client gave the session that was asked for."""
+
+    request: Request
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Appeared:
+    """A target is registered."""
+
+    target: Target
+    connection: Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Vanished:
+    """A target is no longer registered by that connection."""
+
+    target: Target
+    connection: Connection
+
+
+Effect: TypeAlias = Send | AskHandler | Failed | Appeared | Vanished
+
+
+class ServerState:
+    """All that a tunnel server knows."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        *,
+        has_handler: bool = False,
+        local: frozenset[Target] | None = None,
+        bridge: bool = False,
+        may_claim: Callable[[Peer, Target], bool] | None = None,
+        is_silent: Callable[[Connection], bool] | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        """Begin. `local` are the targets its own handler serves, None means it is asked about any.
+
+        `is_silent` knows whether a client let a keep-alive go by, so that it may be dead.
+        """
+        self._wire = wire
+        self._has_handler = has_handler
+        self._local = local
+        self._bridge = bridge
+        self._may_claim = may_claim or (lambda peer, target: True)
+        self._is_silent = is_silent or (lambda connection: False)
+        self._limits = limits or Limits()
+        self._connections: dict[Hashable, Connection] = {}
+        self._owners: dict[Target, Connection] = {}
+        # All set-ups have the same time, so they end in the order in which they began.
+        self._deadlines: deque[tuple[float, Connection, int, Request | Asking]] = deque()
+        #: With more of them, those of set-ups that are over are dropped.
+        self._most_deadlines = _DEADLINES
+
+    # -- connections -----------------------------------------------------------------------------
+
+    def connect(self, key: Hashable, peer: Peer) -> tuple[Connection, list[Effect]]:
+        """A Register stream begins. Raises TunnelError when its connection has one already."""
+        if key in self._connections:
+            raise TunnelError("this connection is registered already: one Register stream a connection")
+        connection = Connection(key, peer)
+        self._connections[key] = connection
+        if self._wire is Wire.V0_1:
+            return connection, [Send(connection, Capabilities(self._has_handler))]
+        return connection, []
+
+    def disconnect(self, connection: Connection) -> list[Effect]:
+        """Its Register stream is over, for whatever reason; streams that are open live on."""
+        if self._connections.get(connection.key) is not connection:
+            return []
+        del self._connections[connection.key]
+        effects: list[Effect] = []
+        for target in sorted(connection.targets):
+            effects += self._drop(target, connection)
+        connection.subscriptions.clear()
+        connection.asking.clear()
+        for tag in list(connection.asked):
+            effects += self._refuse(connection, tag, "the client went away")
+        return effects
+
+    def connection(self, key: Hashable) -> Connection | None:
+        """The connection with that key."""
+        return self._connections.get(key)
+
+    def owner(self, target: Target) -> Connection | None:
+        """Who registered a target."""
+        return self._owners.get(target)
+
+    def targets(self) -> dict[Target, Connection]:
+        """All targets and who registered them."""
+        return dict(self._owners)
+
+    # -- Register --------------------------------------------------------------------------------
+
+    def receive(self, connection: Connection, message: Message, now: float) -> list[Effect]:
+        """A client said something. Raises TunnelError when the stream must end for it."""
+        if self._wire is Wire.V0_1 and connection.has_handler is None:
+            return self._hear_capabilities(connection, message)
+        if isinstance(message, Registration):
+            return self._hear_registration(connection, message)
+        if isinstance(message, Session):
+            return self._hear_session(connection, message, now)
+        if isinstance(message, Subscription):
+            return self._hear_subscription(connection, message)
+        return []  # nothing was said, or capabilities once more
+
+    def answer(self, connection: Connection, tag: int, error: str | None) -> list[Effect]:
+        """The handler took a client's session, or refused it; whoever gave up meanwhile is told nothing."""
+        known = connection.asking.get(tag)
+        if known is None or self._connections.get(connection.key) is not connection:
+            return []
+        if error is not None:
+            del connection.asking[tag]
+            return [Send(connection, Session(tag, known.target, error=error))]
+        known.accepted = True
+        return [Send(connection, Session(tag, known.target, accept=True))]
+
+    def _hear_capabilities(self, connection: Connection, message: Message) -> list[Effect]:
+        if not isinstance(message, Capabilities):
+            raise TunnelError("capabilities must be the first message of version 0.1")
+        if not (message.handler or self._has_handler):
+            raise TunnelError("no handlers defined: neither end could serve a session")
+        connection.has_handler = message.handler
+        return []
+
+    def _hear_registration(self, connection: Connection, message: Registration) -> list[Effect]:
+        target = message.target
+        if message.op is Op.ADD:
+            error = self._why_not(connection, target)
+            if error:
+                return [Send(connection, Registration(Op.UNKNOWN, target, error=error))]
+            stale = self._owners.get(target)
+            effects = self._drop(target, stale) if stale is not None else []
+            connection.targets.add(target)
+            self._owners[target] = connection
+            effects.append(Send(connection, Registration(Op.UNKNOWN, target, accept=True)))
+            effects.append(Appeared(target, connection))
+            return effects + list(self._news(Op.ADD, target, connection))
+        if message.op is Op.REMOVE and target in connection.targets:
+            done = Send(connection, Registration(Op.UNKNOWN, target, accept=True))
+            return [done, *self._drop(target, connection)]
+        error = "is not registered by this client" if message.op is Op.REMOVE else "neither added nor removed"
+        return [Send(connection, Registration(Op.UNKNOWN, target, error=f"target {target}: {error}"))]
+
+    def _why_not(self, connection: Connection, target: Target) -> str:
+        owner = self._owners.get(target)
+        if not target.name:
+            return "a target needs a name"
+        if self._local is not None and target in self._local:
+            return f"target {target} is one of this server's own"
+        if not self._may_claim(connection.peer, target):
+            who = " or ".join(connection.peer.identity) or "a client without a certificate"
+            return f"target {target} may not be claimed by {who}"
+        if owner is connection:
+            return f"target {target} is registered already by this client"
+        if owner is not None and not connection.peer.replaces(owner.peer, silent=self._is_silent(owner)):
+            return f"target {target} is registered already by another client"
+        if len(connection.targets) >= self._limits.targets:
+            return f"target {target}: this client has {self._limits.targets} targets, the most allowed"
+        return ""
+
+    def _drop(self, target: Target, connection: Connection) -> list[Effect]:
+        connection.targets.discard(target)
+        del self._owners[target]
+        return [Vanished(target, connection), *self._news(Op.REMOVE, target, connection)]
+
+    def _news(self, op: Op, target: Target, of: Connection) -> Iterator[Effect]:
+        for connection in self._connections.values() if self._bridge else ():
+            if connection is not of and not connection.subscriptions.isdisjoint(("", target.type)):
+                yield Send(connection, Registration(op, target))
+
+    def _hear_subscription(self, connection: Connection, message: Subscription) -> list[Effect]:
+        kind = message.type
+        if message.op is Op.REMOVE:
+            connection.subscriptions.discard(kind)
+            return [Send(connection, Subscription(Op.REMOVE, kind, accept=True))]
+        if message.op is not Op.ADD:
+            return [
+                Send(connection, Subscription(message.op, kind, error="neither subscribed nor unsubscribed"))
+            ]
+        # What a client can be connected with: the server's own targets, and others' where it bridges. A refusal would
+        # end a client of Go's library, so a server that has nothing to tell of accepts as well.
+        others = self._owners if self._bridge else {}
+        heard = {
+            *(self._local or ()),
+            *(target for target, owner in others.items() if owner is not connection),
+        }
+        effects: list[Effect] = [
+            Send(connection, Registration(Op.ADD, target))
+            for target in sorted(heard)
+            if kind in ("", target.type)
+        ]
+        if kind in connection.subscriptions:
+            error = f"subscribed already to {kind or 'all types'}"
+            return [*effects, Send(connection, Subscription(Op.ADD, kind, error=error))]
+        if len(connection.subscriptions) >= self._limits.targets:
+            error = f"this client has {self._limits.targets} subscriptions, the most allowed"
+            return [*effects, Send(connection, Subscription(Op.ADD, kind, error=error))]
+        connection.subscriptions.add(kind)
+        return [*effects, Send(connection, Subscription(Op.ADD, kind, accept=True))]
+
+    # -- sessions --------------------------------------------------------------------------------
+
+    def open(self, target: Target, now: float, to: Connection | None = None) -> tuple[Request, list[Effect]]:
+        """Ask for a session: of `to`, else of the target's owner (0.1: of all). Raises TunnelError."""
+        request = Request(target)
+        effects: list[Effect] = []
+        for connection in self._candidates(target, to):
+            if len(connection.asked) >= self._limits.pending:
+                request.errors.append("too many sessions are being set up with this client")
+                continue
+            try:
+                tag = connection.tags.take()
+            except TunnelError as error:
+                request.errors.append(str(error))
+                continue
+            request.waiting[connection] = tag
+            connection.asked[tag] = request
+            self._set_deadline(now, connection, tag, request)
+            effects.append(Send(connection, Session(tag, target, accept=True)))
+        if not request.waiting:
+            raise TunnelError("; ".join(request.errors))
+        return request, effects
+
+    def abandon(self, request: Request) -> None:
+        """Whoever wanted it does so no more: a stream that comes for it is refused."""
+        for connection, tag in request.waiting.items():
+            connection.asked.pop(tag, None)
+        request.waiting.clear()
+
+    def attach(self, connection: Connection, tag: int) -> Request | Target:
+        """A Tunnel stream came: for a session of ours, or for one that the client asked for. Raises TunnelError."""
+        request = connection.asked.pop(tag, None)
+        if request is not None:
+            del request.waiting[connection]
+            self.abandon(request)  # the first one wins
+            connection.live.add(tag)
+            return request
+        asking = connection.asking.get(tag)
+        if asking is None or not asking.accepted:
+            raise TunnelError(f"no session on this connection waits for tag {tag}")
+        del connection.asking[tag]
+        connection.live.add(tag)
+        connection.served += 1
+        return asking.target
+
+    def detach(self, connection: Connection, tag: int) -> None:
+        """Its stream is over."""
+        if tag in connection.live:
+            connection.live.remove(tag)
+            connection.served -= tag < 0
+
+    def wake_at(self) -> float | None:
+        """When `expire` has something to do."""
+        while self._deadlines and not self._is_pending(*self._deadlines[0][1:]):
+            self._deadlines.popleft()
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def expire(self, now: float) -> list[Effect]:
+        """Give up set-ups whose time is over: each only costs its caller."""
+        effects: list[Effect] = []
+        while (at := self.wake_at()) is not None and at <= now:
+            _, connection, tag, _ = self._deadlines.popleft()
+            if tag > 0:
+                effects += self._refuse(connection, tag, "the client did not open the stream in time")
+            else:
+                target = connection.asking.pop(tag).target
+                effects.append(
+                    Send(connection, Session(tag, target, error="the session was not set up in time"))
+                )
+        return effects
+
+    def _set_deadline(self, now: float, connection: Connection, tag: int, wanted: Request | Asking) -> None:
+        self._deadlines.append((now + self._limits.set_up_within, connection, tag, wanted))
+        if len(self._deadlines) > self._most_deadlines:
+            # Behind one that still waits, those of all that were withdrawn meanwhile would stay until its time is over.
+            self._deadlines = deque(entry for entry in self._deadlines if self._is_pending(*entry[1:]))
+            self._most_deadlines = _DEADLINES + 2 * len(self._deadlines)
+
+    def _is_pending(self, connection: Connection, tag: int, wanted: Request | Asking) -> bool:
+        # By what it was for: a client may use a tag again, and then another deadline is the tag's.
+        return (connection.asked if tag > 0 else connection.asking).get(tag) is wanted
+
+    def _candidates(self, target: Target, to: Connection | None) -> Iterable[Connection]:
+        if to is not None:
+            if self._connections.get(to.key) is not to:
+                raise TunnelError("no such client")
+            if self._wire is Wire.V0_1 and not to.has_handler:
+                raise TunnelError("this client has no handler")
+            return [to]
+        if self._wire is Wire.V0_1:
+            found = [connection for connection in self._connections.values() if connection.has_handler]
+            if not found:
+                raise TunnelError("no client with a handler is connected")
+            return found
+        owner = self._owners.get(target)
+        if owner is None:
+            raise TunnelError(f"no target {target} is registered")
+        return [owner]
+
+    def _hear_session(self, connection: Connection, message: Session, now: float) -> list[Effect]:
+        tag, target = message.tag, message.target
+        if message.malformed:
+            connection.asking.pop(tag, None)
+            answer: list[Effect] = [Send(connection, Session(tag, target, error=message.malformed))]
+            return answer + (self._refuse(connection, tag, message.malformed) if tag > 0 else [])
+        if tag > 0 and message.error:
+            return self._refuse(connection, tag, message.error)
+        if tag > 0 and (message.accept or tag in connection.asked or tag in connection.live):
+            return []  # it accepts what was asked: by its stream, so these words are needless
+        if message.error:
+            connection.asking.pop(tag, None)
+            return []
+        try:
+            bridge = self._admit(connection, tag, target)
+        except TunnelError as error:
+            return [Send(connection, Session(tag, target, error=str(error)))]
+        asking = connection.asking[tag] = Asking(target)
+        self._set_deadline(now, connection, tag, asking)
+        return [AskHandler(connection, tag, target, bridge)]
+
+    def _admit(self, connection: Connection, tag: int, target: Target) -> bool:
+        """Whether a bridge serves it. Raises TunnelError when nobody does."""
+        if tag >= 0:
+            raise TunnelError("a client's tags are negative")
+        if tag in connection.asking or tag in connection.live:
+            raise TunnelError(f"tag {tag} is in use")
+        if len(connection.asking) >= self._limits.pending:
+            raise TunnelError("too many sessions of this client are being set up")
+        if connection.served + len(connection.asking) >= self._limits.sessions:
+            raise TunnelError(f"this client has {self._limits.sessions} sessions, the most allowed")
+        owner = self._owners.get(target)
+        if self._has_handler and (target in self._local if self._local is not None else owner is None):
+            return False
+        if owner is None or not self._bridge:
+            raise TunnelError(f"no target {target} is registered")
+        if owner is connection:
+            raise TunnelError(f"target {target} is this client's own")
+        return True
+
+    def _refuse(self, connection: Connection, tag: int, error: str) -> list[Effect]:
+        request = connection.asked.pop(tag, None)
+        if request is None:
+            return []  # late: its caller is gone
+        del request.waiting[connection]
+        request.errors.append(text_limits.cut(error, _LONGEST_ERROR))
+        return [] if request.waiting else [Failed(request, "; ".join(request.errors))]

@@ -1,0 +1,147 @@
+"""Changes an operator makes to a cluster: kinds, states, who may follow whom, and what a confirmation must hold.
+
+docs/changes.md. Pure: the rows are in `fleet.models.changes`, the work is in `fleet.changes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+#: With more agents touched than this, the cluster's name must be typed.
+TYPED_ABOVE = 100
+#: Characters of a reason, least and most.
+REASON_LENGTH = (3, 500)
+
+
+class ChangeKind(StrEnum):
+    """What is changed."""
+
+    NETWORKING_CONFIG = "networking-config"
+    POLICY = "policy"
+    RECONNECT = "reconnect"
+
+    @property
+    def label(self) -> str:
+        """In words."""
+        return {"networking-config": "networking config", "policy": "policies", "reconnect": "reconnects"}[
+            self
+        ]
+
+
+#: Who may confirm what: values of `fleet.models.access.Permission`.
+PERMISSION_OF: Mapping[ChangeKind, str] = {
+    ChangeKind.NETWORKING_CONFIG: "change_config",
+    ChangeKind.POLICY: "change_config",
+    ChangeKind.RECONNECT: "act_on_fleet",
+}
+
+
+#: Seconds after which a plan is too old to agree to: the fleet has moved on, and its list of agents is forgotten.
+PLAN_KEEPS: Mapping[ChangeKind, float] = {
+    ChangeKind.NETWORKING_CONFIG: 900.0,
+    ChangeKind.POLICY: 3600.0,
+    ChangeKind.RECONNECT: 3600.0,
+}
+
+
+class ChangeState(StrEnum):
+    """How far a change is."""
+
+    #: Its consequences were computed; nobody agreed to them yet.
+    PLANNED = "planned"
+    #: Somebody agreed; a cluster that asks for two people waits for the second.
+    CONFIRMED = "confirmed"
+    RUNNING = "running"
+    PAUSED = "paused"
+    #: Done; what comes of it is compared with the plan.
+    VERIFYING = "verifying"
+    VERIFIED = "verified"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    #: A later change took it back.
+    UNDONE = "undone"
+
+    @property
+    def final(self) -> bool:
+        """Nothing more happens to it, unless it is undone."""
+        return self in _FINAL
+
+
+#: Who may follow whom.
+FOLLOWERS: Mapping[ChangeState, frozenset[ChangeState]] = {
+    ChangeState.PLANNED: frozenset({ChangeState.CONFIRMED, ChangeState.CANCELLED}),
+    ChangeState.CONFIRMED: frozenset({ChangeState.RUNNING, ChangeState.CANCELLED, ChangeState.FAILED}),
+    ChangeState.RUNNING: frozenset(
+        {
+            ChangeState.PAUSED,
+            ChangeState.VERIFYING,
+            ChangeState.VERIFIED,
+            ChangeState.FAILED,
+            ChangeState.CANCELLED,
+        }
+    ),
+    ChangeState.PAUSED: frozenset({ChangeState.RUNNING, ChangeState.FAILED, ChangeState.CANCELLED}),
+    ChangeState.VERIFYING: frozenset({ChangeState.VERIFIED, ChangeState.FAILED, ChangeState.UNDONE}),
+    ChangeState.VERIFIED: frozenset({ChangeState.UNDONE}),
+    ChangeState.FAILED: frozenset({ChangeState.UNDONE}),
+    ChangeState.CANCELLED: frozenset({ChangeState.UNDONE}),
+    ChangeState.UNDONE: frozenset(),
+}
+_FINAL = frozenset({ChangeState.VERIFIED, ChangeState.FAILED, ChangeState.CANCELLED, ChangeState.UNDONE})
+#: A change in one of these has its cluster to itself.
+OCCUPYING = (ChangeState.RUNNING, ChangeState.PAUSED)
+
+
+class ActorKind(StrEnum):
+    """Who acts."""
+
+    PERSON = "person"
+    TOKEN = "token"  # noqa: S105 - a word, not a secret
+    SYSTEM = "system"
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Somebody who acts, as the audit log names them for ever."""
+
+    kind: ActorKind
+    #: A user's name, a token with its owner, or the part of the console that acted by itself.
+    name: str
+    #: The user behind it; None for the system.
+    user_id: int | None = None
+
+
+#: The console itself, where nobody asked.
+SYSTEM = Actor(ActorKind.SYSTEM, "the console")
+
+
+@dataclass(frozen=True, slots=True)
+class Asks:
+    """What a confirmation must hold."""
+
+    #: The word to type, or empty.
+    typed: str
+    #: Whether a second person must agree.
+    second_approver: bool
+
+
+def asks(*, cluster: str, agents: int, production: bool, second_approver: bool) -> Asks:
+    """What confirming asks for: the cluster's name above 100 agents or on a production cluster."""
+    return Asks(cluster if production or agents > TYPED_ABOVE else "", second_approver)
+
+
+def confirmation_problems(asked: Asks, *, reason: str, typed: str) -> dict[str, str]:
+    """What is missing in a confirmation, by field (`reason`, `typed`), as sentences; empty when nothing is."""
+    low, high = REASON_LENGTH
+    problems = {}
+    if len(reason.strip()) < low:
+        problems["reason"] = f"say why, in {low} characters or more: the next person will want to know"
+    elif len(reason.strip()) > high:
+        problems["reason"] = f"longer than {high} characters"
+    elif "\0" in reason:
+        problems["reason"] = "holds a NUL"
+    if asked.typed and typed.strip() != asked.typed:
+        problems["typed"] = f"type the cluster's name, {asked.typed}, to show that you mean it"
+    return problems

@@ -1,0 +1,25 @@
+"""What repeated polls make of an instance as a destination, and what it says of itself: kept from poll to poll."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fleet.protocol.destination.health import Active, Draining, Health, Reason, Signal
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """One instance. Times are seconds since the epoch."""
+
+    #: The diagram of destination health: docs/destination-health.md.
+    active: Active
+    #: The gRPC address at which it was seen: another one is another destination.
+    address: str = ""
+    #: Why it says that it is degraded; None when it does not say so.
+    says: str | None = None
+    #: That it takes nobody new, why, and since when that was seen.
+    draining: Draining | None = None
+
+
+#: Of an instance that was never polled.
+UNWATCHED = Watch(Active(Signal(Health.UNKNOWN, Reason.NOTHING_SEEN, 0.0)))

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from dashboards.alerts.presenters import HIDDEN, delivery_row, in_common, next_message, trend_points
+from fleet.alerts import store
+from fleet.models.alerting import Channel, Delivery, Route
+from fleet.models.clusters import ensure_default_cluster
+from fleet.models.incidents import Incident
+from fleet.vocabulary.verdicts import State
+from tests.fakes.reader import FakeReader
+
+
+def test_trend_is_a_stepped_line_within_its_box() -> None:
+    """From the first count to now."""
+    points = [tuple(map(float, pair.split(","))) for pair in trend_points([(0, 10), (50, 20)], 100).split()]
+    assert [x for x, _ in points] == [0.0, 60.0, 60.0, 120.0]
+    assert all(0 <= y <= 28 for _, y in points)
+    assert points[0][1] > points[-1][1]
+    assert trend_points([], 1) == ""
+
+
+def test_in_common_counts_most_first() -> None:
+    """Shares of the incident's agents."""
+    now = time.time()
+    table = FakeReader([State.STRANDED] * 10, as_of=now).table("default", now)
+    groups = {group["title"]: group["parts"] for group in in_common(table, np.array([0, 2, 4, 1]))}
+    assert [(part["name"], part["count"], part["share"]) for part in groups["Home proxy"]] == [
+        ("proxy-1", 3, 75), ("proxy-2", 1, 25),
+    ]  # fmt: skip
+    assert in_common(table, np.array([], dtype=np.intp)) == []
+
+
+@pytest.mark.django_db
+def test_next_message_says_when_why_and_to_whom() -> None:
+    """Escalation comes before the repeat when nobody acknowledges."""
+    now = time.time()
+    row = Incident.objects.create(
+        cluster=ensure_default_cluster(), key="proxy/p", cause_kind="proxy", cause_id="p", cause_name="proxy-1",
+        generation=1, state="firing", severity=2, opened_at=now, fired_at=now, notices=1, notified_at=now,
+        notified_severity=2, marks={"Agents stranded": [now, 1.0, 2, 2, 9, "", True, False]},
+    )  # fmt: skip
+    chief = Channel.objects.create(name="chief", kind="webhook")
+    root = Route.objects.get()
+    root.escalate_after = 900
+    root.save()
+    root.escalate_to.add(chief)
+    said = next_message(row, store.rules("default"), now)
+    assert said["because"] == "nobody has acknowledged it by then"
+    assert said["to"] == ["chief"]
+    assert round(said["ms"] / 1000) == -900
+
+
+@pytest.mark.django_db
+def test_delivery_stands_in_words() -> None:
+    """Waiting, sending, sent, failed."""
+    channel = Channel.objects.create(name="ops", kind="webhook")
+    row = Delivery(channel=channel, key="k", kind="firing", payload={}, created_at=0.0, next_attempt_at=50.0)
+    assert delivery_row(row, 10.0, limited=False)["state"] == "waiting"
+    row.leased_until = 20.0
+    assert delivery_row(row, 10.0, limited=False)["state"] == "sending"
+    row.failed_at = 30.0
+    assert delivery_row(row, 40.0, limited=False)["state"] == "failed"
+    row.sent_at = 30.0
+    assert delivery_row(row, 40.0, limited=False)["state"] == "sent"
+
+
+@pytest.mark.django_db
+def test_error_of_the_installations_channel_is_hidden_from_limited_readers() -> None:
+    """It may name an address; a deleted channel is named, and may have been the installation's."""
+    shared = Channel.objects.create(name="ops", kind="webhook")
+    own = Channel.objects.create(name="ops", kind="webhook", cluster="eu")
+    for channel, shown in ((shared, HIDDEN), (own, "refused"), (None, HIDDEN)):
+        row = Delivery(
+            channel=channel, channel_name="gone", key="k", kind="firing", payload={}, created_at=0.0,
+            next_attempt_at=0.0, last_error="refused",
+        )  # fmt: skip
+        assert delivery_row(row, 1.0, limited=True)["error"] == shown
+        assert delivery_row(row, 1.0, limited=False)["error"] == "refused"
+    assert delivery_row(row, 1.0, limited=False)["channel"] == "gone (deleted)"
+    row.last_error = ""
+    assert delivery_row(row, 1.0, limited=True)["error"] == ""

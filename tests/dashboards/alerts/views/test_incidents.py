@@ -1,0 +1,347 @@
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from urllib.parse import parse_qsl
+
+import pytest
+from django.test import Client
+
+from dashboards.alerts.presenters import changed_before, reconnect_query
+from dashboards.changes.audit_words import action_words
+from dashboards.changes.choosing import chosen
+from fleet.models.access import Permission
+from fleet.models.alerting import Channel, Delivery, Silence
+from fleet.models.changes import AuditEntry, Change
+from fleet.models.clusters import ensure_default_cluster
+from fleet.models.incidents import Incident, IncidentEvent, VersionChange
+from fleet.models.networking import NetworkingRevision
+from fleet.models.transitions import InstanceTransition
+from fleet.vocabulary.instances import InstanceState
+from fleet.vocabulary.verdicts import State
+from tests.dashboards.conftest import MakeUser
+from tests.fakes.reader import FakeReader
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def incident(fake_reader: FakeReader) -> Incident:
+    """Agents without a common cause, which is what the fake's stranded agents are."""
+    now = time.time()
+    fake_reader.states[0] = State.STRANDED
+    return Incident.objects.create(
+        cluster=ensure_default_cluster(), key="agents/none", cause_kind="agents", cause_id="none",
+        cause_name="agents without a common cause", generation=1, state="firing", severity=2, opened_at=now - 90,
+        fired_at=now - 60, affected=3, peak=207, names=["agent-2"], sentence="207 agents stranded.",
+        trend=[[now - 90, 10], [now - 60, 207], [now - 30, 3]], notices=1, notified_at=now - 60, notified_severity=2,
+        marks={"Agents stranded": [now - 90, 1.0, 2, 2, 207, "207 agents stranded.", True, False]},
+    )  # fmt: skip
+
+
+def test_list_shows_open_incidents_and_when_somebody_looked(
+    client: Client, person: MakeUser, incident: Incident
+) -> None:
+    """With a link to each."""
+    client.force_login(person("viewer"))
+    page = client.get("/incidents/").content.decode()
+    assert f"/incidents/{incident.pk}/" in page
+    assert "Nobody has looked yet" in page
+    said = client.get("/incidents/badge.json").json()
+    assert said == {"open": {"critical": 1, "warning": 0, "info": 0}, "newest": {"event": 0}}
+    told = IncidentEvent.objects.create(incident=incident, at=1.0, kind="notice")
+    assert client.get("/incidents/badge.json").json()["newest"] == {
+        "event": told.pk, "number": incident.pk, "severity": "critical",
+        "text": "CRIT default: 207 agents stranded, agents without a common cause",
+    }  # fmt: skip
+
+
+def test_incident_page_says_what_is_needed_at_night(
+    client: Client, person: MakeUser, incident: Incident
+) -> None:
+    """Count, cause, what they have in common, agents, what comes next and why."""
+    client.force_login(person("operator"))
+    page = client.get(f"/incidents/{incident.pk}/").content.decode()
+    for words in (
+        "207 agents stranded",
+        "What they have in common",
+        "Home proxy",
+        "agent-2",
+        "In the half hour before",
+        "<dt>Data</dt>",
+    ):
+        assert words in page
+    assert "because it is said again while it lasts" in page
+    assert "to nobody: its route has no channel" in page
+    assert "Acknowledge" in page
+    assert 'href="/alerts/runbooks/stranded/"' in page
+
+
+def test_page_says_what_changed_in_the_half_hour_before(
+    client: Client, person: MakeUser, incident: Incident
+) -> None:
+    """A change that ran, what somebody did, another's config and new versions; nothing older, and nothing after."""
+    at = datetime.fromtimestamp(incident.opened_at, UTC)
+    cluster = incident.cluster
+    common = {
+        "cluster": cluster,
+        "kind": "reconnect",
+        "state": "verified",
+        "who": "ada",
+        "actor_kind": "person",
+    }
+    for title, began, ended in (("ran", 120, 10), ("long ago", 120, 60)):
+        Change.objects.create(
+            title=title,
+            started_at=at - timedelta(minutes=began),
+            ended_at=at - timedelta(minutes=ended),
+            **common,
+        )
+    for subject, minutes in (("web", 5), ("old", 31), ("after", -1)):
+        AuditEntry.objects.create(
+            at=at - timedelta(minutes=minutes), cluster="default", who="bo", actor_kind="person",
+            action="instance.drain", subject=subject, outcome="done",
+        )  # fmt: skip
+    for action in ("channel.test", "page.incident.silence", "token.make"):
+        AuditEntry.objects.create(
+            at=at - timedelta(minutes=4), cluster="default", who="cy", actor_kind="person",
+            action=action, subject="console", outcome="done",
+        )  # fmt: skip
+    first = NetworkingRevision.objects.create(cluster=cluster, revision="r1", document={}, at=at)
+    NetworkingRevision.objects.create(
+        cluster=cluster, revision="r2", document={}, at=at - timedelta(minutes=3), previous=first
+    )
+    for number in (1, 2):
+        VersionChange.objects.create(
+            cluster=cluster, instance_id=f"p{number}", name=f"proxy-{number}", old="17.1", new="17.2",
+            at=incident.opened_at - 60,
+        )  # fmt: skip
+    found = changed_before("default", incident.opened_at, limited=False)
+    assert [(one.who, one.what) for one in found] == [
+        ("proxy-1, proxy-2", "version 17.1 became 17.2"),
+        ("not through this console", "networking config r2"),
+        ("bo", "drain instance: web"),
+        ("ada", "ran (verified)"),
+    ]
+    client.force_login(person("viewer"))
+    assert "version 17.1 became 17.2" in client.get(f"/incidents/{incident.pk}/").content.decode()
+
+
+def test_page_says_how_an_instance_fared(client: Client, person: MakeUser, incident: Incident) -> None:
+    """Its last turns, or the backend's, which is no instance."""
+    for name, new in (("p1", "silent"), ("backend/default", "ok"), ("p2", "gone")):
+        InstanceTransition.objects.create(
+            cluster=incident.cluster, instance=name, old="expired", new=new, at=datetime.now(UTC), round=1
+        )
+    client.force_login(person("viewer"))
+    found = []
+    for kind, identity in (("proxy", "p1"), ("backend", "default")):
+        Incident.objects.filter(pk=incident.pk).update(cause_kind=kind, cause_id=identity)
+        page = client.get(f"/incidents/{incident.pk}/").content.decode()
+        found.append([new for new in ("silent", "ok", "gone") if f"expired → <b>{new}</b>" in page])
+    assert found == [["silent"], ["ok"]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "state", "expected"),
+    [
+        ("proxy", InstanceState.UNHEALTHY, ("proxy=proxy-1", "")),
+        ("proxy", InstanceState.SILENT, ("", "proxy-1 does not answer")),
+        ("auth", InstanceState.SILENT, ("connection=auth&auth=auth-1", "")),
+        ("backend", None, ("", "")),
+    ],
+)
+def test_reconnect_is_offered_where_agents_can_be_asked(
+    incident: Incident, kind: str, state: InstanceState | None, expected: tuple[str, str]
+) -> None:
+    """Not through a proxy that is silent, and for that the page says why."""
+    incident.cause_kind, incident.cause_name = kind, f"{kind}-1"
+    table = FakeReader([State.STRANDED] * 4, as_of=time.time()).table("default", time.time())
+    query, why = reconnect_query(incident, state, table)
+    assert (query, why[: len(expected[1])]) == expected
+    assert bool(why) == bool(expected[1])
+
+
+@pytest.mark.parametrize("is_down", [False, True])
+def test_incident_page_does_not_say_that_nobody_is_harmed_while_nobody_can_see(
+    client: Client, person: MakeUser, incident: Incident, fake_reader: FakeReader, *, is_down: bool
+) -> None:
+    """Polling has stopped, or the record cannot be read: the figure is old, and the list is not known."""
+    fake_reader.as_of, fake_reader.down = time.time() - 60, is_down
+    incident.inhibited_by = "console/default"
+    incident.save()
+    client.force_login(person("viewer"))
+    page = client.get(f"/incidents/{incident.pk}/").content.decode()
+    assert "No agent is harmed now" not in page
+    assert "None now." not in page
+    assert "The agents that it harms are not known now" in page
+    assert "agents when last seen, 207 at most" in page
+    assert "No further message, because the console cannot see the fleet." in page
+    assert "on hold: the console cannot see the fleet" in client.get("/incidents/").content.decode()
+
+    Incident.objects.update(state="resolved", resolved_at=time.time(), inhibited_by="")
+    assert "No agent is harmed now" in client.get(f"/incidents/{incident.pk}/").content.decode()
+
+
+def test_nothing_is_said_of_reconnects_when_every_agent_has_left_the_auth(incident: Incident) -> None:
+    """Nobody is left to move, so the page does not complain that nobody can be asked."""
+    incident.cause_kind, incident.cause_name = "auth", "auth-1"
+    table = FakeReader([State.HEALTHY] * 4, as_of=time.time()).table("default", time.time())
+    table.memory["last_auth"] = table.heartbeats["auth"] = 1
+    assert reconnect_query(incident, InstanceState.EXPIRED, table) == ("", "")
+
+
+def test_list_counts_silenced_incidents_apart(client: Client, person: MakeUser, incident: Incident) -> None:
+    """The badge leaves them out: without that the two figures contradict each other."""
+    client.force_login(person("operator"))
+    client.post(f"/incidents/{incident.pk}/", {"do": "silence", "reason": "known"})
+    page = client.get("/incidents/").content.decode()
+    assert client.get("/incidents/badge.json").json()["open"]["critical"] == 0
+    assert "<b>1</b> open, 1 of them silenced or explained by another." in page
+
+
+def test_incident_of_the_whole_fleet_lists_its_agents(
+    client: Client, person: MakeUser, incident: Incident, fake_reader: FakeReader
+) -> None:
+    """Its figure counts them, so the page does not say that nobody is harmed, nor how a cause recovers."""
+    fake_reader.states[:] = [State.HEALTHY, State.EXCESS, State.STRANDED, State.HEALTHY]
+    incident.key, incident.cause_kind, incident.cause_id = "fleet/excess", "fleet", "excess"
+    incident.save()
+    client.force_login(person("viewer"))
+    answer = client.get(f"/incidents/{incident.pk}/")
+    page = answer.content.decode()
+    assert [row.name for row in answer.context["agents"]] == ["agent-1"]
+    assert "No agent is harmed now" not in page
+    assert 'href="/agents/?state=excess"' in page
+    assert "<dt>Recovery</dt>" not in page
+
+
+def test_reconnect_of_an_auth_finds_the_agents_that_it_stranded(incident: Incident) -> None:
+    """All of its agents are stranded and have their tunnels: the query that is offered finds each of them."""
+    incident.cause_kind, incident.cause_name = "auth", "auth-1"
+    table = FakeReader([State.STRANDED] * 4, as_of=time.time()).table("default", time.time())
+    query, _ = reconnect_query(incident, InstanceState.UNHEALTHY, table)
+    found = chosen(table, dict(parse_qsl(query)))
+    assert (found.indices.tolist(), found.leave, found.connection) == ([0, 2], ("auth-id-1",), "auth")
+    bare = replace(table, tunnel_agents=table.tunnel_agents[:0], tunnel_proxies=table.tunnel_proxies[:0])
+    assert reconnect_query(incident, InstanceState.UNHEALTHY, bare) == (
+        "",
+        "No agent of auth-1 has a tunnel through which it can be asked to reconnect.",
+    )
+
+
+def test_operator_acknowledges_notes_and_silences(
+    client: Client, person: MakeUser, incident: Incident
+) -> None:
+    """Under their own name, on the timeline."""
+    client.force_login(person("operator"))
+    url = f"/incidents/{incident.pk}/"
+    for form in (
+        {"do": "acknowledge"},
+        {"do": "note", "text": "<b>switch</b>"},
+        {"do": "silence", "reason": "known"},
+    ):
+        assert client.post(url, form).status_code == 302
+    incident.refresh_from_db()
+    assert incident.acked_by == "operator"
+    page = client.get(url).content.decode()
+    assert "&lt;b&gt;switch" in page
+    kinds = list(IncidentEvent.objects.order_by("pk").values_list("kind", "who"))
+    assert kinds == [("acknowledged", "operator"), ("note", "operator"), ("silenced", "operator")]
+
+
+def test_viewer_sees_no_button_and_may_not_post(client: Client, person: MakeUser, incident: Incident) -> None:
+    """Hidden, and refused."""
+    client.force_login(person("viewer"))
+    url = f"/incidents/{incident.pk}/"
+    assert 'value="acknowledge"' not in client.get(url).content.decode()
+    assert client.post(url, {"do": "acknowledge"}).status_code == 403
+    assert not IncidentEvent.objects.exists()
+    assert Permission.ACT_ON_FLEET
+
+
+def test_page_lives_while_the_record_cannot_be_read(
+    client: Client, person: MakeUser, incident: Incident, fake_reader: FakeReader
+) -> None:
+    """That is when it is needed most."""
+    fake_reader.down = True
+    client.force_login(person("viewer"))
+    assert client.get(f"/incidents/{incident.pk}/").status_code == 200
+    assert client.get("/incidents/999/").status_code == 404
+    assert not AuditEntry.objects.exists()
+
+
+def test_silence_wants_a_reason_and_counts_at_once(
+    client: Client, person: MakeUser, incident: Incident
+) -> None:
+    """Before the next look the page, the list and the badge already say so; a second one is refused."""
+    client.force_login(person("operator"))
+    url = f"/incidents/{incident.pk}/"
+    assert (
+        'name="reason" maxlength="500" placeholder="Reason for a silence" required'
+        in client.get(url).content.decode()
+    )
+    page = client.post(url, {"do": "silence", "reason": " "}, follow=True).content.decode()
+    assert "say why" in page
+    assert not Silence.objects.exists()
+    client.post(url, {"do": "silence", "reason": "known"})
+    page = client.get(url).content.decode()
+    assert "No further message, because it is silenced: known (operator)" in page
+    assert "Next message" not in page
+    assert 'name="do" value="silence"' not in page
+    (row,) = client.get("/incidents/").context["open"]
+    assert row.silenced_by == "known (operator)"
+    assert client.get("/incidents/badge.json").json()["open"]["critical"] == 0
+    page = client.post(url, {"do": "silence", "reason": "again"}, follow=True).content.decode()
+    assert "extend it instead" in page
+    assert Silence.objects.count() == 1
+
+
+def test_silenced_incident_says_who_hears_its_end(
+    client: Client, person: MakeUser, incident: Incident
+) -> None:
+    """Who heard that it began; while it recovers, when."""
+    channel = Channel.objects.create(name="ops", kind="webhook")
+    Delivery.objects.create(
+        channel=channel, incident=incident, cluster="default", key="k", kind="firing", payload={}, created_at=1.0,
+        next_attempt_at=1.0, sent_at=2.0,
+    )  # fmt: skip
+    client.force_login(person("operator"))
+    url = f"/incidents/{incident.pk}/"
+    client.post(url, {"do": "silence", "reason": "known"})
+    assert "known (operator); only its end will be sent, to ops." in client.get(url).content.decode()
+    Incident.objects.update(state="recovering", quiet_since=time.time())
+    page = client.get(url).content.decode()
+    assert "because it is resolved then, if it stays quiet; to ops." in page
+    assert "Silenced: known (operator)." in page
+
+
+def test_limited_reader_sees_no_act_and_no_error_of_the_installation(
+    client: Client, limited: MakeUser, incident: Incident
+) -> None:
+    """On the page of an incident of their cluster."""
+    user = limited("operator")
+    Incident.objects.update(cluster="other")
+    at = datetime.fromtimestamp(incident.opened_at - 60, UTC)
+    for cluster in ("", "other"):
+        AuditEntry.objects.create(
+            at=at, cluster=cluster, who="bo", actor_kind="person", action="agent.retire", subject=f"act of {cluster}",
+            outcome="done",
+        )  # fmt: skip
+    for owner in ("", "other"):
+        channel = Channel.objects.create(name=f"channel of {owner}", kind="webhook", cluster=owner)
+        Delivery.objects.create(
+            channel=channel, incident=incident, cluster="other", key=owner, kind="firing", payload={}, created_at=1.0,
+            next_attempt_at=1.0, failed_at=2.0, last_error=f"error of {owner or 'all'}",
+        )  # fmt: skip
+    client.force_login(user)
+    page = client.get(f"/c/other/incidents/{incident.pk}/").content.decode()
+    assert "act of other" in page
+    assert "error of other" in page
+    assert "act of <" not in page
+    assert "error of all" not in page
+    assert [one.what for one in changed_before("other", incident.opened_at, limited=True)] == [
+        f"{action_words('agent.retire')}: act of other"
+    ]
+    assert len(changed_before("other", incident.opened_at, limited=False)) == 2

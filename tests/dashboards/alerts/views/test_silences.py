@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.test import Client
+
+from fleet.models.alerting import MaintenanceWindow, Silence
+from fleet.models.changes import AuditEntry
+from fleet.models.clusters import ensure_default_cluster
+from fleet.models.incidents import Incident
+from fleet.vocabulary.verdicts import State
+from tests.dashboards.conftest import MakeUser, prove
+from tests.fakes.reader import FakeReader
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def operator(client: Client, person: MakeUser, fake_reader: FakeReader) -> Client:
+    """A browser in which an operator is signed in."""
+    client.force_login(person("operator"))
+    prove(client)
+    return client
+
+
+def test_preview_says_what_it_matches(operator: Client) -> None:
+    """Agents by name; everything; and what cannot be read."""
+    said = [
+        operator.get("/silences/preview", {"matchers": text}).content.decode()
+        for text in ("agent=agent-*", "", "colour=red")
+    ]
+    assert "<b>4</b> agents" in said[0]
+    assert "Empty is everything: matches" in said[1]
+    assert "no field colour" in said[2].lower()
+
+
+def test_preview_counts_an_agent_of_several_incidents_once(operator: Client, fake_reader: FakeReader) -> None:
+    """An incident of the whole fleet counts agents that another one counts as well."""
+    fake_reader.states[:] = [State.EXCESS, State.EXCESS, State.HEALTHY, State.HEALTHY]
+    for kind, identity, affected in (("fleet", "excess", 2), ("cluster", "default", 4)):
+        Incident.objects.create(
+            cluster=ensure_default_cluster(), key=f"{kind}/{identity}", cause_kind=kind, cause_id=identity,
+            cause_name=identity, generation=1, state="firing", severity=2, opened_at=1.0, affected=affected,
+        )  # fmt: skip
+    found = operator.get("/silences/preview", {"matchers": ""}).content.decode()
+    assert "<b>4</b> agents and <b>2</b> incidents" in found
+
+
+def test_silence_is_made_extended_and_ended_by_who_is_signed_in(operator: Client) -> None:
+    """Its creator cannot be forged; each step is in the log."""
+    operator.post(
+        "/silences/",
+        {"do": "silence", "hours": "2", "matchers": "kind=proxy", "reason": "upgrade", "creator": "mallory"},
+    )
+    row = Silence.objects.get()
+    assert (row.creator, row.cluster, round(row.ends_at - row.starts_at)) == ("operator", "default", 7200)
+    for do in ("extend", "end"):
+        operator.post("/silences/", {"do": do, "id": row.pk})
+    actions = list(AuditEntry.objects.order_by("pk").values_list("action", "who"))
+    assert actions == [
+        ("silence.create", "operator"),
+        ("silence.extend", "operator"),
+        ("silence.end", "operator"),
+    ]
+    assert "upgrade" in operator.get("/silences/").content.decode()
+
+
+def test_silence_begins_later_and_is_dropped_before(operator: Client) -> None:
+    """A moment in UTC; one that is past is refused with what was typed; what is dropped never was."""
+    form = {"do": "silence", "hours": "2", "matchers": "kind=proxy", "reason": "move"}
+    begins = datetime.now(UTC).replace(second=0, microsecond=0) + timedelta(days=3)
+    operator.post("/silences/", form | {"starts": begins.strftime("%Y-%m-%dT%H:%M")})
+    row = Silence.objects.get()
+    assert (row.starts_at, row.ends_at) == (begins.timestamp(), begins.timestamp() + 7200)
+    page = operator.get("/silences/").content.decode()
+    assert "later" in page
+    assert "Nothing is silenced." in page
+    late = operator.post("/silences/", form | {"starts": "2020-01-01T00:00"}).content.decode()
+    assert "A silence begins now, or within ninety days." in late
+    assert 'value="2020-01-01T00:00"' in late
+    operator.post("/silences/", {"do": "end", "id": row.pk})
+    assert "later" not in operator.get("/silences/").content.decode()
+
+
+def test_silencing_everything_wants_the_typed_word(operator: Client) -> None:
+    """Refused with a sentence, then taken."""
+    form = {"do": "silence", "hours": "1", "matchers": "", "reason": "x"}
+    assert "type the word everything" in operator.post("/silences/", form).content.decode()
+    assert not Silence.objects.exists()
+    operator.post("/silences/", form | {"typed": "everything"})
+    assert Silence.objects.count() == 1
+
+
+def test_window_is_planned_with_its_next_times(operator: Client) -> None:
+    """A rule, a zone, wall-clock time; nonsense is refused."""
+    form = {
+        "do": "window", "name": "night", "matchers": "kind=proxy", "rule": "FREQ=DAILY", "first_day": "2026-01-01",
+        "starts": "22:00", "zone": "Europe/Berlin", "reason": "backups", "hours": "8",
+    }  # fmt: skip
+    for wrong in (
+        {"zone": "Mars/Base"},
+        {"rule": "FREQ=NEVER"},
+        {"hours": "90"},
+        {"matchers": ""},
+        {"rule": "FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30"},
+        {"first_day": "0001-01-01"},
+    ):
+        operator.post("/silences/", form | wrong)
+        assert not MaintenanceWindow.objects.exists()
+    operator.post("/silences/", form)
+    assert MaintenanceWindow.objects.get().creator == "operator"
+    page = operator.get("/silences/").content.decode()
+    assert "22:00 for 8 h, Europe/Berlin" in page
+    assert page.count(" UTC</div>") == 3
+
+
+def test_viewer_may_not_silence(client: Client, person: MakeUser, fake_reader: FakeReader) -> None:
+    """No form, and refused."""
+    client.force_login(person("viewer"))
+    assert "Silence something" not in client.get("/silences/").content.decode()
+    assert client.post("/silences/", {"do": "silence"}).status_code == 403
+
+
+def test_window_that_cannot_be_read_is_listed_with_the_reason(operator: Client) -> None:
+    """A row from before a check, or whose zone is gone: the page comes, and alerts go on."""
+    MaintenanceWindow.objects.create(
+        name="old",
+        matchers="kind=proxy",
+        rule="FREQ=WEEKLY;COUNT=3",
+        starts="22:00",
+        zone="Mars/Base",
+        reason="x",
+    )
+    page = operator.get("/silences/")
+    assert page.status_code == 200
+    assert "there is no time zone" in page.content.decode()
+
+
+def _rows(owner: str) -> tuple[Silence, MaintenanceWindow]:
+    now = datetime.now(UTC).timestamp()
+    silence = Silence.objects.create(
+        cluster=owner, matchers="kind=proxy", reason=f"reason of {owner}", creator="ada", starts_at=now - 60,
+        ends_at=now + 3600,
+    )  # fmt: skip
+    window = MaintenanceWindow.objects.create(
+        cluster=owner, name=f"window of {owner}", matchers="kind=proxy", rule="FREQ=DAILY", starts="22:00",
+        reason="x", creator="ada",
+    )  # fmt: skip
+    return silence, window
+
+
+def test_limited_user_reads_what_acts_on_the_cluster_and_changes_its_own(
+    client: Client, limited: MakeUser, fake_reader: FakeReader
+) -> None:
+    """Silences and windows of the installation are shown without a button; those of others are not there."""
+    client.force_login(limited("operator"))
+    rows = {owner: _rows(owner) for owner in ("", "other", "default")}
+    page = client.get("/c/other/silences/").content.decode()
+    assert "whole installation" in page
+    assert "reason of other" in page
+    assert "of default" not in page
+    assert page.count('value="extend"') == 1
+    assert page.count('value="switch"') == 1
+    for owner, status in (("", 403), ("default", 404), ("other", 302)):
+        silence, window = rows[owner]
+        for do, row in (("extend", silence), ("switch", window), ("remove", window), ("end", silence)):
+            answer = client.post("/c/other/silences/", {"do": do, "id": row.pk})
+            assert answer.status_code == status, (owner, do)
+    assert [row.cluster for row in MaintenanceWindow.objects.order_by("cluster")] == ["", "default"]
+    assert (
+        not Silence.objects.filter(ends_at__lte=datetime.now(UTC).timestamp())
+        .exclude(cluster="other")
+        .exists()
+    )
+
+
+def test_second_silence_of_the_same_is_refused(operator: Client) -> None:
+    """With a sentence that says what to do; nothing is stacked."""
+    form = {"do": "silence", "hours": "2", "matchers": "kind=proxy", "reason": "move"}
+    operator.post("/silences/", form)
+    page = operator.post("/silences/", form).content.decode()
+    assert "covers this until" in page
+    assert "extend it instead" in page
+    assert Silence.objects.count() == 1

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+
+from dashboards.changes.audit_words import Difference, action_words, differences
+
+
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [
+        ("agent.retire", "retire agent"),
+        ("agent.unretire", "reinstate agent"),
+        ("channel.test", "test channel"),
+        ("delivery.again", "resend notification"),
+        ("token.make", "create API token"),
+        ("alert-rule.change", "change alert rule"),
+        ("networking-config.plan", "plan networking config"),
+        ("networking-config.verified", "networking config: verified"),
+        ("page.incident.silence", "silence incident (on its page)"),
+        ("page.incident.let-go", "release incident (on its page)"),
+        ("page.silences", "submit silences (on its page)"),
+        ("api.confirm", "submit confirm (by the API)"),
+        ("instance.drain", "drain instance"),
+    ],
+)
+def test_action_is_words(action: str, words: str) -> None:
+    """No name of a program, neither dots nor dashes."""
+    assert action_words(action) == words
+    assert not set(action_words(action)) & set("._-")
+
+
+def test_differences_are_words_by_path() -> None:
+    """What stays is left out; yes and no are no Python; of one document everything is listed."""
+    before = {"agent": "a1", "retired": False, "spec": {"count": 1, "kept": True}}
+    after = {"agent": "a1", "retired": True, "spec": {"count": 2, "kept": True}, "names": ["a"]}
+    assert differences(before, after) == [
+        Difference("retired", "no", "yes"),
+        Difference("spec.count", "1", "2"),
+        Difference("names", "", '["a"]'),
+    ]
+    assert differences(None, {"a": None, "b": "x"}) == [Difference("b", "", "x")]
+    assert differences(None, 3) == [Difference("value", "", "3")]
+    assert differences(None, None) == []

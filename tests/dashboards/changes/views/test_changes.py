@@ -1,0 +1,275 @@
+"""The page of a change: its plan, who may agree to it, and what must be said to do so."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import pytest
+from celery import current_app
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+
+from dashboards.shared import reading
+from fleet.changes import engine
+from fleet.changes.engine import By, Draft
+from fleet.models.actions import DesiredPolicy
+from fleet.models.changes import Change
+from fleet.models.clusters import Cluster, ensure_default_cluster
+from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
+from fleet.vocabulary.changes import Actor, ActorKind, ChangeKind, ChangeState
+from fleet.vocabulary.rollouts import Terms
+from tests.dashboards.changes.views.test_networking import STORED, remember
+from tests.dashboards.changes.views.test_networking import sent as sent_form
+from tests.dashboards.conftest import MakeUser
+from tests.fakes.policy_nodes import FakePolicyBook
+from tests.fakes.reader import FakeReader
+
+pytestmark = pytest.mark.django_db
+PLAN = {
+    "question": "Close 3 tunnels of 2 agents?",
+    "notes": ["A note."],
+    "age": 1.0,
+    "size": 5,
+    "rule_before": "no rule",
+    "closing": {
+        "rule": "rfd", "rule_label": "RFD 226", "closes": [3, 3], "excess": [3, 3], "expired": [0, 0],
+        "agents": [2, 2], "carrying": [0, 1], "left_with_one": 2, "opens": 0, "too_old": 0, "version_unknown": 0,
+        "steps": [{"nth": 1, "tunnels": 2, "earliest": 1800.0, "latest": 3600.0},
+                  {"nth": 2, "tunnels": 1, "earliest": 3600.0, "latest": 7200.0}],
+        "proxies": [{"id": "p", "name": "proxy-1", "before": 5, "after": [2, 3]}],
+        "unsure_proxies": ["proxy-1"],
+    },
+}  # fmt: skip
+CONFIG = {"spec": {"keep_alive_count_max": 3}}
+
+
+def planned(user: User, agents: int = 2) -> Change:
+    """A change as the editor makes it."""
+    ensure_default_cluster()
+    draft = Draft(
+        ChangeKind.NETWORKING_CONFIG,
+        "graceful_tunnel_closing = true",
+        CONFIG,
+        {"spec": {"keep_alive_count_max": 3, "graceful_tunnel_closing": True}},
+        PLAN,
+        agents=agents,
+    )
+    return engine.create(
+        "default", draft, By(Actor(ActorKind.PERSON, user.get_username(), user.pk)), timezone.now()
+    )
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[int, ...]]]:
+    """What workers are given."""
+    given: list[tuple[str, tuple[int, ...]]] = []
+    monkeypatch.setattr(current_app, "send_task", lambda name, args: given.append((name, args)))
+    return given
+
+
+def _proven(client: Client, user: User) -> Client:
+    client.force_login(user)
+    client.post("/accounts/reauthenticate/", {"password": "correct horse"})
+    return client
+
+
+def test_page_shows_the_plan(client: Client, person: MakeUser) -> None:
+    """The number in the question and on the button, the rule by name, the stairs, every proxy."""
+    change = planned(person("config admin"))
+    client.force_login(User.objects.get())
+    page = client.get(f"/changes/{change.pk}/").content.decode()
+    for words in (
+        "Close 3 tunnels of 2 agents?",
+        "RFD 226",
+        "2nd closing",
+        "proxy-1",
+        "2 to 3",
+        "A note.",
+        "not well",
+    ):
+        assert words in page
+    assert "Close 3 tunnels</button>" in page
+    assert f"/changes/{change.pk}/" in client.get("/changes/").content.decode()
+
+
+def test_confirm_wants_a_reason_and_gives_it_to_a_worker(
+    client: Client, person: MakeUser, sent: list[tuple[str, tuple[int, ...]]]
+) -> None:
+    """Without one a sentence at the field and nothing done; with it a task, by name."""
+    change = planned(person("config admin"))
+    _proven(client, User.objects.get())
+    answer = client.post(f"/changes/{change.pk}/", {"do": "confirm", "reason": ""})
+    assert 'id="reason-error"' in answer.content.decode()
+    assert not sent
+    client.post(f"/changes/{change.pk}/", {"do": "confirm", "reason": "too many tunnels"})
+    assert sent == [("fleet.tasks.run_networking_change", (change.pk,))]
+    change.refresh_from_db()
+    assert (change.state, change.reason) == (ChangeState.CONFIRMED, "too many tunnels")
+
+
+def test_confirm_wants_the_clusters_name_for_many(
+    client: Client, person: MakeUser, sent: list[tuple[str, tuple[int, ...]]]
+) -> None:
+    """Above a hundred agents."""
+    change = planned(person("config admin"), agents=101)
+    _proven(client, User.objects.get())
+    answer = client.post(f"/changes/{change.pk}/", {"do": "confirm", "reason": "because", "typed": "x"})
+    assert 'id="typed-error"' in answer.content.decode()
+    client.post(f"/changes/{change.pk}/", {"do": "confirm", "reason": "because", "typed": "default"})
+    assert len(sent) == 1
+
+
+def test_confirm_asks_who_it_is_when_the_last_proof_is_old(
+    client: Client, person: MakeUser, sent: list[tuple[str, tuple[int, ...]]]
+) -> None:
+    """A session alone is not enough."""
+    change = planned(person("config admin"))
+    client.force_login(User.objects.get())
+    answer = client.post(f"/changes/{change.pk}/", {"do": "confirm", "reason": "because"})
+    assert answer.headers["Location"].startswith("/accounts/reauthenticate/")
+    assert not sent
+
+
+def test_second_person_must_agree(
+    client: Client, person: MakeUser, sent: list[tuple[str, tuple[int, ...]]]
+) -> None:
+    """The first is told to wait; the second starts it."""
+    ensure_default_cluster()
+    Cluster.objects.update(second_approver=True)
+    change = planned(person("config admin"))
+    _proven(client, User.objects.get())
+    page = client.post(f"/changes/{change.pk}/", {"do": "confirm", "reason": "because"}, follow=True)
+    assert "Waits for a second person" in page.content.decode()
+    assert "I agree" not in page.content.decode()
+    forced = client.post(f"/changes/{change.pk}/", {"do": "approve"}).content.decode()
+    assert "A second person must agree: not who made the change" in forced
+    assert not sent
+    _proven(client, person("admin"))
+    assert "I agree" in client.get(f"/changes/{change.pk}/").content.decode()
+    client.post(f"/changes/{change.pk}/", {"do": "approve"})
+    assert len(sent) == 1
+
+
+def test_cancel_changes_nothing(client: Client, person: MakeUser) -> None:
+    """Before it began."""
+    change = planned(person("config admin"))
+    client.force_login(User.objects.get())
+    client.post(f"/changes/{change.pk}/", {"do": "cancel"})
+    change.refresh_from_db()
+    assert change.state == ChangeState.CANCELLED
+    again = client.post(f"/changes/{change.pk}/", {"do": "cancel"}).content.decode()
+    assert "cannot become cancelled" in again
+
+
+def test_who_may_not_is_refused(client: Client, person: MakeUser) -> None:
+    """An operator sees the plan and no button."""
+    change = planned(person("operator"))
+    client.force_login(User.objects.get())
+    assert "Close 3 tunnels</button>" not in client.get(f"/changes/{change.pk}/").content.decode()
+    assert client.post(f"/changes/{change.pk}/", {"do": "confirm", "reason": "x y z"}).status_code == 403
+    assert client.get("/changes/999/").status_code == 404
+
+
+def test_outcome_beside_the_plan(client: Client, person: MakeUser) -> None:
+    """What happened so far, and the difference."""
+    change = planned(person("config admin"))
+    engine.note(change, state="verified", outcome={
+        "closed": 2, "gone": 1, "difference": -1, "foreseen": [3, 3], "curve": [[0.0, 0], [9.0, 2]],
+    })  # fmt: skip
+    client.force_login(User.objects.get())
+    page = client.get(f"/changes/{change.pk}/").content.decode()
+    assert "1 fewer than foreseen" in page
+    assert "1 of these agents have gone" in page
+
+
+def _policy_change(user: User) -> Change:
+    ensure_default_cluster()
+    draft = Draft(
+        ChangeKind.POLICY, "1 policy of auths", {}, {"auth": {"X": "1"}}, {}, parameters=asdict(Terms())
+    )
+    return engine.create(
+        "default", draft, By(Actor(ActorKind.PERSON, user.get_username(), user.pk)), timezone.now()
+    )
+
+
+def test_change_of_policies_is_taken_back_by_a_plan(
+    client: Client, person: MakeUser, fake_reader: FakeReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Offered once it is over; what was changed again since is not touched, and says so."""
+    monkeypatch.setattr(reading, "policy_book", FakePolicyBook)
+    change = _policy_change(person("config admin"))
+    client.force_login(User.objects.get())
+    assert "Plan taking it back" not in client.get(f"/changes/{change.pk}/").content.decode()
+    engine.move(change, ChangeState.CANCELLED, timezone.now())
+    assert "Plan taking it back" in client.get(f"/changes/{change.pk}/").content.decode()
+    assert "changed again since" in client.post(f"/changes/{change.pk}/", {"do": "undo"}).content.decode()
+    client.force_login(person("operator"))
+    assert client.post(f"/changes/{change.pk}/", {"do": "undo"}).status_code == 403
+
+
+def test_plan_of_policies_that_somebody_overtook(client: Client, person: MakeUser) -> None:
+    """Nobody is asked to confirm it, and who does all the same, on a page from before, is told why not."""
+    change = _policy_change(person("config admin"))
+    _proven(client, User.objects.get())
+    assert 'name="reason"' in client.get(f"/changes/{change.pk}/").content.decode()
+    DesiredPolicy.objects.create(cluster_id="default", target="auth", name=AUTH_TTL_VARIABLE, value="5m")
+    page = client.get(f"/changes/{change.pk}/").content.decode()
+    assert "what is wanted now</a>" in page
+    assert 'name="reason"' not in page
+    sent = {"do": "confirm", "reason": "of a page from before"}
+    assert (
+        "Somebody else changed the desired policies"
+        in client.post(f"/changes/{change.pk}/", sent).content.decode()
+    )
+    change.refresh_from_db()
+    assert change.state == "planned"
+
+
+def test_change_of_the_config_is_taken_back_by_a_plan(
+    client: Client, person: MakeUser, fake_reader: FakeReader
+) -> None:
+    """Offered once it was written, not of what was called off; what somebody else wrote since stays."""
+    remember(STORED, "r1")
+    client.force_login(person("config admin"))
+    client.post("/networking/", sent_form(keep_alive_count_max="7"))
+    change = Change.objects.get()
+    engine.move(change, ChangeState.CONFIRMED, timezone.now())
+    engine.start(change, timezone.now())
+    engine.move(change, ChangeState.VERIFIED, timezone.now())
+    remember(replace(STORED, keep_alive_count_max=7, web_idle_timeout=60.0), "r2")
+    assert "Plan taking it back" in client.get(f"/changes/{change.pk}/").content.decode()
+    page = client.post(f"/changes/{change.pk}/", {"do": "undo"}, follow=True)
+    back = Change.objects.get(undoes=change)
+    assert [(row.key, row.before, row.after) for row in page.context["diff"]] == [
+        ("keep_alive_count_max", "7", "3")
+    ]
+    engine.move(back, ChangeState.CANCELLED, timezone.now())
+    assert "Plan taking it back" not in client.get(f"/changes/{back.pk}/").content.decode()
+
+
+def test_plan_that_somebody_overtook_shows_three_versions(
+    client: Client, person: MakeUser, fake_reader: FakeReader
+) -> None:
+    """Planned by two on one revision: the second is not asked to confirm, but to put theirs on top."""
+    remember(STORED, "r1")
+    client.force_login(person("config admin"))
+    client.post("/networking/", sent_form(keep_alive_count_max="7"))
+    change = Change.objects.get()
+    remember(replace(STORED, web_idle_timeout=60.0), "r2")
+    page = client.get(f"/changes/{change.pk}/")
+    assert {row.key for row in page.context["stale"]["rows"]} == {"keep_alive_count_max", "web_idle_timeout"}
+    shown = page.content.decode()
+    assert "Rebase my change" in shown
+    assert 'name="reason"' not in shown
+    _proven(client, User.objects.get())
+    sent = {"do": "confirm", "reason": "of a page from before"}
+    assert "wrote revision r2 meanwhile" in client.post(f"/changes/{change.pk}/", sent).content.decode()
+    change.refresh_from_db()
+    assert change.state == "planned"
+    stale = page.context["stale"]
+    form = client.post(
+        "/networking/", {"tab": "yaml", "yaml": stale["yaml"], "revision": stale["revision"], "rebase": "1"}
+    ).context["tab"]
+    assert "keep_alive_count_max: 7" in form.yaml
+    assert "web_idle_timeout: 1m0s" in form.yaml

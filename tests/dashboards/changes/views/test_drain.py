@@ -1,0 +1,117 @@
+"""The page that drains an instance, over a real record."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from celery import current_app
+from django.test import Client
+
+from dashboards.changes import draining
+from fleet.models.changes import AuditEntry
+from fleet.models.clusters import ensure_default_cluster
+from fleet.models.drains import Drain
+from fleet.monitoring.state.codec import Poll
+from fleet.monitoring.state.writer import Writer
+from fleet.vocabulary.instances import Attempt
+from fleet.vocabulary.verdicts import State
+from tests.dashboards.conftest import MakeUser, prove
+from tests.fakes.record import conclude
+
+pytestmark = pytest.mark.django_db
+REASON = "kernel update"
+
+
+@pytest.fixture
+def tasks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the tasks that workers are given."""
+    names: list[str] = []
+    monkeypatch.setattr(current_app, "send_task", lambda name, **_: names.append(name))
+    return names
+
+
+@pytest.fixture
+def path(client: Client, person: MakeUser, record: Writer) -> str:
+    """The page of proxy-1, in a browser of an operator."""
+    ensure_default_cluster()
+    client.force_login(person("operator"))
+    prove(client)
+    (identity,) = (one for one, _, name in record.instance_names("default") if name == "proxy-1")
+    return f"/instances/{identity}/drain/"
+
+
+def test_drain_and_undrain(client: Client, path: str, tasks: list[str]) -> None:
+    """A reason makes a row, an entry in the log and a task; the page then offers the way back."""
+    assert f'href="{path}"' in client.get("/").content.decode()
+    assert "Drain proxy-1" in client.get(path).content.decode()
+    assert client.post(path, {"wanted": "drain", "reason": REASON, "sure": "on"}).status_code == 302
+    row = Drain.objects.get()
+    assert (row.name, row.drained, row.reason) == ("proxy-1", True, REASON)
+    assert AuditEntry.objects.get().action == "instance.drain"
+    assert tasks == ["fleet.tasks.apply_drains"]
+    page = client.get(path).content.decode()
+    assert "does not say so yet" in page
+    assert "Undrain proxy-1" in page
+    assert client.post(path, {"wanted": "undrain", "reason": REASON}).status_code == 302
+    assert not Drain.objects.get().drained
+
+
+@pytest.mark.parametrize("reason", ["", "x", "x" * 201, "a\x01bc"])
+def test_reason_is_needed(client: Client, path: str, tasks: list[str], reason: str) -> None:
+    """Without one, or with one nobody can read, nothing is done."""
+    answer = client.post(path, {"wanted": "drain", "reason": reason, "sure": "on"})
+    assert answer.status_code == 200
+    assert answer.context["form"].errors
+    assert not Drain.objects.exists()
+    assert tasks == []
+
+
+def test_last_one_asks_twice(
+    client: Client, path: str, tasks: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When no other proxy takes connections, that must be meant."""
+    monkeypatch.setattr(draining, "accepts_connections", lambda _: False)
+    assert "No other proxy takes connections" in client.get(path).content.decode()
+    assert client.post(path, {"wanted": "drain", "reason": REASON}).context["form"].errors["sure"]
+    assert client.post(path, {"wanted": "drain", "reason": REASON, "sure": "on"}).status_code == 302
+
+
+def test_viewer_neither_sees_nor_does(client: Client, path: str, person: MakeUser) -> None:
+    """The link is not there, and the page is not theirs."""
+    client.force_login(person("viewer"))
+    assert "/drain/" not in client.get("/").content.decode()
+    assert client.get(path).status_code == 403
+    assert client.get("/instances/nobody/drain/").status_code == 403
+
+
+def test_nobody_of_that_name(client: Client, path: str) -> None:
+    """404."""
+    assert client.get("/instances/nobody/drain/").status_code == 404
+
+
+def test_sick_instance_is_not_said_to_take_connections(client: Client, path: str, record: Writer) -> None:
+    """The page says what Fleet now says of it."""
+    assert "It takes connections." in client.get(path).content.decode()
+    epoch, now = record.epoch("default"), time.time()
+    assert epoch is not None
+    (index,) = (place for place, facts in record.load_instances("default").items() if facts.name == "proxy-1")
+    silent = Poll(
+        attempts=(Attempt(now - 1, ok=False, error="refused"), Attempt(now, ok=False, error="refused"))
+    )
+    record.write_instances("default", epoch, resources={}, polls={index: silent}, probed_at=now)
+    assert conclude(record, [State.HEALTHY] * 4, as_of=now)
+    page = client.get(path).content.decode()
+    assert "It takes connections." not in page
+    assert "does not answer" in page
+
+
+@pytest.mark.parametrize("name", ["auth-1", "proxy-1"])
+def test_agents_can_be_moved_off_the_instance(client: Client, path: str, record: Writer, name: str) -> None:
+    """The page plans a campaign off a proxy or off an auth: the form is filled in with it."""
+    (identity,) = (instance for instance, _, known in record.instance_names("default") if known == name)
+    page = client.get(f"/instances/{identity}/drain/").content.decode()
+    query = f"{name.partition('-')[0]}={name}"
+    assert f'href="/reconnect/?{query}">Move agents off {name}' in page
+    form = client.get(f"/reconnect/?{query}").content.decode()
+    assert f'<option value="{identity}" selected>{name}</option>' in form

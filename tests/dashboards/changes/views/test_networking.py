@@ -1,0 +1,251 @@
+"""The editor of the networking config: every wrong value at its field, and two people at once."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import yaml
+from django.test import Client
+
+from dashboards.changes.forms.networking import initial_of
+from fleet.changes.networking import revisions
+from fleet.models.changes import AuditEntry, Change
+from fleet.models.clusters import ensure_default_cluster
+from fleet.models.networking import NetworkingReading
+from fleet.protocol.networking.config import (
+    FIELDS,
+    ORIGIN_LABEL,
+    NetworkingConfig,
+    Resource,
+    Strategy,
+    field_of,
+    with_defaults,
+)
+from fleet.vocabulary.changes import ChangeState
+from tests.dashboards.conftest import MakeUser
+from tests.fakes.reader import FakeReader
+from tests.fakes.wrong_values import IN_FORMS, NETWORKING, document_of
+
+pytestmark = pytest.mark.django_db
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+STORED = with_defaults(
+    NetworkingConfig(tunnel_strategy=str(Strategy.PROXY_PEERING), agent_connection_count=1)
+)
+
+
+def remember(config: NetworkingConfig, revision: str, origin: str = "dynamic") -> None:
+    """What a worker would have read."""
+    ensure_default_cluster()
+    revisions.remember("default", Resource(config, {ORIGIN_LABEL: origin}, revision), NOW)
+
+
+@pytest.fixture
+def editor(client: Client, person: MakeUser, fake_reader: FakeReader) -> Client:
+    """A config admin in front of a fleet whose config was read."""
+    remember(STORED, "r1")
+    client.force_login(person("config admin"))
+    return client
+
+
+def sent(revision: str = "r1", **fields: Any) -> dict[str, Any]:
+    """The form as a browser sends it, with some fields filled in otherwise."""
+    values = {**initial_of(STORED, revision), **fields}
+    return {name: value for name, value in values.items() if value is not False}
+
+
+def test_wrong_value_is_said_at_its_field(editor: Client) -> None:
+    """Of every field; and nothing is saved: no plan, only the attempt in the log."""
+    for key, text, _, words in IN_FORMS:
+        field = field_of(key).name
+        answer = editor.post("/networking/", sent(**{field: text}))
+        errors = answer.context["tab"].form.errors
+        assert re.search(words, " ".join(errors[field]).lower())
+        assert f'id="id_{field}_error"' in answer.content.decode()
+    assert not Change.objects.exists()
+    assert AuditEntry.objects.filter(outcome="refused").count() == len(IN_FORMS)
+
+
+def test_wrong_value_in_yaml_is_named_by_its_key(editor: Client) -> None:
+    """Of every field, above the text, which stays as it was written."""
+    for key, _, value, words in NETWORKING:
+        text = yaml.safe_dump({"spec": document_of(key, value)})
+        answer = editor.post("/networking/", {"tab": "yaml", "yaml": text, "revision": "r1"})
+        problems = dict(answer.context["tab"].problems)
+        assert re.search(words, problems[key])
+        assert answer.context["tab"].yaml == text
+    assert not Change.objects.exists()
+    assert AuditEntry.objects.filter(outcome="refused").count() == len(NETWORKING)
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [("keep_alive_count_max", "three"), ("client_idle_timeout", "soon"), ("routing_strategy", "")],
+)
+def test_what_is_none_of_its_kind(editor: Client, field: str, text: str) -> None:
+    """Words where a number or a duration is wanted, and nothing where a choice is."""
+    assert editor.post("/networking/", sent(**{field: text})).context["tab"].form.errors[field]
+    assert not Change.objects.exists()
+
+
+def test_every_field_says_what_holds_and_who_follows_it(editor: Client) -> None:
+    """The value in force, and plainly which ones Refloat's own nodes do nothing with."""
+    page = editor.get("/networking/")
+    rows = {row.key: row for _, rows in page.context["tab"].form.sections() for row in rows}
+    assert len(rows) == len(FIELDS)
+    assert {key for key, row in rows.items() if row.followed} == {
+        "tunnel_strategy.type", "tunnel_strategy.agent_connection_count", "graceful_tunnel_closing",
+        "tunnel_closing_wait_min", "tunnel_closing_wait_max", "tunnel_disconnect_threshold",
+        "keep_alive_interval", "keep_alive_count_max",
+    }  # fmt: skip
+    assert (rows["keep_alive_interval"].effective, rows["ssh_dial_timeout"].effective) == ("5m0s", "30s")
+    assert (rows["graceful_tunnel_closing"].effective, rows["idle_timeout_message"].effective) == (
+        "off",
+        "empty",
+    )
+    assert page.content.decode().count("Only Teleport's programs follow it") == 10
+
+
+def test_revision_nobody_knows_overwrites_nothing(editor: Client) -> None:
+    """What is stored is shown instead."""
+    answer = editor.post("/networking/", sent("r9", keep_alive_count_max="7"))
+    assert "Nobody here knows the revision" in answer.content.decode()
+    assert not Change.objects.exists()
+
+
+def test_yaml_judges_only_what_was_changed(editor: Client) -> None:
+    """A value that somebody stored elsewhere, and that we would refuse, stands in nobody's way."""
+    remember(replace(STORED, web_idle_timeout=-5.0), "r2")
+    text = editor.get("/networking/?tab=yaml").context["tab"].yaml
+    changed = text.replace("keep_alive_count_max: 3", "keep_alive_count_max: 4")
+    editor.post("/networking/", {"tab": "yaml", "yaml": changed, "revision": "r2"})
+    assert Change.objects.get().title == "keep_alive_count_max = 4"
+
+
+def test_two_rules_at_once_are_refused(editor: Client) -> None:
+    """One contradicts the other; the sentence stands at a field."""
+    answer = editor.post("/networking/", sent(graceful_tunnel_closing="on", tunnel_disconnect_threshold="5m"))
+    assert "choose one rule" in str(answer.context["tab"].form.errors["tunnel_disconnect_threshold"])
+
+
+def test_good_value_leads_to_its_plan(editor: Client) -> None:
+    """Nothing is written: the change waits to be confirmed, and its page shows what it does."""
+    answer = editor.post("/networking/", sent(graceful_tunnel_closing="on"), follow=True)
+    change = Change.objects.get()
+    assert change.state == ChangeState.PLANNED
+    page = answer.content.decode()
+    assert "RFD 226, GracefulTunnelClosing" in page
+    assert "It closes no tunnel" in page
+
+
+def test_yaml_is_the_same_object(editor: Client) -> None:
+    """What stands in the form comes out as YAML, and back, without being planned."""
+    page = editor.post("/networking/", sent(keep_alive_count_max="7") | {"show": "yaml"})
+    text = page.context["tab"].yaml
+    assert "keep_alive_count_max: 7" in text
+    back = editor.post("/networking/", {"tab": "yaml", "yaml": text, "revision": "r1", "show": "form"})
+    assert back.context["tab"].form["keep_alive_count_max"].value() == 7
+    editor.post("/networking/", {"tab": "yaml", "yaml": text, "revision": "r1"})
+    assert Change.objects.get().title == "keep_alive_count_max = 7"
+
+
+def test_wrong_yaml_is_named_by_key(editor: Client) -> None:
+    """Unknown keys, ranges and what is no YAML at all."""
+    for text, words in (
+        ("spec: {keep_alive_intervall: 5s}", "keep_alive_intervall"),
+        ("spec: {keep_alive_interval: 5h}", "keep_alive_interval"),
+        ("spec: [", "YAML"),
+    ):
+        answer = editor.post("/networking/", {"tab": "yaml", "yaml": text, "revision": "r1"})
+        assert words in str(answer.context["tab"].problems)
+    assert not Change.objects.exists()
+
+
+def test_second_of_two_sees_three_versions_and_rebases(editor: Client) -> None:
+    """Nothing of either is lost: theirs is stored, mine is offered on top of it."""
+    remember(replace(STORED, web_idle_timeout=60.0, keep_alive_count_max=5), "r2")
+    mine = sent(keep_alive_count_max="9", ssh_dial_timeout="20s")
+    answer = editor.post("/networking/", mine)
+    rows = {
+        row.key: (row.base, row.theirs, row.mine, row.clash) for row in answer.context["tab"].conflict["rows"]
+    }
+    assert rows == {
+        "web_idle_timeout": ("never", "1m0s", "never", False),
+        "keep_alive_count_max": ("3", "5", "9", True),
+        "ssh_dial_timeout": ("30s", "30s", "20s", False),
+    }
+    assert not Change.objects.exists()
+    rebased = editor.post("/networking/", {**mine, "rebase": "1"}).context["tab"].form
+    assert [rebased[name].value() for name in ("revision", "web_idle_timeout", "keep_alive_count_max")] == [
+        "r2", "1m0s", 9,
+    ]  # fmt: skip
+
+
+def test_config_of_a_file_is_offered_as_a_patch(
+    client: Client, person: MakeUser, fake_reader: FakeReader
+) -> None:
+    """It is not saved, and says so."""
+    remember(STORED, "r1", "config-file")
+    client.force_login(person("config admin"))
+    page = client.get("/networking/")
+    assert page.context["owned"]
+    assert page.context["patch"].startswith("spec:")
+    assert "Plan this change" not in page.content.decode()
+    client.post("/networking/", sent(keep_alive_count_max="7"))
+    assert not Change.objects.exists()
+
+
+def test_revert_plans_the_old_revision(editor: Client) -> None:
+    """Through the same plan, onto the present revision."""
+    remember(replace(STORED, keep_alive_count_max=5), "r2")
+    old = revisions.must_be_read("default").previous
+    assert old is not None
+    editor.post("/networking/", {"revert": str(old.pk)})
+    assert Change.objects.get().title == "keep_alive_count_max = 3"
+    assert editor.post("/networking/", {"revert": "999"}).status_code == 404
+
+
+def test_blind_pollers_refuse_the_plan(editor: Client, fake_reader: FakeReader) -> None:
+    """The sentence says why; what was filled in stays."""
+    fake_reader.as_of = 1.0
+    answer = editor.post("/networking/", sent(graceful_tunnel_closing="on"))
+    assert "blind" in answer.context["tab"].sentence
+    assert answer.context["tab"].form["graceful_tunnel_closing"].value()
+
+
+def test_cluster_that_does_not_know_the_switch(editor: Client) -> None:
+    """It is off and cannot be turned on."""
+    NetworkingReading.objects.update(knows_closing=False)
+    page = editor.get("/networking/").content.decode()
+    assert "does not know the field" in page
+    editor.post("/networking/", sent(graceful_tunnel_closing="on"))
+    assert not Change.objects.exists()
+    editor.post("/networking/", {"try_closing": "1"})
+    assert AuditEntry.objects.filter(action="networking-config.try-closing", outcome="done").exists()
+    editor.post("/networking/", sent(graceful_tunnel_closing="on"))
+    assert Change.objects.get().title == "graceful_tunnel_closing = true"
+    NetworkingReading.objects.update(knows_closing=False)
+    remember(replace(STORED, graceful_tunnel_closing=True), "r2")
+    assert NetworkingReading.objects.get().knows_closing
+
+
+def test_viewer_looks_and_cannot_change(client: Client, person: MakeUser, fake_reader: FakeReader) -> None:
+    """No button, and no way around it."""
+    remember(STORED, "r1")
+    client.force_login(person("operator"))
+    assert "Plan this change" not in client.get("/networking/").content.decode()
+    assert client.post("/networking/", sent(keep_alive_count_max="7")).status_code == 403
+    assert "permission" in AuditEntry.objects.get().detail
+
+
+def test_never_read_says_so(client: Client, person: MakeUser, fake_reader: FakeReader) -> None:
+    """With the error of whoever tried."""
+    ensure_default_cluster()
+    revisions.unread("default", "no auth is known")
+    client.force_login(person("viewer"))
+    page = client.get("/networking/").content.decode()
+    assert "no auth is known" in page
+    assert "<textarea" not in page

@@ -1,0 +1,116 @@
+"""The page that plans a reconnect campaign, and what is done to one on the page of its change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from fleet.models.actions import CampaignAgent
+from fleet.models.changes import AuditEntry, Change
+from fleet.models.clusters import ensure_default_cluster
+from fleet.vocabulary import campaigns
+from fleet.vocabulary.verdicts import State
+from tests.dashboards.conftest import MakeUser
+from tests.fakes.reader import FakeReader
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def page(client: Client, person: MakeUser, fake_reader: FakeReader) -> Client:
+    """A browser of an operator; four agents on two proxies."""
+    ensure_default_cluster()
+    fake_reader.states = [State.HEALTHY] * 4
+    client.force_login(person("operator"))
+    return client
+
+
+def test_from_filter_to_result(page: Client) -> None:
+    """Chosen by proxy, planned with its number, confirmed with a reason, paused, resumed, aborted; all in the log."""
+    page.post("/accounts/reauthenticate/", {"password": "correct horse"})
+    assert "Plan this campaign" in page.get("/reconnect/").content.decode()
+    answer = page.post("/reconnect/", {"proxy": "proxy-1", "rate": "60"})
+    change = Change.objects.get()
+    where = answer.headers["Location"]
+    assert where == f"/changes/{change.pk}/"
+    assert change.agents == 2
+    assert change.parameters["leave"] == ["proxy-id-1"]
+    assert "Reconnect 2 agents<" in page.get(where).content.decode()
+    wrong = page.post(where, {"do": "confirm", "reason": ""}).content.decode()
+    assert 'id="reason-error"' in wrong
+    page.post(where, {"do": "confirm", "reason": "proxy-1 is full"})
+    change.refresh_from_db()
+    assert change.state == "confirmed"
+    Change.objects.filter(pk=change.pk).update(state="running")
+    for doing, state in (("pause", "paused"), ("resume", "running"), ("abort", "cancelled")):
+        assert f'value="{doing}"' in page.get(where).content.decode()
+        page.post(where, {"do": doing})
+        change.refresh_from_db()
+        assert change.state == state
+    shown = page.get(f"{where}?state=skipped").content.decode()
+    assert "aborted by operator" in shown
+    assert "<b>2</b> of 2 done" in shown
+    assert CampaignAgent.objects.filter(state="skipped").count() == 2
+    assert {"reconnect.plan", "reconnect.confirm", "reconnect.paused", "reconnect.cancelled"} <= set(
+        AuditEntry.objects.values_list("action", flat=True)
+    )
+
+
+def test_auth_connections_are_moved_off_an_auth(page: Client) -> None:
+    """Planned with who leaves which auth and where there is room; the query of an incident fills the form in."""
+    shown = page.get("/reconnect/?auth=auth-1").content.decode()
+    assert 'value="auth" checked' in shown
+    assert '<option value="auth-id-1" selected>auth-1</option>' in shown
+    answer = page.post("/reconnect/", {"connection": "auth", "auth": "auth-1"})
+    change = Change.objects.get()
+    assert change.parameters["connection"] == "auth"
+    assert change.parameters["leave"] == ["auth-id-1"]
+    assert change.plan["leaving"] == {"auth-1": 2}
+    assert list(change.plan["destinations"]) == ["auth-2"]
+    shown = page.get(answer.headers["Location"]).content.decode()
+    assert "Have 2 agents connect to another auth?" in shown
+    assert "Agents by the auth they leave" in shown
+    assert "Auths with room" in shown
+
+
+@pytest.mark.parametrize(
+    ("sent", "field"),
+    [
+        ({}, "q"),
+        ({"q": "colour:red"}, "q"),
+        ({"proxy": "proxy-9"}, "proxy"),
+        ({"agents": "nobody"}, "agents"),
+        ({"auth": "auth-9"}, "auth"),
+        ({"auth": "auth-1", "connection": "tunnel"}, "auth"),
+        ({"proxy": "proxy-1", "connection": "auth"}, "proxy"),
+        ({"q": "agent", "connection": "both"}, "connection"),
+        *(
+            ({"proxy": "proxy-1", name: "x"}, name)
+            for name in (*campaigns.RANGES, "window_from", "window_to")
+        ),
+    ],
+)
+def test_wrong_field_is_shown_there(page: Client, sent: dict[str, Any], field: str) -> None:
+    """A message at the field, nothing saved, a row in the log."""
+    answer = page.post("/reconnect/", sent)
+    assert answer.status_code == 400
+    assert f'id="{field}-error"' in answer.content.decode()
+    assert not Change.objects.exists()
+    assert AuditEntry.objects.get().outcome == "refused"
+
+
+def test_nobody_to_ask_is_said(page: Client, fake_reader: FakeReader) -> None:
+    """A filter that finds nobody."""
+    answer = page.post("/reconnect/", {"q": "state:stranded"})
+    assert "No agent matches" in answer.content.decode()
+
+
+def test_viewers_do_not(page: Client, person: MakeUser) -> None:
+    """Neither plan nor pause."""
+    page.post("/reconnect/", {"q": "-state:stranded"})
+    change = Change.objects.get()
+    page.force_login(person("viewer"))
+    assert page.get("/reconnect/").status_code == 403
+    assert page.post(f"/changes/{change.pk}/", {"do": "abort"}).status_code == 403

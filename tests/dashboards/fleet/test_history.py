@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from dashboards.fleet import history
+from fleet.alerts.backtest import Change, Turn
+from fleet.models.clusters import Cluster, ensure_default_cluster
+from fleet.models.transitions import InstanceTransition, Transition
+
+pytestmark = pytest.mark.django_db
+
+NOW = 1_800_000_000.0
+DAY = 86400.0
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return ensure_default_cluster()
+
+
+def _agent(cluster: Cluster, ago: float, new: str = "stranded") -> None:
+    Transition.objects.create(
+        cluster=cluster, agent="a", old="healthy", new=new, reason="none", recovery="unclear", cause="p",
+        at=datetime.fromtimestamp(NOW - ago, UTC), round=round(NOW - ago),
+    )  # fmt: skip
+
+
+def _instance(cluster: Cluster, ago: float, new: str = "silent", name: str = "p") -> None:
+    at = datetime.fromtimestamp(NOW - ago, UTC)
+    InstanceTransition.objects.create(
+        cluster=cluster, instance=name, old="ok", new=new, at=at, round=round(NOW - ago)
+    )
+
+
+def test_history_oldest_first_of_the_days_asked_for(cluster: Cluster) -> None:
+    """What is older counts for how far it goes back only."""
+    for ago in (60.0, 2 * DAY, 8 * DAY):
+        _agent(cluster, ago)
+    _instance(cluster, 3 * DAY)
+    found = history.read("default", NOW, 7, turns=False)
+    assert found.changes == [
+        Change(NOW - 2 * DAY, "a", "healthy", "stranded", "p", round(NOW - 2 * DAY)),
+        Change(NOW - 60, "a", "healthy", "stranded", "p", round(NOW - 60)),
+    ]
+    assert (list(found.turns), found.days) == ([], 7)
+
+
+def test_history_of_instances_goes_back_as_far_as_theirs(cluster: Cluster) -> None:
+    """An installation that has kept them for three days says so, however old its other history is."""
+    _agent(cluster, 8 * DAY)
+    _instance(cluster, 3 * DAY)
+    found = history.read("default", NOW, 7, turns=True)
+    assert found.turns == [Turn(NOW - 3 * DAY, "p", "silent", round(NOW - 3 * DAY))]
+    assert found.days == 3.0
+
+
+def test_history_empty_or_young_claims_nothing(cluster: Cluster) -> None:
+    """None at all, and a quarter of an hour."""
+    assert history.read("default", NOW, 7, turns=True).days == 0
+    _instance(cluster, 900)
+    assert history.read("default", NOW, 7, turns=True).days == pytest.approx(900 / DAY)
+
+
+def test_history_too_long_is_its_newest_part(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And so many days it is."""
+    monkeypatch.setattr(history, "_CHANGES", 2)
+    for ago in (DAY, 2 * DAY, 3 * DAY):
+        _agent(cluster, ago)
+    found = history.read("default", NOW, 7, turns=False)
+    assert [change.at for change in found.changes] == [NOW - 2 * DAY, NOW - DAY]
+    assert found.days == 2.0
+
+
+def test_turns_of_an_instance_newest_first(cluster: Cluster) -> None:
+    """Its own ones, the last few."""
+    _instance(cluster, 500, name="other")
+    for number in range(10):
+        _instance(cluster, 1000 - number, "ok" if number % 2 else "silent")
+    lines = history.turns_of("default", "p", NOW)
+    assert len(lines) == 8
+    assert (lines[0].new, lines[0].ms) == ("ok", 991_000)

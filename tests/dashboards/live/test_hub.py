@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import replace
+
+import pytest
+from channels.layers import get_channel_layer
+from pytest_django import Settings
+
+from dashboards.live import hub
+from dashboards.live.hub import Delta, Feed, Hint, Item, StartOver, Subscription, Tick, aged
+from fleet.monitoring.publish import group_of
+from fleet.monitoring.state.writer import Writer
+from fleet.vocabulary.verdicts import State
+from tests.fakes.reader import FakeReader
+from tests.fakes.record import conclude
+from tests.fakes.waiting import eventually
+
+NOW = 1_700_000_000.0
+
+
+async def _next(subscription: Subscription, kind: type[Item]) -> Item:
+    async with asyncio.timeout(60):
+        while True:
+            item = await subscription.next()
+            if isinstance(item, kind):
+                return item
+
+
+def test_aged_header_of_a_record_out_of_reach() -> None:
+    """Fresh stays fresh for three rounds or 10 s; then all but the retired are unknown; what was stale stays."""
+    head = FakeReader(states=[State.HEALTHY, State.RETIRED], as_of=NOW).header("default", NOW)
+    assert aged(head, NOW + 10) is head
+    old = aged(head, NOW + 10.5)
+    assert old.stale
+    assert (old.counts[State.UNKNOWN], old.counts[State.RETIRED], old.counts[State.HEALTHY]) == (1, 1, 0)
+    assert not aged(replace(head, interval=60.0), NOW + 100).stale
+    assert aged(old, NOW) is old
+
+
+def test_delta_text_carries_an_age_and_no_clock() -> None:
+    """A browser's clock is never compared with ours."""
+    fake = FakeReader(as_of=NOW)
+    message = json.loads(hub.delta_text(fake.change(2, State.STRANDED), NOW + 1.5))
+    assert message["age_ms"] == 1500
+    assert message["changes"] == [[2, int(State.STRANDED)]]
+    assert set(message) == {"type", "epoch", "seq", "age_ms", "changes", "counts"}
+
+
+def test_age_of_what_is_dated_ahead_is_negative() -> None:
+    """The browser names clocks that differ; an age of nothing would hide that polling stopped."""
+    assert hub.age_ms(NOW + 180, NOW) == -180_000
+    assert hub.age_ms(None, NOW) is None
+
+
+async def test_slow_socket_starts_over() -> None:
+    """What waits for a socket is bounded; past that it is one request to start over, and then what came later."""
+    waiting = Subscription()
+    for number in range(65):
+        waiting.offer(Delta("e", number, ""))
+    waiting.offer(Delta("e", 65, ""))
+    assert isinstance(await waiting.next(), StartOver)
+    assert await waiting.next() == Delta("e", 65, "")
+
+
+async def test_feed_passes_events_on_and_survives_nonsense(record: Writer) -> None:
+    """What is not an event is logged and left; the next event comes."""
+    feed = Feed("default", 0.1)
+    subscription = await feed.subscribe()
+    layer = get_channel_layer()
+    assert layer is not None
+    for event in ({"type": "delta"}, {"no": "type"}, {"type": "from-the-future"}, {"type": "instances"}):
+        await layer.group_send(group_of("default"), {"type": "fleet.event", "event": event})
+    assert await _next(subscription, Hint) == Hint('{"type": "instances"}')
+    tick = await _next(subscription, Tick)
+    assert isinstance(tick, Tick)
+    assert tick.head is not None
+    assert tick.head.agents == 4
+    await feed.stop()
+    await layer.flush()
+
+
+async def test_snapshot_is_shared_until_something_newer_is_known(record: Writer) -> None:
+    """Many sockets that start over at once cost one read; an event makes the next one read again."""
+    feed = Feed("default", 0.1)
+    subscription = await feed.subscribe()
+    first = await feed.snapshot()
+    assert await feed.snapshot() is first
+    states = [State.OFFLINE, State.HEALTHY, State.STRANDED, State.AT_RISK]
+    assert await asyncio.to_thread(conclude, record, states, as_of=time.time())
+    layer = get_channel_layer()
+    assert layer is not None
+    event = FakeReader(epoch=first.epoch, seq=first.seq, as_of=time.time()).change(0, State.OFFLINE)
+    await layer.group_send(group_of("default"), {"type": "fleet.event", "event": event})
+    await _next(subscription, Delta)
+    assert (await feed.snapshot()).states == bytes(states)
+    await feed.stop()
+    await layer.flush()
+
+
+async def test_feed_joins_when_redis_comes_late(
+    record: Writer, live_settings: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Redis down at first: sockets are served without events, and the group is joined as soon as it can be."""
+    real = get_channel_layer()
+    assert real is not None
+
+    class Late:
+        """Refuses twice."""
+
+        refusals = 2
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(real, name)
+
+        async def new_channel(self) -> str:
+            if self.refusals:
+                self.refusals -= 1
+                raise hub.StateUnavailable("Redis does not answer")
+            return str(await real.new_channel())
+
+    late = Late()
+    monkeypatch.setattr(hub, "get_channel_layer", lambda: late)
+    monkeypatch.setattr(hub, "_REJOIN", 0.05)
+    feed = Feed("default", 0.1)
+    subscription = await feed.subscribe(patience=0.01)
+
+    async def heard() -> bool:
+        await real.group_send(group_of("default"), {"type": "fleet.event", "event": {"type": "instances"}})
+        try:
+            async with asyncio.timeout(0.2):
+                return isinstance(await _next(subscription, Hint), Hint)
+        except TimeoutError:
+            return False
+
+    await eventually(heard)
+    await feed.stop()
+    await real.flush()
+
+
+async def test_cancelled_subscription_ends_its_feed(live_settings: Settings, fake_reader: FakeReader) -> None:
+    """Whoever is cancelled while the group is not joined yet never gets the subscription: nothing of it stays."""
+    live_settings.CHANNEL_LAYERS = {
+        "default": {
+            "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+            "CONFIG": {"hosts": ["redis://127.0.0.1:1/0"]},
+        }
+    }
+    waiting = asyncio.create_task(hub.current_hub().subscribe("default"))
+    await eventually(lambda: hub.sockets() == {"default": 1})
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert hub.current_hub().feeds == {}

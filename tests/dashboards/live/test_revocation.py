@@ -1,0 +1,95 @@
+"""The looks at whether a socket may stay open, without a socket: times are short, and no database is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+
+import pytest
+from django.db import InterfaceError, OperationalError
+
+from dashboards.live.revocation import UNCONFIRMED, Pace, until_refused
+
+QUICK = Pace(interval=0.01, retry=0.01, limit=60.0)
+SHORT = Pace(interval=0.01, retry=0.01, limit=0.2)
+ERRORS = (OperationalError("no answer"), InterfaceError("closed"))
+
+
+class Answers:
+    """A look that gives one answer after the other; exceptions are raised."""
+
+    def __init__(self, answers: Iterator[int | Exception | None]) -> None:
+        self._answers = answers
+        self.count = 0
+
+    async def look(self) -> int | None:
+        """Give the next answer."""
+        self.count += 1
+        answer = next(self._answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+async def _watch(answers: Answers, pace: Pace) -> int:
+    async with asyncio.timeout(60):
+        return await until_refused(answers.look, asyncio.Event(), pace, asyncio.get_running_loop().time())
+
+
+async def test_socket_that_may_stay_is_looked_at_again() -> None:
+    """The first refusal ends the watch, with its close code."""
+    answers = Answers(iter((None, None, 4401)))
+
+    assert await _watch(answers, QUICK) == 4401
+    assert answers.count == 3
+
+
+async def test_database_that_fails_for_a_while_is_asked_again() -> None:
+    """Errors of every kind; the refusal that comes afterwards is not missed."""
+    answers = Answers(iter((*ERRORS, *ERRORS, None, *ERRORS, 4403)))
+
+    assert await _watch(answers, QUICK) == 4403
+    assert answers.count == 8
+
+
+async def test_database_that_fails_for_long_closes_the_socket() -> None:
+    """Nobody can say whether it may stay, so it must not; several attempts were made before."""
+    answers = Answers(itertools.cycle(ERRORS))
+
+    assert await _watch(answers, SHORT) == UNCONFIRMED
+    assert answers.count > 1
+
+
+async def test_database_that_never_answers_closes_the_socket() -> None:
+    """A look that hangs is given up at the limit."""
+
+    async def look() -> int | None:
+        await asyncio.Event().wait()
+        return None
+
+    async with asyncio.timeout(60):
+        code = await until_refused(look, asyncio.Event(), SHORT, asyncio.get_running_loop().time())
+
+    assert code == UNCONFIRMED
+
+
+async def test_recheck_brings_the_look_forward() -> None:
+    """A sign-out does not wait for the next turn."""
+    recheck = asyncio.Event()
+    recheck.set()
+    slow = Pace(interval=3600.0, retry=1.0, limit=9.0)
+    answers = Answers(iter((4401,)))
+
+    async with asyncio.timeout(60):
+        code = await until_refused(answers.look, recheck, slow, asyncio.get_running_loop().time())
+
+    assert code == 4401
+
+
+async def test_error_of_ours_ends_the_watch() -> None:
+    """It is no answer of the database, so no later look would end otherwise: whoever watches closes the socket."""
+    answers = Answers(iter((ZeroDivisionError(),)))
+
+    with pytest.raises(ZeroDivisionError):
+        await _watch(answers, QUICK)

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import AnonymousUser
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.test import RequestFactory
+
+from dashboards.shared.permissions import (
+    Access,
+    declared,
+    is_known,
+    known_clusters,
+    must_write,
+    owners_for,
+    public,
+    refusal_to_write,
+    requires,
+    visible_clusters,
+)
+from fleet.models.access import ClusterLimit, Permission
+from fleet.models.clusters import Cluster
+from tests.dashboards.conftest import MakeUser
+
+pytestmark = pytest.mark.django_db
+
+
+@requires(Permission.ACT_ON_FLEET)
+def _guarded(request: HttpRequest, cluster: str = "default") -> HttpResponseBase:
+    return HttpResponse("in")
+
+
+def _ask(user: object, cluster: str = "default") -> HttpResponseBase:
+    request = RequestFactory().get("/somewhere/?a=1")
+    request.user = user  # type: ignore[assignment]
+    return _guarded(request, cluster=cluster)
+
+
+def test_requires_marks_and_guards(person: MakeUser) -> None:
+    """The mark is what the check reads; the guard is what holds."""
+    assert declared(_guarded) == Access(permission=Permission.ACT_ON_FLEET)
+    assert _ask(person("operator")).status_code == 200
+    with pytest.raises(PermissionDenied):
+        _ask(person("viewer"))
+
+
+def test_requires_sends_strangers_to_sign_in() -> None:
+    """And back to where they wanted to go."""
+    assert _ask(AnonymousUser())["Location"] == "/accounts/login/?next=/somewhere/%3Fa%3D1"
+
+
+def test_requires_the_cluster_of_the_path(person: MakeUser) -> None:
+    """One that is not theirs is refused before it is said whether it exists."""
+    Cluster.objects.create(id="eu", name="Europe")
+    free, limited = person("operator"), person("admin")
+    ClusterLimit.objects.create(user=limited, cluster="eu")
+    assert _ask(free, "eu").status_code == 200
+    assert _ask(limited, "eu").status_code == 200
+    with pytest.raises(Http404):
+        _ask(free, "mars")
+    with pytest.raises(PermissionDenied):
+        _ask(limited, "mars")
+
+
+def test_known_clusters_begin_with_the_default() -> None:
+    """Which is known before anything was polled."""
+    Cluster.objects.all().delete()
+    assert known_clusters() == ("default",)
+    Cluster.objects.create(id="asia", name="Asia")
+    assert known_clusters() == ("default", "asia")
+    assert is_known("default")
+    assert is_known("asia")
+    assert not is_known("mars")
+
+
+def test_declared_of_what_says_nothing() -> None:
+    """A stray attribute of that name is no declaration."""
+
+    def view() -> None: ...
+
+    assert declared(view) is None
+    view.access = "yes"  # type: ignore[attr-defined]
+    assert declared(view) is None
+    assert declared(public(_guarded)) == Access(sign_in=False)
+
+
+@requires(Permission.VIEW_FLEET)
+def _of_all(request: HttpRequest) -> HttpResponseBase:
+    return HttpResponse("in")
+
+
+def test_requires_no_cluster_of_what_is_of_none(person: MakeUser) -> None:
+    """A page without a cluster admits people limited to any."""
+    limited = person("viewer")
+    ClusterLimit.objects.create(user=limited, cluster="eu")
+    request = RequestFactory().get("/tokens/")
+    request.user = limited
+    assert _of_all(request).status_code == 200
+    assert declared(_of_all) == Access(permission=Permission.VIEW_FLEET, of_cluster=False)
+    with pytest.raises(PermissionDenied):
+        _ask(limited)
+
+
+def test_clusters_that_a_user_sees(person: MakeUser) -> None:
+    """All of them, or those of the limits that exist."""
+    for name in ("asia", "eu"):
+        Cluster.objects.create(id=name, name=name)
+    free, limited = person("viewer"), person("admin")
+    for name in ("eu", "mars"):
+        ClusterLimit.objects.create(user=limited, cluster=name)
+    assert visible_clusters(free) == ("default", "asia", "eu")
+    assert visible_clusters(limited) == ("eu",)
+
+
+def test_owners_for_a_new_object_and_why_not(person: MakeUser) -> None:
+    """The installation only without a limit, and the sentence says so."""
+    free, limited, viewer = person("config admin"), person("admin"), person("viewer")
+    ClusterLimit.objects.create(user=limited, cluster="eu")
+    owners = [owners_for(user, Permission.CHANGE_CONFIG, "eu") for user in (free, limited, viewer)]
+    assert owners == [["", "eu"], ["eu"], []]
+    assert "without a limit" in refusal_to_write(limited, Permission.CHANGE_CONFIG, "")
+    assert "needs the permission" in refusal_to_write(viewer, Permission.CHANGE_CONFIG, "")
+    request = RequestFactory().get("/somewhere/")
+    request.user = limited
+    must_write(request, Permission.CHANGE_CONFIG, "eu")
+    with pytest.raises(PermissionDenied, match="whole installation"):
+        must_write(request, Permission.CHANGE_CONFIG, "")

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dashboards.shared import presenters
+from fleet.monitoring.evidence import Mode
+from fleet.vocabulary.instances import InstanceState
+from fleet.vocabulary.verdicts import Reason, Recovery, State, Verdict
+from tests.fakes.reader import FakeReader
+
+NOW = 1_700_000_000.0
+
+
+def _verdict(recovery: Recovery, recovers_at: float | None = None) -> Verdict:
+    return Verdict(
+        state=State.STRANDED,
+        reason=Reason.NO_TUNNEL,
+        cause="x",
+        recovery=recovery,
+        recovers_at=recovers_at,
+        strands_at=None,
+        sentence="",
+    )
+
+
+def test_in_order_names_every_state() -> None:
+    """No state is left out of the tiles, and stranded comes first."""
+    shown = presenters.in_order({State.HEALTHY: 3})
+    assert {state for state, _ in shown} == set(State)
+    assert shown[0] == (State.STRANDED, 0)
+    assert dict(shown)[State.HEALTHY] == 3
+
+
+@pytest.mark.parametrize(("at", "age"), [(NOW - 1.5, 1500), (NOW + 2, -2000), (None, None), (0.0, None)])
+def test_age_ms(at: float | None, age: int | None) -> None:
+    """Negative while it is still to come; none when there is no such moment."""
+    assert presenters.age_ms(at, NOW) == age
+
+
+@pytest.mark.parametrize(
+    ("verdict", "words"),
+    [
+        (_verdict(Recovery.NOT_NEEDED), ""),
+        (_verdict(Recovery.BY_ITSELF), "yes"),
+        (_verdict(Recovery.BY_ITSELF, NOW), "yes, by 22:13:20 UTC"),
+        (_verdict(Recovery.ONLY_IF_CAUSE_RECOVERS), "not by itself, only if auth-2 recovers"),
+        (_verdict(Recovery.UNCLEAR), "cannot be told"),
+    ],
+)
+def test_recovery_words(verdict: Verdict, words: str) -> None:
+    """Every kind of recovery has its words."""
+    assert presenters.recovery_words(verdict, "auth-2") == words
+
+
+def test_instance_cards_as_people_count() -> None:
+    """Auths and proxies apart, proxy-2 before proxy-10, and the age of the heartbeat from its expiry and TTL."""
+    fake = FakeReader(as_of=NOW, proxy_state=InstanceState.SILENT)
+    views = list(fake.instances("default", NOW))
+    views.append(replace(views[2], facts=replace(views[2].facts, id="p10", name="proxy-10")))
+    cards = presenters.instance_cards(views, NOW)
+    assert [card.name for card in cards["auths"]] == ["auth-1", "auth-2"]
+    assert [card.name for card in cards["proxies"]] == ["proxy-1", "proxy-2", "proxy-10"]
+    silent = cards["proxies"][0]
+    assert (silent.slug, silent.heartbeat_ms, silent.ttl_ms) == ("silent", 3000, 10_000)
+    assert silent.bad == ((State.STRANDED, 1),)
+    unread = presenters.instance_card(replace(views[2], listed=False), NOW, {})
+    assert (silent.unlisted, unread.unlisted) == (False, True)
+
+
+def test_instance_cards_say_who_heartbeats_through_whom() -> None:
+    """A proxy names its auth, an auth the first of its proxies; by id where the auth is unknown."""
+    fake = FakeReader(as_of=NOW)
+    auth, _, proxy, other = fake.instances("default", NOW)
+    proxies = tuple(f"proxy-{number}" for number in range(1, 7))
+    views = [
+        replace(auth, proxies=proxies),
+        replace(proxy, facts=replace(proxy.facts, heartbeat_auth=auth.facts.id)),
+        replace(other, facts=replace(other.facts, heartbeat_auth="unknown-id")),
+    ]
+    cards = presenters.instance_cards(views, NOW)
+    assert [card.heartbeats for card in cards["auths"]] == [
+        "takes heartbeats of proxy-1, proxy-2, proxy-3, proxy-4 and 2 more"
+    ]
+    assert [card.heartbeats for card in cards["proxies"]] == [
+        "heartbeats through auth-1",
+        "heartbeats through unknown-id",
+    ]
+    few = presenters.instance_card(replace(auth, proxies=proxies[:2]), NOW, {})
+    assert few.heartbeats == "takes heartbeats of proxy-1, proxy-2"
+    assert presenters.instance_card(auth, NOW, {}).heartbeats == ""
+
+
+def test_frame_counts_agents_without_those_that_are_retired() -> None:
+    """They count as nothing but retired, in the total neither."""
+    fake = FakeReader(states=[State.HEALTHY, State.RETIRED, State.STRANDED], as_of=NOW)
+    frame = presenters.frame(fake.summary("default", NOW), NOW, "fleet")
+    assert (frame["fleet_size"], frame["retired_count"]) == (2, 1)
+
+
+def test_rows_and_cards_show_mode_and_generation() -> None:
+    """In words; empty for what nobody reported."""
+    fake = FakeReader(states=[State.HEALTHY] * 2, as_of=NOW)
+    table = fake.table("default", NOW)
+    instances = {view.facts.id: view for view in table.instances.values()}
+    rows = [presenters.agent_row(fake.agent(table, index), instances, NOW) for index in range(2)]
+    assert [(row.mode, row.generations) for row in rows] == [
+        ("", ()),
+        ("reconnect, health check", ("blue 3",)),
+    ]
+    assert presenters.mode_words(Mode.PICK_FIRST, health_check=False) == "pick_first"
+    cards = presenters.instance_cards(tuple(instances.values()), NOW)["proxies"]
+    assert [card.generation for card in cards] == ["", "blue 3"]
+
+
+def test_agent_page_names_instances() -> None:
+    """Ids become names; the evidence is words."""
+    fake = FakeReader(states=[State.HEALTHY, State.STRANDED], as_of=NOW)
+    explanation = fake.explain("default", "id-1", NOW)
+    assert explanation is not None
+    page = presenters.agent_page(explanation, NOW)
+    assert page["agent"].proxies == ("proxy-2",)
+    assert page["agent"].cause == "proxy-1"
+    assert page["agent"].auth_slug == "ok"
+    assert [(tunnel.proxy, tunnel.opened_ms) for tunnel in page["tunnels"]] == [("proxy-2", 60_000)]
+    assert ("Reconnect mode", "reconnect") in page["evidence"]

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+from django.contrib import messages
+from django.contrib.messages.middleware import MessageMiddleware
+from django.contrib.sessions.middleware import SessionMiddleware
+from django.http import HttpRequest, HttpResponse
+from django.test import RequestFactory
+
+from dashboards.shared import refusals
+
+
+@pytest.fixture
+def request_() -> HttpRequest:
+    """A request that passed the middlewares which messages need."""
+    made = RequestFactory().post("/")
+    for middleware in (SessionMiddleware, MessageMiddleware):
+        middleware(lambda _: HttpResponse()).process_request(made)  # type: ignore[attr-defined] # both have it
+    return made
+
+
+def test_reason_is_the_last_one(request_: HttpRequest) -> None:
+    """None before it is refused."""
+    assert refusals.reason(request_) == ""
+    refusals.note(request_, "no permission")
+    refusals.note(request_, "too old")
+    assert refusals.reason(request_) == "too old"
+
+
+def test_complaint_is_shown_as_well(request_: HttpRequest) -> None:
+    """On the page that follows."""
+    refusals.complain(request_, "a note needs words.")
+    assert refusals.reason(request_) == "a note needs words."
+    assert [str(message) for message in messages.get_messages(request_)] == ["a note needs words."]

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import re
+import secrets
+import time
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from dashboards.shared import reading
+from fleet.models.access import Permission
+from fleet.models.alerting import AlertClock, Channel, Delivery
+from fleet.models.clusters import ensure_default_cluster
+from fleet.models.tokens import create_token
+from fleet.monitoring.state.codec import Poll
+from fleet.monitoring.state.writer import Writer
+from fleet.protocol.destination.health import Active, Draining, Health, Reason, Signal
+from fleet.vocabulary.instances import Attempt
+from fleet.vocabulary.watch import Watch
+from tests.dashboards.conftest import MakeUser
+from tests.fakes.reader import FakeReader
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def scraper(person: MakeUser) -> dict[str, str]:
+    """Headers of a token for metrics."""
+    _token, secret = create_token(
+        person("viewer"), "prometheus", [Permission.VIEW_METRICS], lifetime=None, now=timezone.now()
+    )
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def test_metrics_by_cluster_and_state(client: Client, scraper: dict[str, str], record: Writer) -> None:
+    """A token scrapes; counts are the record's, with age applied."""
+    text = client.get("/metrics", headers=scraper).content.decode()
+    assert 'refloat_agents{cluster="default",state="stranded"} 1.0' in text
+    assert 'refloat_data_stale{cluster="default"} 0.0' in text
+    assert 'refloat_data_age_seconds{cluster="default"}' in text
+    assert "refloat_record_reachable 1.0" in text
+
+
+def test_metrics_of_instances(client: Client, scraper: dict[str, str], record: Writer) -> None:
+    """The health of each as a destination with its reason, since when, and who drains; one that is gone has none."""
+    now, epoch = time.time(), record.epoch("default")
+    assert epoch is not None
+    active = Active(
+        Signal(Health.DEGRADED, Reason.FAILURES_IN_WINDOW, now - 30),
+        probed_at=now - 0.1,
+    )
+    watch = Watch(active, "127.0.0.1:9000", draining=Draining("kernel update", now - 5))
+    poll = Poll(attempts=(Attempt(now - 0.1, ok=True),), watch=watch)
+    record.write_instances("default", epoch, polls={0: poll}, probed_at=now)
+    lines = client.get("/metrics", headers=scraper).content.decode().splitlines()
+    said = [line for line in lines if line.startswith("refloat_instance_") and "auth-1-id" in line]
+    assert len(said) == 3
+    assert any(
+        'health="degraded"' in line and 'reason="too many of the last probes failed"' in line for line in said
+    )
+    assert any(line.startswith("refloat_instance_draining{") and line.endswith(" 1.0") for line in said)
+    (since,) = (line for line in said if "since_timestamp" in line)
+    assert float(since.rsplit(" ", 1)[1]) == pytest.approx(now - 30)
+    other = [line for line in lines if line.startswith("refloat_instance_health{") and "proxy-2-id" in line]
+    assert len(other) == 1
+    assert 'health="unknown",' in other[0]
+    assert 'reason=""' in other[0]
+
+
+def test_metrics_without_the_record(
+    client: Client, scraper: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Redis lost: a scrape still answers, and says so."""
+    monkeypatch.setattr(reading, "reader", lambda: reading.open_reader("redis://127.0.0.1:1/0", "nobody"))
+    text = client.get("/metrics", headers=scraper).content.decode()
+    assert "refloat_record_reachable 0.0" in text
+    assert "refloat_agents{" not in text
+
+
+def test_metrics_wrong_token(client: Client, person: MakeUser) -> None:
+    """A token of another scope does not open it."""
+    _token, secret = create_token(
+        person("viewer"), "other", [Permission.VIEW_FLEET], lifetime=None, now=timezone.now()
+    )
+    for header in (f"Bearer {secret}", "Bearer rfl_x_y"):
+        assert client.get("/metrics", headers={"Authorization": header}).status_code == 401
+
+
+@pytest.mark.parametrize("header", [{}, {"Authorization": "Basic YTpi"}])
+def test_metrics_without_a_token(
+    client: Client, person: MakeUser, record: Writer, header: dict[str, str]
+) -> None:
+    """401 and how to mend it, not a way to a sign-in page; a browser in which somebody is signed in may look."""
+    answer = client.get("/metrics", headers=header)
+    assert (answer.status_code, answer.headers["WWW-Authenticate"]) == (401, 'Bearer realm="refloat"')
+    client.force_login(person("viewer"))
+    assert client.get("/metrics", headers=header).status_code == 200
+
+
+def test_metrics_of_the_clusters_that_the_reader_sees(
+    client: Client, limited: MakeUser, scraper: dict[str, str], fake_reader: FakeReader
+) -> None:
+    """Of all of them, and of messages that concern none, without a limit; else of one, by every series."""
+    _token, secret = create_token(
+        limited("viewer"), "prometheus", [Permission.VIEW_METRICS], lifetime=None, now=timezone.now()
+    )
+    ensure_default_cluster()
+    for cluster in ("default", "other"):
+        AlertClock.objects.create(cluster_id=cluster, looked_at=1.0)
+    channel = Channel.objects.create(name="ops", kind="webhook")
+    for cluster in ("", "default", "other", "other"):
+        Delivery.objects.create(
+            channel=channel, cluster=cluster, key=secrets.token_hex(4), kind="firing", payload={}, created_at=1.0,
+            next_attempt_at=1.0,
+        )  # fmt: skip
+    whole = client.get("/metrics", headers=scraper).content.decode()
+    own = client.get("/metrics", headers={"Authorization": f"Bearer {secret}"}).content.decode()
+    assert 'refloat_messages{cluster="other",state="waiting"} 2.0' in whole
+    assert 'refloat_messages{cluster="",state="waiting"} 1.0' in whole
+    assert 'refloat_watchdog_timestamp_seconds{cluster="default"}' in whole
+    assert 'refloat_messages{cluster="other",state="waiting"} 2.0' in own
+    named = {
+        part for line in own.splitlines() if "{" in line for part in re.findall(r'cluster="(.*?)"', line)
+    }
+    assert named == {"other"}

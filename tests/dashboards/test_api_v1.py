@@ -1,0 +1,296 @@
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+
+from dashboards.api_v1 import api
+from fleet.models.access import ClusterLimit, Permission
+from fleet.models.clusters import Cluster
+from fleet.models.tokens import create_token
+from fleet.monitoring.agent_report import Answer, parse
+from fleet.vocabulary.verdicts import State
+from tests.dashboards.conftest import MakeUser
+from tests.fakes.reader import FakeReader
+
+
+@pytest.fixture
+def bearer(person: MakeUser) -> dict[str, str]:
+    """Headers of a viewer's token."""
+    _token, secret = create_token(
+        person("viewer"), "test", [Permission.VIEW_FLEET], lifetime=timedelta(days=1), now=timezone.now()
+    )
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def _get(client: Client, path: str, headers: dict[str, str], status: int = 200) -> Any:
+    answer = client.get(f"/api/v1/{path}", headers=headers)
+    assert answer.status_code == status, answer.content
+    return answer.json()
+
+
+def test_summary_has_every_state(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:
+    """Counts name every verdict, also those with none; the age is told."""
+    found = _get(client, "fleet/summary", bearer)
+    assert set(found["counts"]) == {state.slug for state in State}
+    assert found["counts"]["at_risk"] == 1
+    assert found["agents"] == 4
+    assert found["instances"] == 4
+    assert 900 <= found["age_ms"] < 5000
+    assert datetime.fromisoformat(found["as_of"]).timestamp() == pytest.approx(fake_reader.as_of, abs=0.01)
+    assert found["stale"] is False
+    assert found["interval_ms"] == 1000
+
+
+def test_summary_before_the_first_round(
+    client: Client, bearer: dict[str, str], fake_reader: FakeReader
+) -> None:
+    """No round yet: null, stale, and everything unknown."""
+    fake_reader.as_of = None
+    found = _get(client, "fleet/summary", bearer)
+    assert (found["as_of"], found["age_ms"], found["stale"]) == (None, None, True)
+    assert found["counts"]["unknown"] == 4
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("", ["agent-0", "agent-1", "agent-2", "agent-3"]),
+        ("state=stranded", ["agent-2"]),
+        ("state=stranded&state=at_risk", ["agent-2", "agent-3"]),
+        ("state=-healthy", ["agent-2", "agent-3"]),
+        ("proxy=proxy-1", ["agent-0", "agent-2"]),
+        ("auth=auth-id-2", ["agent-1", "agent-3"]),
+        ("q=AGENT-3", ["agent-3"]),
+        ("q=state:healthy+-proxy:proxy-1", ["agent-1"]),
+        ("proxy=nobody", []),
+    ],
+)
+def test_agents_filtered(
+    client: Client, bearer: dict[str, str], fake_reader: FakeReader, query: str, names: list[str]
+) -> None:
+    """Each filter finds exactly its agents."""
+    found = _get(client, f"agents?{query}", bearer)
+    assert [agent["name"] for agent in found["agents"]] == names
+    assert found["total"] == len(names)
+
+
+def test_agents_page_by_page(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:
+    """Following `next` sees every agent once, and ends."""
+    fake_reader.states = [State.HEALTHY] * 7
+    seen: list[str] = []
+    cursor = ""
+    while True:
+        found = _get(client, f"agents?limit=3{cursor}", bearer)
+        seen += [agent["id"] for agent in found["agents"]]
+        if found["next"] is None:
+            break
+        cursor = f"&cursor={found['next']}"
+    assert seen == [f"id-{index}" for index in range(7)]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("state=happy", "state=", "state=%00", "q=color:red", "q='", "q=" + "a%20" * 21),
+        *("limit=0", "limit=1001", "limit=", "limit=1e3", "limit=%00", "limit=" + "9" * 5000),
+        *("cursor=zzz", "cursor=", "cursor=%00", "cursor=e0.1", "cursor=e1.-1", "cursor=e1." + "9" * 5000),
+    ],
+    ids=lambda query: query[:20],
+)
+def test_agents_wrong_parameter_is_a_sentence(
+    client: Client, bearer: dict[str, str], fake_reader: FakeReader, query: str
+) -> None:
+    """400 with one sentence that ends in a full stop."""
+    assert _get(client, f"agents?{query}", bearer, 400)["detail"].endswith(".")
+
+
+def test_agent_is_explained(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:
+    """One agent carries its verdict, its evidence, and the instances that these name."""
+    found = _get(client, "agents/id-2", bearer)
+    assert found["state"] == "stranded"
+    assert found["reason"] == "no-tunnel"
+    assert found["evidence"]["heartbeat"]["mode"] == "reconnect"
+    (tunnel,) = found["evidence"]["tunnels"]
+    assert (tunnel["id"], tunnel["name"]) == ("proxy-id-1", "proxy-1")
+    assert timezone.now() - datetime.fromisoformat(tunnel["opened_at"]) >= timedelta(seconds=60)
+    assert len(found["instances"]) == 4
+    assert found["said"] is None
+    assert "no agent nobody" in _get(client, "agents/nobody", bearer, 404)["detail"]
+
+
+def test_agent_in_its_own_words(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:
+    """What it said of itself, with the names of the proxies it spoke of."""
+    report = parse(
+        '{"agent_id": "id-2", "version": "9", "tracker": {"claimed": ["proxy-id-1"]},'
+        ' "auth_reconnect": {"first_wait_ms": 250, "every_ms": 3600000}}'
+    )
+    fake_reader.answer = Answer(1_700_000_000.0, 2, report)
+    said = _get(client, "agents/id-2", bearer)["said"]
+    assert said["asked_at"] == "2023-11-14T22:13:20Z"
+    assert said["through"] == {"id": "proxy-id-1", "name": "proxy-1"}
+    assert (said["version"], said["error"], said["desired"]) == ("9", "", 0)
+    (proxy,) = said["proxies"]
+    assert (proxy["name"], proxy["claimed"], proxy["expires_at"]) == ("proxy-1", True, None)
+    assert said["auth_reconnect"] == {
+        "first_wait_seconds": 0.25, "drain_timeout_seconds": None, "every_seconds": 3600,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ["%00", "%ED%A0%80", "%F0%9F%9A%A2", "a%2Fb", "default%0A", "x" * 5000])
+def test_odd_names_are_not_found(
+    client: Client, bearer: dict[str, str], fake_reader: FakeReader, odd: str
+) -> None:
+    """NUL, half a surrogate pair, a ship, a slash, a line break, thousands of letters: 404 with a sentence."""
+    for path in (f"agents/{odd}", f"clusters/{odd}/agents", f"clusters/{odd}/agents/{odd}"):
+        assert _get(client, path, bearer, 404)["detail"].endswith(".")
+
+
+def test_fault_of_ours_is_json(
+    client: Client, bearer: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What nobody foresaw is 500, and still JSON with a sentence."""
+    client.raise_request_exception = False
+    monkeypatch.setattr("dashboards.shared.reading.reader", lambda: None)
+    assert _get(client, "instances", bearer, 500)["detail"].endswith(".")
+
+
+def test_instances(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:
+    """Auths and proxies with their state and their agents."""
+    found = _get(client, "instances", bearer)
+    assert {item["name"] for item in found["instances"]} == {"auth-1", "auth-2", "proxy-1", "proxy-2"}
+    assert found["instances"][0]["serving"] == "SERVING"
+    path = [(item["cause"], item["heartbeat_auth"], item["proxies"]) for item in found["instances"]]
+    assert path == [("", "", [])] * 4
+
+
+def test_generation_and_reconnect_mode_are_listed(
+    client: Client, bearer: dict[str, str], fake_reader: FakeReader
+) -> None:
+    """Of each proxy its group and generation; of each agent those of its proxies, and the policy that it runs with."""
+    agents = _get(client, "agents", bearer)["agents"]
+    assert [agent["mode"] for agent in agents] == ["unknown", "reconnect"] * 2
+    assert (agents[0]["health_check"], agents[0]["policy_read_at"]) == (None, None)
+    assert agents[1]["health_check"] is True
+    assert datetime.fromisoformat(agents[1]["policy_read_at"]).timestamp() == pytest.approx(
+        fake_reader.as_of, abs=0.01
+    )
+    listed = [
+        {"id": "proxy-id-1", "name": "proxy-1", "group": "", "generation": 0},
+        {"id": "proxy-id-2", "name": "proxy-2", "group": "blue", "generation": 3},
+    ]
+    assert [agent["proxies"] for agent in agents] == [[listed[0]], [listed[1]]] * 2
+    instances = _get(client, "instances", bearer)["instances"]
+    assert [(item["name"], item["group"], item["generation"]) for item in instances] == [
+        ("auth-1", "", 0),
+        ("auth-2", "", 0),
+        ("proxy-1", "", 0),
+        ("proxy-2", "blue", 3),
+    ]
+    assert {item["region"] for item in instances} == {"eu-1"}
+
+
+def test_clusters_and_their_routes(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:
+    """The default cluster has two paths; an unknown one is 404."""
+    assert _get(client, "clusters", bearer) == {"clusters": ["default"]}
+    assert _get(client, "clusters/default/fleet/summary", bearer)["agents"] == 4
+    assert _get(client, "clusters/default/agents/id-1", bearer)["name"] == "agent-1"
+    _get(client, "clusters/mars/instances", bearer, 404)
+
+
+def test_cluster_limit_holds(client: Client, person: MakeUser, fake_reader: FakeReader) -> None:
+    """Somebody limited to one cluster is refused the other, by name and by default."""
+    Cluster.objects.create(id="eu", name="Europe")
+    user = person("admin")
+    ClusterLimit.objects.create(user=user, cluster="eu")
+    client.force_login(user)
+    assert client.get("/api/v1/fleet/summary").status_code == 403
+    assert client.get("/api/v1/clusters/eu/fleet/summary").status_code == 200
+
+
+def test_refusals_are_sentences(client: Client, person: MakeUser, fake_reader: FakeReader) -> None:
+    """401 names the way in; a token without the scope and a person without the role get 403."""
+    answer = client.get("/api/v1/fleet/summary")
+    assert answer.status_code == 401
+    assert answer["WWW-Authenticate"].startswith("Bearer")
+    assert "token" in answer.json()["detail"]
+    _get(client, "fleet/summary", {"Authorization": "Bearer rfl_no_such"}, 401)
+    _get(client, "fleet/summary", {"Authorization": "Basic eA=="}, 401)
+    _token, secret = create_token(
+        person("viewer"), "metrics", [Permission.VIEW_METRICS], lifetime=None, now=timezone.now()
+    )
+    assert "scope" in _get(client, "fleet/summary", {"Authorization": f"Bearer {secret}"}, 403)["detail"]
+    client.force_login(person(""))
+    assert "permission" in _get(client, "fleet/summary", {}, 403)["detail"]
+
+
+def test_token_of_somebody_who_lost_the_role(
+    client: Client, person: MakeUser, fake_reader: FakeReader
+) -> None:
+    """A token never outlives its owner's permissions."""
+    user = person("viewer")
+    _token, secret = create_token(user, "old", [Permission.VIEW_FLEET], lifetime=None, now=timezone.now())
+    user.groups.clear()
+    _get(client, "fleet/summary", {"Authorization": f"Bearer {secret}"}, 403)
+
+
+def test_record_away_is_503(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:
+    """Redis lost: a sentence, and when to ask again."""
+    fake_reader.down = True
+    answer = client.get("/api/v1/agents", headers=bearer)
+    assert answer.status_code == 503
+    assert answer["Retry-After"] == "5"
+    assert "Redis does not answer" in answer.json()["detail"]
+
+
+def test_unknown_route_is_json(client: Client, db: None) -> None:
+    """A client of the API never gets a page."""
+    answer = client.get("/api/v1/nothing")
+    assert answer.status_code == 404
+    assert answer.json()["detail"]
+
+
+def test_openapi_document(client: Client, person: MakeUser) -> None:
+    """It names every route and the bearer scheme; whoever is signed in may read it."""
+    client.force_login(person("viewer"))
+    document = client.get("/api/v1/openapi.json").json()
+    assert "/api/v1/clusters/{cluster}/agents/{agent_id}" in document["paths"]
+    schemes = document["components"]["securitySchemes"].values()
+    assert {"type": "http", "scheme": "bearer"} in schemes
+
+
+def test_openapi_document_is_rendered_once() -> None:
+    """Anybody may request it without a sign-in, and rendering it costs half a second of CPU."""
+    document = api.get_openapi_schema(path_prefix="/api/v1/")
+    assert api.get_openapi_schema(path_prefix="/api/v1/") is document
+    assert "/agents" in api.get_openapi_schema(path_prefix="/")["paths"]
+
+
+def test_summary_costs_few_queries(
+    client: Client,
+    bearer: dict[str, str],
+    fake_reader: FakeReader,
+    django_assert_max_num_queries: DjangoAssertNumQueries,
+) -> None:
+    """Token, two of permissions, the limits, whatever the fleet's size; once a minute, five to keep its last use."""
+    with django_assert_max_num_queries(10):
+        _get(client, "fleet/summary", bearer)
+    with django_assert_max_num_queries(4):
+        _get(client, "fleet/summary", bearer)
+
+
+def test_names_of_operations_do_not_follow_files() -> None:
+    """Clients are generated from them."""
+    paths = api.get_openapi_schema(path_prefix="/api/v1/")["paths"]
+    names = {operation["operationId"] for path in paths.values() for operation in path.values()}
+    assert len(names) == sum(len(path) for path in paths.values())
+    assert {
+        "dashboards_api_v1_agents",
+        "dashboards_api_alerts_cluster_incidents",
+        "dashboards_api_changes_confirm",
+        "dashboards_api_retiring_retire",
+    } <= names

@@ -1,0 +1,261 @@
+"""Pages over a real record: what they say, and what they cost."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.test import Client
+from pytest_django import DjangoAssertNumQueries
+
+from dashboards.shared import reading
+from fleet.models.access import ClusterLimit
+from fleet.models.clusters import Cluster, ensure_default_cluster
+from fleet.models.transitions import Transition
+from fleet.monitoring.agent_report import Answer, parse
+from fleet.monitoring.state.reader import Reader
+from fleet.monitoring.state.writer import Writer
+from fleet.vocabulary.instances import InstanceState
+from fleet.vocabulary.verdicts import State
+from tests.dashboards.conftest import MakeUser
+from tests.fakes.reader import FakeReader
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def viewer(client: Client, person: MakeUser) -> Client:
+    """A browser in which a viewer is signed in."""
+    client.force_login(person("viewer"))
+    return client
+
+
+def test_fleet_now_over_a_real_record(viewer: Client, record: Writer) -> None:
+    """Counts, instances and the age are on the page."""
+    page = viewer.get("/").content.decode()
+    assert 'data-count="stranded">1<' in page
+    assert "proxy-2" in page
+    assert 'data-age-ms="' in page
+
+
+def test_instances_strip_alone(viewer: Client, record: Writer) -> None:
+    """htmx gets the strip and nothing else."""
+    part = viewer.get("/", headers={"HX-Request": "true", "HX-Target": "instances"}).content.decode()
+    assert "proxy-1" in part
+    assert "<html" not in part
+
+
+@pytest.mark.parametrize("state", [InstanceState.SILENT, InstanceState.UNKNOWN])
+def test_tunnels_of_a_proxy_not_heard(viewer: Client, fake_reader: FakeReader, state: InstanceState) -> None:
+    """What a proxy said long ago is not shown as present."""
+    assert "when last heard" not in viewer.get("/").content.decode()
+    fake_reader.proxy_state = state
+    assert "<b>2</b> tunnels when last heard" in viewer.get("/").content.decode()
+
+
+def test_map_and_its_layout(viewer: Client, record: Writer) -> None:
+    """The layout names every agent in map order; asked again with its ETag, it is not sent again."""
+    assert b"figure" in viewer.get("/map/").content
+    answer = viewer.get("/map/layout.json")
+    layout = json.loads(answer.content)
+    assert layout["names"] == ["agent-1", "agent-2", "agent-3", "agent-4"]
+    assert layout["homes"] == [0, 1, 0, 1]
+    assert layout["blocks"] == [["proxy-1-id", "proxy-1"], ["proxy-2-id", "proxy-2"]]
+    assert viewer.get("/map/layout.json", headers={"If-None-Match": answer["ETag"]}).status_code == 304
+
+
+def test_large_layout_is_compressed(viewer: Client, fake_reader: FakeReader) -> None:
+    """And its ETag works all the same."""
+    fake_reader.states = [State.HEALTHY] * 2000
+    answer = viewer.get("/map/layout.json", headers={"Accept-Encoding": "gzip"})
+    assert answer["Content-Encoding"] == "gzip"
+    again = {"Accept-Encoding": "gzip", "If-None-Match": answer["ETag"]}
+    assert viewer.get("/map/layout.json", headers=again).status_code == 304
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("", ["agent-1", "agent-2", "agent-3", "agent-4"]),
+        ("state=stranded&state=at_risk", ["agent-3", "agent-4"]),
+        ("proxy=proxy-1", ["agent-1", "agent-3"]),
+        ("proxy=proxy-1&state=stranded", ["agent-3"]),
+        ("auth=auth-1&q=4", ["agent-4"]),
+        ("q=-state:healthy", ["agent-3", "agent-4"]),
+    ],
+)
+def test_agents_filtered(viewer: Client, record: Writer, query: str, names: list[str]) -> None:
+    """The URL is the view: each filter shows exactly its agents."""
+    answer = viewer.get(f"/agents/?{query}")
+    assert [row.name for row in answer.context["rows"]] == names
+    assert answer.context["total"] == len(names)
+
+
+def test_agents_wrong_filter_is_said(viewer: Client, record: Writer) -> None:
+    """A filter that cannot be read is a sentence on the page, not an empty list."""
+    answer = viewer.get("/agents/?state=happy")
+    assert answer.status_code == 400
+    assert "There is no state" in answer.content.decode()
+
+
+def test_agents_page_by_page(viewer: Client, fake_reader: FakeReader) -> None:
+    """Following the links sees every agent once and keeps the filter."""
+    fake_reader.states = [State.HEALTHY, State.STRANDED] * 150
+    seen: list[str] = []
+    url = "/agents/?state=stranded"
+    while url:
+        answer = viewer.get(url)
+        seen += [row.name for row in answer.context["rows"]]
+        url = answer.context["next_url"]
+    assert seen == [f"agent-{index}" for index in range(1, 300, 2)]
+    assert answer.context["first_url"] == "/agents/?state=stranded"
+
+
+def test_agents_sorted(viewer: Client, record: Writer) -> None:
+    """A head sorts, again the other way; filters stay; the page says how it is sorted."""
+    answer = viewer.get("/agents/?q=agent&sort=-name")
+    assert [row.name for row in answer.context["rows"]] == ["agent-4", "agent-3", "agent-2", "agent-1"]
+    page = answer.content.decode()
+    assert 'aria-sort="descending"' in page
+    assert 'href="?q=agent&amp;sort=name"' in page
+    assert 'href="/agents.csv?q=agent&amp;sort=-name"' in page
+    assert viewer.get("/agents/?sort=size").status_code == 400
+
+
+def _text(answer: Any) -> str:
+    async def read() -> bytes:
+        return b"".join([piece async for piece in answer.streaming_content])
+
+    return async_to_sync(read)().decode()
+
+
+def test_agents_as_csv(viewer: Client, record: Writer) -> None:
+    """The file has exactly the list's agents, in its order; a wrong filter is a sentence."""
+    answer = viewer.get("/agents.csv?state=stranded&state=at_risk&sort=-name")
+    assert answer["Content-Type"].startswith("text/csv")
+    assert "attachment" in answer["Content-Disposition"]
+    rows = list(csv.DictReader(io.StringIO(_text(answer), newline="")))
+    assert [(row["name"], row["state"]) for row in rows] == [("agent-4", "at_risk"), ("agent-3", "stranded")]
+    wrong = viewer.get("/c/default/agents.csv?state=happy")
+    assert (wrong.status_code, b"There is no state" in wrong.content) == (400, True)
+
+
+def test_agent_with_its_evidence(viewer: Client, record: Writer) -> None:
+    """One agent: its state, its tunnels, what the verdict rests on."""
+    page = viewer.get("/agents/agent-3-id/").content.decode()
+    assert "agent-3" in page
+    assert "Heartbeat written by" in page
+    card = viewer.get("/agents/agent-3-id/", headers={"HX-Request": "true", "HX-Target": "agent-card"})
+    assert "<html" not in card.content.decode()
+    assert viewer.get("/agents/nobody/").status_code == 404
+
+
+def test_agent_in_its_own_words(viewer: Client, record: Writer) -> None:
+    """What it said through its tunnel; why it did not; or that it was not asked."""
+    epoch = record.epoch("default")
+    assert epoch is not None
+    index = record.agent_ids("default")[0].index("agent-3-id")
+    proxy = next(facts for facts in record.load_instances("default").values() if facts.name == "proxy-1")
+    assert "It was not asked lately." in viewer.get("/agents/agent-3-id/").content.decode()
+    record.write_answers(
+        "default", epoch, {index: Answer(time.time(), proxy.index, None, "unavailable: gone")}
+    )
+    page = viewer.get("/agents/agent-3-id/").content.decode()
+    assert "it did not answer: unavailable: gone" in page
+    report = parse(
+        f'{{"agent_id": "agent-3-id", "services": ["web"], "tracker": {{"claimed": ["{proxy.id}"]}}}}'
+    )
+    record.write_answers("default", epoch, {index: Answer(time.time(), proxy.index, report)})
+    page = viewer.get("/agents/agent-3-id/").content.decode()
+    assert "it exposes web" in page
+    assert '<th scope="row">proxy-1</th>' in page.partition("said-title")[2]
+
+
+def test_agent_history(viewer: Client, record: Writer) -> None:
+    """Changes that the database keeps are told, newest first."""
+    for number, (old, new) in enumerate([("healthy", "at_risk"), ("at_risk", "stranded")]):
+        Transition.objects.create(
+            cluster=ensure_default_cluster(),
+            agent="agent-3-id",
+            old=old,
+            new=new,
+            reason="no-tunnel",
+            recovery="unclear",
+            at=datetime.fromtimestamp(time.time() - 60 + number, UTC),
+            round=number,
+        )
+    history = viewer.get("/agents/agent-3-id/").context["history"]
+    assert [(change.old, change.new) for change in history] == [
+        (State.AT_RISK, State.STRANDED),
+        (State.HEALTHY, State.AT_RISK),
+    ]
+
+
+def test_stale_page_says_so(viewer: Client, record: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A minute without a round: all but the retired are unknown, on the page as well."""
+    monkeypatch.setattr(reading, "current_time", lambda: time.time() + 60)
+    page = viewer.get("/").content.decode()
+    assert 'data-count="unknown">4<' in page
+    assert 'data-count="stranded">0<' in page
+
+
+@pytest.mark.parametrize("path", ["/", "/map/", "/agents/", "/agents/x/", "/map/layout.json"])
+def test_record_away_is_503(viewer: Client, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    """A page that says why, and tries again."""
+    away: Reader = reading.open_reader("redis://127.0.0.1:1/0", "nobody")
+    monkeypatch.setattr(reading, "reader", lambda: away)
+    answer = viewer.get(path)
+    assert answer.status_code == 503
+    assert "Redis does not answer" in answer.content.decode()
+
+
+def test_short_and_long_urls(viewer: Client, record: Writer) -> None:
+    """The default cluster has both; links stay short. A cluster that is not known is 404."""
+    assert viewer.get("/c/default/map/").status_code == 200
+    assert b'href="/agents/' in viewer.get("/c/default/").content
+    assert viewer.get("/c/mars/").status_code == 404
+
+
+def test_signed_out_htmx_leaves_the_page(client: Client) -> None:
+    """A fragment is not replaced by a sign-in page: the whole page goes there."""
+    answer = client.get("/", headers={"HX-Request": "true", "HX-Current-URL": "http://testserver/map/"})
+    assert answer.status_code == 401
+    assert answer["HX-Redirect"].startswith("/accounts/login/?next=")
+
+
+@pytest.mark.parametrize("path", ["/", "/map/", "/agents/", "/agents/agent-1-id/", "/tokens/"])
+def test_queries_do_not_grow_with_the_fleet(
+    viewer: Client, record: Writer, django_assert_max_num_queries: DjangoAssertNumQueries, path: str
+) -> None:
+    """Session, user, permissions twice, limits, and two of the page's own."""
+    with django_assert_max_num_queries(7):
+        assert viewer.get(path).status_code == 200
+
+
+def test_readyz_and_healthz(client: Client, record: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up is one thing, ready another: without the record the console is up."""
+    assert client.get("/readyz").json() == {"status": "ok", "broken": []}
+    monkeypatch.setattr(reading, "reader", lambda: reading.open_reader("redis://127.0.0.1:1/0", "nobody"))
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()["broken"]) == (503, ["record"])
+    assert client.get("/healthz").status_code == 200
+
+
+def test_limited_person_lands_on_a_cluster_of_theirs(
+    client: Client, person: MakeUser, record: Writer
+) -> None:
+    """The first page leads on where the default cluster is not theirs; without any cluster it refuses."""
+    Cluster.objects.create(id="eu", name="Europe")
+    limited = person("viewer")
+    ClusterLimit.objects.create(user=limited, cluster="eu")
+    client.force_login(limited)
+    assert client.get("/")["Location"] == "/c/eu/"
+    assert client.get("/map/").status_code == 403
+    ClusterLimit.objects.update(cluster="gone")
+    assert client.get("/").status_code == 403

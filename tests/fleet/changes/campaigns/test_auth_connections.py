@@ -1,0 +1,81 @@
+"""Decisions of a campaign that moves auth connections."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from fleet.changes.campaigns import auth_connections
+from fleet.vocabulary.campaigns import AgentSeen, AgentState, AuthSeen, Outcome, Pace, ProxySeen
+
+_AUTHS = {"a": AuthSeen("auth-1", False, 9), "b": AuthSeen("auth-2", True)}
+_PROXIES = {
+    "p": ProxySeen("proxy-1", True),
+    "q": ProxySeen("proxy-2", True),
+    "old": ProxySeen("proxy-3", False),
+    "dead": ProxySeen("proxy-4", False, answers=False),
+}
+
+
+def _agent(*proxies: str, auth: str = "a", retired: bool = False) -> AgentSeen:
+    return AgentSeen(frozenset(proxies), 1, retired, auth)
+
+
+@pytest.mark.parametrize(
+    ("agent", "leave", "says"),
+    [
+        (_agent("p"), ("a",), ""),
+        (_agent("p"), (), ""),
+        (_agent("old"), ("a",), ""),
+        (_agent("dead"), ("a",), "no tunnel to a proxy that answers"),
+        (_agent(), ("a",), "no tunnel to a proxy that answers"),
+        (_agent("unheard of"), ("a",), "no tunnel to a proxy that answers"),
+        (_agent("p", auth="b"), ("a",), "connected to auth-2 already"),
+        (_agent("p", auth="b"), (), "no other auth to go to"),
+        (_agent("p", auth=""), (), "no heartbeat of it is known"),
+        (_agent("p", retired=True), ("a",), "retired"),
+        (None, ("a",), "not in the record"),
+    ],
+)
+def test_who_is_skipped(agent: AgentSeen | None, leave: tuple[str, ...], says: str) -> None:
+    """Whoever cannot be asked, or would have nowhere to go, with that reason."""
+    why = auth_connections.why_skip(agent, _AUTHS, _PROXIES, leave)
+    assert says in why
+    assert bool(why) == bool(says)
+
+
+def test_tunnels_that_are_missing_do_not_matter() -> None:
+    """Tunnels are not touched: an agent that has fewer than it wants is moved as well."""
+    assert not auth_connections.why_skip(AgentSeen(frozenset("p"), 3, auth="a"), _AUTHS, _PROXIES)
+
+
+def test_messenger() -> None:
+    """A proxy that is well, else one that answers; not the one that did not pass it on before, if there is another."""
+    assert auth_connections.messenger(_agent("old", "p", "dead"), _PROXIES, "x") == "p"
+    assert auth_connections.messenger(_agent("old", "dead"), _PROXIES, "x") == "old"
+    assert auth_connections.messenger(_agent("p", "old"), _PROXIES, "x", avoid=("p",)) == "old"
+    assert auth_connections.messenger(_agent("p"), _PROXIES, "x", avoid=("p",)) == "p"
+    spread = Counter(auth_connections.messenger(_agent("p", "q"), _PROXIES, f"agent-{n}") for n in range(200))
+    assert min(spread["p"], spread["q"]) > 60
+
+
+@pytest.mark.parametrize(
+    ("agent", "age", "expected"),
+    [
+        (_agent("p", auth="b"), 1, Outcome(AgentState.OK, new_auth="b")),
+        (_agent(auth="b"), 1, Outcome(AgentState.OK, new_auth="b")),
+        (_agent("p"), 1, None),
+        (_agent("p", auth=""), 59, None),
+        (
+            _agent("p"),
+            60,
+            Outcome(AgentState.FAILED, "no heartbeat through another auth than auth-1 within 60 s"),
+        ),
+        (None, 1, None),
+        (None, 60, Outcome(AgentState.FAILED, "it is not in the record any more")),
+    ],
+)
+def test_outcome(agent: AgentSeen | None, age: float, expected: Outcome | None) -> None:
+    """Moved is who heartbeats through another auth, by the record."""
+    assert auth_connections.outcome("a", 100.0, agent, _AUTHS, Pace(), 100.0 + age) == expected

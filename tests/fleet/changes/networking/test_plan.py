@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from fleet.changes.networking.closing_plan import SeenAgent, SeenProxy, SeenTunnel
+from fleet.changes.networking.plan import (
+    Fleet,
+    agents_compared,
+    compare,
+    ends_after,
+    is_done,
+    moves,
+    moves_tunnels,
+    outcome_words,
+    plan_of,
+    said,
+)
+from fleet.protocol.networking.config import NetworkingConfig, Strategy
+
+ONE = NetworkingConfig(tunnel_strategy=str(Strategy.PROXY_PEERING), agent_connection_count=1)
+RFD = replace(ONE, graceful_tunnel_closing=True)
+MESH = NetworkingConfig()
+PROXIES = tuple(SeenProxy(f"p{n}", f"proxy-{n}") for n in (1, 2))
+
+
+def _fleet(*, desired: int = 1, unsure: bool = False) -> Fleet:
+    agent = SeenAgent("a", desired, (SeenTunnel("p1", 0, 1.0), SeenTunnel("p2", 1, 2.0)), knows=True)
+    proxies = (PROXIES[0], replace(PROXIES[1], unsure=unsure))
+    return Fleet((agent,), proxies, {"p1": 1, "p2": 1}, size=5, as_of=100.0, age=1.23)
+
+
+def test_plan_is_json_with_the_number_in_its_question() -> None:
+    """It is kept with the change, as it was shown."""
+    plan = plan_of(ONE, RFD, _fleet())
+    assert json.loads(json.dumps(plan)) == plan
+    assert plan["question"] == "Close 1 tunnel of 1 agent?"
+    assert (plan["agents"], plan["age"], plan["watched"]) == (1, 1.2, {"a": 2})
+    assert plan["rule_before"] == "no rule: nothing is closed"
+    assert ends_after(plan) == 3600.0
+
+
+@pytest.mark.parametrize(
+    ("after", "words"),
+    [
+        (replace(MESH, graceful_tunnel_closing=True), "only tunnels to expired proxies"),
+        (replace(MESH, tunnel_disconnect_threshold=60.0), "no effect without proxy peering"),
+    ],
+)
+def test_agent_mesh_is_explained(after: NetworkingConfig, words: str) -> None:
+    """Before the operator wonders why nothing happens."""
+    plan = plan_of(MESH, after, _fleet(desired=0))
+    assert plan["closing"]["closes"] == [0, 0]
+    assert any(words in note for note in plan["notes"])
+    assert plan["question"] == "Change the networking config? It closes no tunnel."
+
+
+def test_fewer_wanted_without_a_rule_closes_none() -> None:
+    """The number alone lets nothing go, and the plan says so."""
+    two = replace(ONE, agent_connection_count=2)
+    plan = plan_of(two, ONE, _fleet(desired=2))
+    assert plan["closing"]["closes"] == [0, 0]
+    assert any("no rule is on" in note for note in plan["notes"])
+
+
+def test_more_wanted_are_dialled() -> None:
+    """The question has that number."""
+    plan = plan_of(ONE, replace(ONE, agent_connection_count=3), replace(_fleet(), agents=(
+        SeenAgent("a", 1, (SeenTunnel("p1"),), knows=True),
+    )))  # fmt: skip
+    assert plan["question"] == "Have 1 agent dial 1 more tunnel?"
+
+
+def test_compare_counts_what_is_dialled() -> None:
+    """Up to what was foreseen of each agent; one that left dials no more. All of it is there before it is done."""
+    agents = (SeenAgent("a", 1, (SeenTunnel("p1"),)), SeenAgent("b", 1, (SeenTunnel("p1"),)))
+    plan = plan_of(ONE, replace(ONE, agent_connection_count=2), replace(_fleet(), agents=agents))
+    assert moves(plan)
+    assert agents_compared(plan) == {"a", "b"}
+    assert ends_after(plan) == 60.0
+    some = compare(plan, {"a": 3, "b": 1})
+    assert (some["dialled"], some["to_dial"], is_done(some)) == (1, 2, False)
+    assert outcome_words(some) == "1 tunnel dialled, foreseen: 2"
+    gone = compare(plan, {"a": 2})
+    assert (gone["dialled"], gone["gone"]) == (1, 1)
+    done = compare(plan, {"a": 2, "b": 2})
+    assert is_done(done)
+    assert outcome_words(done) == "2 tunnels dialled, as foreseen"
+
+
+def test_sick_proxies_old_agents_and_users_are_named() -> None:
+    """Each is a note."""
+    fleet = _fleet(unsure=True)
+    old = replace(fleet.agents[0], id="b", knows=False)
+    users = replace(fleet.agents[0], id="c", tunnels=(SeenTunnel("p1", 1, 1.0), SeenTunnel("p2", 1, 2.0)))
+    notes = " ".join(plan_of(ONE, RFD, replace(fleet, agents=(*fleet.agents, old, users)))["notes"])
+    for words in ("Not well now: proxy-2", "too many: 1 agents", "ends with the last"):
+        assert words in notes
+
+
+def test_other_fields_touch_no_tunnel() -> None:
+    """They need no sight of the fleet; pings say what they change."""
+    after = replace(ONE, keep_alive_interval=10.0, idle_timeout_message="bye")
+    assert not moves_tunnels(ONE, after)
+    plan = plan_of(ONE, after, None)
+    assert "noticed after 30s, now after 15m0s" in plan["notes"][0]
+    assert "idle_timeout_message" in plan["notes"][1]
+    assert ends_after(plan) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        ({"a": 1}, {"closed": 1, "gone": 0, "difference": 0}),
+        ({"a": 2}, {"closed": 0, "gone": 0, "difference": -1}),
+        ({"a": 0}, {"closed": 2, "gone": 0, "difference": 1}),
+        ({}, {"closed": 0, "gone": 1, "difference": -1}),
+    ],
+)
+def test_compare_shows_the_difference(now: dict[str, int], expected: dict[str, int]) -> None:
+    """More, fewer, or as foreseen; an agent that left closed nothing."""
+    found = compare(plan_of(ONE, RFD, _fleet()), now)
+    assert found == {**expected, "foreseen": [1, 1], "dialled": 0, "to_dial": 0}
+
+
+def test_said() -> None:
+    """One number where there is no doubt."""
+    assert (said((3, 3)), said([1000, 2000])) == ("3", "1,000 to 2,000")

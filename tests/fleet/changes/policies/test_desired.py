@@ -1,0 +1,177 @@
+"""What instances are to run with, and plans of other policies."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import User
+
+from fleet.changes import Refused, Stale
+from fleet.changes.policies import desired, matrix
+from fleet.models.changes import Change
+from fleet.models.clusters import Cluster
+from fleet.protocol.policies.env_policies import BY_NAME, HTTP_CLOSE_VARIABLE
+from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE, PROXY_TTL_VARIABLE
+from fleet.protocol.recovery.service_config import RFD_VARIABLE
+from fleet.vocabulary.rollouts import Terms
+from tests.fakes.policy_nodes import PolicyNode, PolicyNodes
+from tests.fleet.changes.conftest import NOW, by
+
+
+def _plan(
+    cluster: Cluster,
+    user: User,
+    wanted: dict[str, dict[str, str]],
+    nodes: PolicyNodes,
+    revision: str = "",
+    at_once: int = 1,
+) -> Change:
+    return desired.plan(
+        cluster.pk,
+        wanted,
+        revision=revision or desired.revision_of(desired.wanted_of(cluster.pk)),
+        lines=matrix.matrix(nodes.views(), nodes.observed(), desired.wanted_of(cluster.pk)),
+        agents={"id-auth-1": 150},
+        terms=Terms(at_once=at_once),
+        roll_out=True,
+        by=by(user),
+        now=NOW,
+    )
+
+
+def test_plan_names_who_restarts(cluster: Cluster, alice: User) -> None:
+    """Only those that would run with something else; the others are for people to restart."""
+    nodes = PolicyNodes(
+        PolicyNode("auth-1"),
+        PolicyNode("auth-2", environment={AUTH_TTL_VARIABLE: "1m"}),
+        PolicyNode("auth-3", why_not="no data folder"),
+        PolicyNode("proxy-1", "proxy"),
+    )
+    change = _plan(cluster, alice, {"auth": {AUTH_TTL_VARIABLE: "60s"}}, nodes)
+    assert [one["name"] for one in change.plan["restarts"]] == ["auth-1"]
+    assert [one["name"] for one in change.plan["by_hand"]] == ["auth-3"]
+    assert change.agents == 150
+    assert change.rollout_steps.count() == 1
+
+
+@pytest.mark.parametrize("name", list(BY_NAME))
+def test_wrong_value_of_every_policy(cluster: Cluster, alice: User, name: str) -> None:
+    """A message at the field, nothing planned, nothing wanted; the attempt is in the log."""
+    role = BY_NAME[name].role
+    nodes = PolicyNodes(PolicyNode("auth-1"), PolicyNode("proxy-1", "proxy"))
+    for target in (role, f"id-{role}-1"):
+        with pytest.raises(Refused) as caught:
+            _plan(cluster, alice, {target: {name: "nonsense"}}, nodes)
+        assert set(caught.value.problems) == {f"{target}.{name}"}
+    assert not Change.objects.exists()
+    assert desired.wanted_of(cluster.pk) == {}
+
+
+def test_only_known_targets_and_names(cluster: Cluster, alice: User) -> None:
+    """Neither PATH nor an instance nobody knows, nor a proxy's policy for auths."""
+    nodes = PolicyNodes(PolicyNode("auth-1"))
+    for wanted, where in (
+        ({"auth": {"PATH": "/x"}}, "auth.PATH"),
+        ({"nobody": {AUTH_TTL_VARIABLE: "1m"}}, "nobody"),
+        ({"auth": {PROXY_TTL_VARIABLE: "1m"}}, f"auth.{PROXY_TTL_VARIABLE}"),
+    ):
+        with pytest.raises(Refused) as caught:
+            _plan(cluster, alice, wanted, nodes)
+        assert where in caught.value.problems
+
+
+def test_stale_revision_and_nothing_new(cluster: Cluster, alice: User) -> None:
+    """Of two who edit at once the second is told; the same again is no change."""
+    nodes = PolicyNodes(PolicyNode("auth-1"))
+    before = desired.revision_of({})
+    change = _plan(cluster, alice, {"auth": {HTTP_CLOSE_VARIABLE: "true"}}, nodes)
+    desired.store(change)
+    with pytest.raises(Stale):
+        _plan(cluster, alice, {}, nodes, before)
+    nodes.nodes["id-auth-1"].accepted = {HTTP_CLOSE_VARIABLE: "true"}
+    nodes.nodes["id-auth-1"].restart()
+    with pytest.raises(Refused, match="nothing would change"):
+        _plan(cluster, alice, {"auth": {HTTP_CLOSE_VARIABLE: "true"}}, nodes)
+
+
+def test_at_connect_is_foreseen(cluster: Cluster, alice: User) -> None:
+    """Policies that agents read when they connect are named in the plan."""
+    text = '{"grpc_client_lb_policy": {"loadBalancingConfig": [{"teleport_pick_healthy": {"mode": "pick_first"}}]}}'
+    change = _plan(cluster, alice, {"auth": {RFD_VARIABLE: text}}, PolicyNodes(PolicyNode("auth-1")))
+    assert change.plan["at_connect"] == [RFD_VARIABLE]
+    assert change.plan["restarts"] == []
+
+
+def test_question_has_the_numbers(cluster: Cluster, alice: User) -> None:
+    """Who restarts, and how many agents rest on them."""
+    change = _plan(cluster, alice, {"auth": {AUTH_TTL_VARIABLE: "60s"}}, PolicyNodes(PolicyNode("auth-1")))
+    assert change.plan["question"] == "Restart 1 auth that 150 agents rest on?"
+
+
+def test_all_of_a_role_are_never_away_at_once(cluster: Cluster, alice: User) -> None:
+    """A message at the field; a single one has no choice."""
+    nodes = PolicyNodes(PolicyNode("auth-1"), PolicyNode("auth-2"))
+    wanted = {"auth": {AUTH_TTL_VARIABLE: "60s"}}
+    with pytest.raises(Refused) as caught:
+        _plan(cluster, alice, wanted, nodes, at_once=2)
+    assert set(caught.value.problems) == {"at_once"}
+    assert _plan(cluster, alice, wanted, PolicyNodes(PolicyNode("auth-1")), at_once=2).plan["restarts"]
+
+
+def test_instance_that_has_gone_holds_nobody_up(cluster: Cluster, alice: User) -> None:
+    """What was wanted of it stays, is shown, and can be forgotten; nothing else can be wanted of it."""
+    auths = PolicyNodes(PolicyNode("auth-1"), PolicyNode("auth-2"))
+    desired.store(_plan(cluster, alice, {"id-auth-2": {AUTH_TTL_VARIABLE: "60s"}}, auths))
+    left = PolicyNodes(PolicyNode("auth-1"))
+    wanted = desired.wanted_of(cluster.pk)
+    lines = matrix.matrix(left.views(), left.observed(), wanted)
+    assert matrix.gone(lines, wanted) == {"id-auth-2": {AUTH_TTL_VARIABLE: "60s"}}
+    change = _plan(cluster, alice, {**wanted, "auth": {HTTP_CLOSE_VARIABLE: "true"}}, left)
+    assert change.after["id-auth-2"] == {AUTH_TTL_VARIABLE: "60s"}
+    with pytest.raises(Refused, match="neither a role nor an instance"):
+        _plan(cluster, alice, {"id-auth-2": {AUTH_TTL_VARIABLE: "30s"}}, left)
+    assert _plan(cluster, alice, {"id-auth-2": {}}, left).after == {}
+
+
+def test_of_two_who_edit_nothing_is_lost(cluster: Cluster, alice: User) -> None:
+    """What the second started from is found again, and their change stands on the first one's."""
+    nodes = PolicyNodes(PolicyNode("auth-1"))
+    seen = desired.revision_of({})
+    desired.store(_plan(cluster, alice, {"auth": {HTTP_CLOSE_VARIABLE: "true"}}, nodes))
+    assert desired.base_of(cluster.pk, seen) == {}
+    theirs = desired.wanted_of(cluster.pk)
+    assert desired.base_of(cluster.pk, desired.revision_of(theirs)) == theirs
+    assert desired.base_of(cluster.pk, "never") is None
+    mine = desired.rebased({}, {AUTH_TTL_VARIABLE: "1m"}, theirs["auth"])
+    assert mine == {HTTP_CLOSE_VARIABLE: "true", AUTH_TTL_VARIABLE: "1m"}
+    assert desired.rebased(theirs["auth"], {}, mine) == {AUTH_TTL_VARIABLE: "1m"}
+
+
+def test_taking_back(cluster: Cluster, alice: User) -> None:
+    """Only what the change changed, and only while nobody changed that again."""
+    nodes = PolicyNodes(PolicyNode("auth-1"))
+    first = _plan(cluster, alice, {"auth": {HTTP_CLOSE_VARIABLE: "true"}}, nodes)
+    desired.store(first)
+    desired.store(
+        _plan(cluster, alice, {"auth": {HTTP_CLOSE_VARIABLE: "true", AUTH_TTL_VARIABLE: "1m"}}, nodes)
+    )
+    assert desired.taken_back(first) == {"auth": {AUTH_TTL_VARIABLE: "1m"}}
+    desired.store(_plan(cluster, alice, {}, nodes))
+    with pytest.raises(Refused, match="changed again since"):
+        desired.taken_back(first)
+
+
+def test_nobody_is_restarted_who_was_never_asked(cluster: Cluster, alice: User) -> None:
+    """A console that has just started must not take ours for instances that are restarted by hand."""
+    nodes = PolicyNodes(PolicyNode("auth-1"))
+    with pytest.raises(Refused, match="auth-1 said nothing of policies yet"):
+        desired.plan(
+            cluster.pk,
+            {"auth": {AUTH_TTL_VARIABLE: "60s"}},
+            revision=desired.revision_of({}),
+            lines=matrix.matrix(nodes.views(), {}, {}),
+            agents={},
+            terms=Terms(),
+            roll_out=True,
+            by=by(alice),
+            now=NOW,
+        )

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+
+from fleet.changes import LeaseHeld, Refused
+from fleet.changes.audit import Attempt, attempted, counting, record, shell
+from fleet.models.changes import AuditEntry
+from fleet.vocabulary.changes import SYSTEM
+from tests.fleet.changes.conftest import NOW
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [(None, "done"), (Refused("no"), "refused"), (LeaseHeld("no"), "failed"), (KeyError("no"), "failed")],
+)
+def test_every_attempt_is_one_row(error: Exception | None, outcome: str) -> None:
+    """However it ends; the error goes on."""
+    try:
+        with attempted(Attempt(SYSTEM, "x.try"), lambda: NOW):
+            if error is not None:
+                raise error
+    except (Refused, LeaseHeld, KeyError) as caught:
+        assert caught is error  # noqa: PT017 - which one is the parameter
+    entry = AuditEntry.objects.get()
+    assert (entry.outcome, "no" in entry.detail, entry.at) == (outcome, error is not None, NOW)
+
+
+def test_record_takes_any_text() -> None:
+    """NULs and endless words are no reason to lose a row."""
+    record(Attempt(SYSTEM, "x.try", subject="s" * 999, reason="\0r" * 999, detail="\0"), "done", NOW)
+    assert len(AuditEntry.objects.get().subject) == 255
+
+
+def test_counting_sees_the_rows_of_its_block() -> None:
+    """Those of no other."""
+    record(Attempt(SYSTEM, "x.before"), "done", NOW)
+    with counting() as written:
+        row = record(Attempt(SYSTEM, "x.in"), "done", NOW)
+    record(Attempt(SYSTEM, "x.after"), "done", NOW)
+    assert written == [row.pk]
+
+
+def test_shell_names_command_and_person(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container there may be no name: then the number."""
+    monkeypatch.setenv("LOGNAME", "olga")
+    assert shell("user").name == "manage.py user, by olga"

@@ -1,0 +1,24 @@
+"""Where the CLI's calls go."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from fleet.cli.local.members import channel_to
+from fleet.nodes.local.record import FleetRecord, Member, UnknownNameError
+from fleet.transport.channels import TLSError
+
+
+async def test_channel_needs_a_member_and_readable_files() -> None:
+    """A name that is none, and a fleet whose certificates are gone, are told as such."""
+    member = Member("auth-1", "auth", os.getpid(), None, "", grpc="127.0.0.1:1")
+    files = dict.fromkeys(("REFLOAT_TLS_CERT", "REFLOAT_TLS_KEY", "REFLOAT_TLS_CA"), "/nowhere.pem")
+    plain = FleetRecord("default", os.getpid(), None, 0.0, 0, "", "", "", "", "", members=(member,))
+    secured = FleetRecord("default", os.getpid(), None, 0.0, 0, "", "", "", "", "", (member,), console=files)
+    await channel_to(plain, "auth-1").close()
+    with pytest.raises(UnknownNameError, match="auth-2"):
+        channel_to(plain, "auth-2")
+    with pytest.raises(TLSError, match=r"nowhere\.pem"):
+        channel_to(secured, "auth-1")

@@ -1,0 +1,78 @@
+"""`refloat fleet reconnect` against a real proxy."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from fleet.cli.main import main
+from fleet.nodes.local import plan as fleet_plan
+from fleet.nodes.local import record as fleet_record
+from fleet.nodes.local.record import FleetRecord, Member
+from fleet.processes import pids
+from fleet.processes.supervisor import Supervisor, json_line
+
+
+@pytest.fixture
+def home(valkey_url: str, tmp_path: Path) -> Iterator[Path]:
+    """The home of a fleet that has one proxy, an auth and a balancer; only the proxy runs."""
+    argv = ["--name", "proxy-1", "--backend", valkey_url, "--backend-prefix", f"reconnect{os.getpid()}"]
+    argv += ["--heartbeat-to", "backend"]
+    born = pids.birth(os.getpid())
+    with Supervisor(tmp_path / "logs") as supervisor:
+        child = supervisor.start(
+            "proxy-1", fleet_plan.node("proxy", *argv), env={**os.environ}, ready=json_line
+        )
+        supervisor.await_ready([child], timeout=60)
+        members = tuple(
+            Member(
+                f"{role}-1", role, os.getpid(), born, "", grpc=str(child.announced["grpc"]), id=f"{role}-id"
+            )
+            for role in ("proxy", "auth", "balancer")
+        )
+        record = FleetRecord(
+            "default", os.getpid(), born, 0.0, 0, valkey_url, "", "", "", "", members=members
+        )
+        fleet_record.folder(tmp_path, "default").mkdir(parents=True)
+        fleet_record.save(tmp_path, record)
+        yield tmp_path
+
+
+def refloat(home: Path, *args: str) -> Result:
+    return CliRunner().invoke(main, ["fleet", "reconnect", "--home", str(home), *args])
+
+
+def test_says_how_many(home: Path) -> None:
+    """Counts for each proxy, and the id to go on with."""
+    done = refloat(home, "proxy-1", "--agent", "nobody")
+    assert done.exit_code == 0, done.output
+    assert "proxy-1: 0 agents advised, 1 not there" in done.output
+    shown = json.loads(refloat(home, "proxy-1", "--json", "--id", "mine").stdout)
+    assert [(row["name"], row["id"], row["advised"]) for row in shown] == [("proxy-1", "mine", 0)]
+
+
+def test_off_an_auth_every_proxy_asks(home: Path) -> None:
+    """The auth is not dialled: this works also when it does not answer."""
+    done = refloat(home, "auth-1", "--agent", "nobody")
+    assert done.exit_code == 0, done.output
+    assert "proxy-1: 0 agents advised, 1 not there" in done.output
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("balancer-1",), "balancer-1 is no proxy and no auth"),
+        (("proxy-9",), "no 'proxy-9'"),
+        (("proxy-1", "--reason", "x" * 300), "reason"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(home: Path, args: tuple[str, ...], says: str) -> None:
+    """Exit code 2, no traceback."""
+    done = refloat(home, *args)
+    assert done.exit_code == 2
+    assert says in done.output

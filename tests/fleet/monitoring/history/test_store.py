@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+from django.db import connection
+from django.db.models import QuerySet
+from redis import Redis
+
+from fleet.models import Agent, Cluster, Instance, InstanceTransition, Transition
+from fleet.monitoring.columns import HAD_TUNNEL, RETIRED
+from fleet.monitoring.history import store
+from fleet.monitoring.history.store import prune, recall, settle
+from fleet.monitoring.state.connect import connect
+from fleet.monitoring.state.outbox import BACKEND, CLUSTER, INSTANCE_TRANSITION, TRANSITION, Owed, pack_owed
+from fleet.monitoring.state.writer import Writer
+from fleet.vocabulary.instances import InstanceState
+from fleet.vocabulary.verdicts import NO_CAUSE, Reason, State
+from tests.fakes.record import AS_OF, fill
+
+pytestmark = pytest.mark.django_db
+
+STATES = [State.HEALTHY, State.STRANDED, State.HEALTHY]
+
+
+@pytest.fixture
+def writer(valkey_url: str, prefix: str) -> Writer:
+    """A writer, and the cluster's row."""
+    Cluster.objects.create(id="default", name="Default")
+    return Writer(connect(valkey_url), prefix)
+
+
+def owe(writer: Writer, number: int, changes: Sequence[tuple[int, int, State, State, Reason]]) -> None:
+    """Let a round owe these changes, and all agents' memory."""
+    rows = np.array(
+        [(agent, cause, old, new, reason) for agent, cause, old, new, reason in changes], TRANSITION
+    )
+    owed = Owed(round=number, at=AS_OF + number, transitions=rows, remembered=np.arange(3, dtype=np.uint32))
+    writer.redis.rpush(writer.keys("default").outbox, pack_owed(owed))
+
+
+def test_settle_what_rounds_owe(writer: Writer) -> None:
+    """Agents with their homes, instances with their names, a transition per change; then nothing is owed."""
+    fill(writer, STATES)
+    owe(writer, 1, [(1, 2, State.HEALTHY, State.STRANDED, Reason.PROXY_UNHEALTHY)])
+    owe(writer, 2, [(1, NO_CAUSE, State.STRANDED, State.HEALTHY, Reason.NONE)])
+    assert settle(writer, "default") == 2
+    assert settle(writer, "default") == 0
+    assert [(a.agent_id, a.position, a.home) for a in Agent.objects.all()] == [
+        ("agent-1-id", 0, "proxy-1-id"),
+        ("agent-2-id", 1, "proxy-2-id"),
+        ("agent-3-id", 2, "proxy-1-id"),
+    ]
+    assert list(Instance.objects.values_list("name", flat=True)) == ["auth-1", "auth-2", "proxy-1", "proxy-2"]
+    newest, first = Transition.objects.all()
+    assert (first.agent, first.old, first.new, first.reason, first.cause, first.round) == (
+        *("agent-2-id", "healthy", "stranded", "proxy-unhealthy", "proxy-1-id", 1),
+    )
+    assert (newest.new, newest.cause, newest.at.timestamp()) == ("healthy", "", AS_OF + 2)
+
+
+def owe_turns(writer: Writer, number: int, *turns: tuple[int, InstanceState, InstanceState]) -> None:
+    """Let a round owe these turns of instances."""
+    rows = np.array(list(turns), INSTANCE_TRANSITION)
+    owed = Owed(number, AS_OF + number, np.zeros(0, TRANSITION), np.zeros(0, np.uint32), rows)
+    writer.redis.rpush(writer.keys("default").outbox, pack_owed(owed))
+
+
+def test_settle_turns_of_instances(writer: Writer) -> None:
+    """By id, the backend and the cluster under their own names; once, however often it is settled."""
+    fill(writer, STATES)
+    for _ in range(2):
+        owe_turns(
+            writer,
+            7,
+            (2, InstanceState.OK, InstanceState.SILENT),
+            (BACKEND, InstanceState.UNKNOWN, InstanceState.OK),
+            (CLUSTER, InstanceState.OK, InstanceState.SILENT),
+        )
+        assert settle(writer, "default") == 1
+    rows = InstanceTransition.objects.order_by("pk").values_list("instance", "old", "new", "round")
+    assert list(rows) == [
+        ("proxy-1-id", "ok", "silent", 7),
+        ("backend/default", "unknown", "ok", 7),
+        ("cluster/default", "ok", "silent", 7),
+    ]
+    assert InstanceTransition.objects.latest("at").at.timestamp() == AS_OF + 7
+
+
+def test_settle_again_after_a_crash(writer: Writer) -> None:
+    """A worker that died before it said so settles again, and no row is written twice."""
+    fill(writer, STATES)
+    change = (1, 2, State.HEALTHY, State.STRANDED, Reason.PROXY_UNHEALTHY)
+    owe(writer, 1, [change])
+    settle(writer, "default")
+    owe(writer, 1, [change])
+    assert settle(writer, "default") == 1
+    assert Transition.objects.count() == 1
+    assert Agent.objects.count() == 3
+
+
+def test_recall_after_redis_was_lost(writer: Writer) -> None:
+    """Everybody is back at their old place, with home, last proxies and what operators said."""
+    fill(writer, STATES)
+    owe(writer, 1, [])
+    settle(writer, "default")
+    Agent.objects.filter(agent_id="agent-3-id").update(retired=True)
+    before = writer.load("default")
+    redis: Redis = writer.redis
+    redis.flushdb()
+    epoch = writer.create("default", recall("default"))
+    after = writer.load("default")
+    assert epoch != before.epoch
+    assert (after.ids, after.names) == (before.ids, before.names)
+    assert [facts.id for facts in after.instances.values()] == [
+        facts.id for facts in before.instances.values()
+    ]
+    assert after.memory["home"].tolist() == before.memory["home"].tolist()
+    assert after.memory["last_proxies"].tolist() == before.memory["last_proxies"].tolist()
+    assert after.memory["flags"].tolist() == [HAD_TUNNEL, HAD_TUNNEL, HAD_TUNNEL | RETIRED]
+    assert after.header.rows == 0
+
+
+def test_recall_closes_gaps(writer: Writer) -> None:
+    """An agent the database never got leaves no hole: the next record has no index for it."""
+    for position in (0, 2, 5):
+        Agent.objects.create(cluster_id="default", agent_id=f"a{position}", name="x", position=position)
+    assert [identity for identity, _ in recall("default").agents] == ["a0", "a2", "a5"]
+    assert list(Agent.objects.values_list("position", flat=True)) == [0, 1, 2]
+
+
+def test_prune_deletes_what_is_older(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the chunk, and nothing that is as old as the limit or younger."""
+    monkeypatch.setattr(store, "_CHUNK", 2)
+    fill(writer, STATES)
+    for number in range(7):
+        owe(writer, number, [(0, NO_CAUSE, State.HEALTHY, State.STRANDED, Reason.NO_TUNNEL)])
+        owe_turns(writer, number, (0, InstanceState.OK, InstanceState.EXPIRED))
+    while settle(writer, "default"):
+        pass
+    assert prune(datetime.fromtimestamp(AS_OF + 5, UTC)) == 10
+    assert sorted(InstanceTransition.objects.values_list("round", flat=True)) == [5, 6]
+    assert sorted(Transition.objects.values_list("round", flat=True)) == [5, 6]
+
+
+@pytest.mark.parametrize(
+    ("rows", "index"),
+    [
+        (Transition.objects.filter(cluster="default", agent="a"), "transition_by_agent"),
+        (InstanceTransition.objects.filter(cluster="default", instance="a"), "instance_turn_by_instance"),
+    ],
+)
+@pytest.mark.skipif(
+    connection.vendor != "sqlite", reason="PostgreSQL plans by statistics, of which a test has none"
+)
+def test_timeline_of_one_is_read_by_an_index_in_its_order(
+    rows: QuerySet[Transition | InstanceTransition], index: str
+) -> None:
+    """A cluster's history has millions of rows: neither all of them nor all of one agent's are walked or sorted."""
+    plan = rows[:50].explain()
+    assert index in plan
+    assert "TEMP B-TREE" not in plan

@@ -1,0 +1,427 @@
+"""One process polls fake instances over real gRPC and HTTP, into a real Valkey."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2
+
+from fleet.monitoring.classify import health_of, health_sentence
+from fleet.monitoring.columns import NO_INSTANCE
+from fleet.monitoring.evidence import Mode, Timing
+from fleet.monitoring.pollers.conclude import conclude
+from fleet.monitoring.pollers.plan import plan
+from fleet.monitoring.pollers.worker import Polling, Worker
+from fleet.monitoring.state import RecordLost
+from fleet.monitoring.state.reader import Reader
+from fleet.monitoring.state.writer import Remembered, Writer
+from fleet.monitoring.views import Explanation
+from fleet.protocol.destination.health import Health
+from fleet.protocol.destination.standing import DEGRADED_HEADER, DRAINING_HEADER
+from fleet.transport.connections import Connections
+from fleet.vocabulary.instances import InstanceFacts, InstanceKind, ServingStatus
+from fleet.vocabulary.verdicts import State
+from fleet.wire import fleet_pb2
+from tests.fakes.instances import FakeAuth, FakeProxy, agent_entry
+from tests.fakes.waiting import eventually_sync
+
+CLUSTER = "default"
+TIMING = Timing(round_interval=0.6)
+
+
+class Fleet:
+    """Two auths, two proxies and whoever polls them."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.auths = [FakeAuth("auth-1-id", "auth-1"), FakeAuth("auth-2-id", "auth-2")]
+        self.proxies = [FakeProxy("proxy-1-id", "proxy-1"), FakeProxy("proxy-2-id", "proxy-2")]
+        self.writer = writer
+        self.worker = Worker(writer, Polling(TIMING, deadline=60.0, fresh_rounds=4))
+        self.round = 0
+        self.list_all()
+        self.epoch = writer.create(CLUSTER, Remembered())
+
+    def list_all(self, *, ttl: float = 60.0) -> None:
+        """Let both auths list everybody."""
+        expires_at = time.time() + ttl
+        for auth in self.auths:
+            auth.auths = [a.resource(expires_at, "60s") for a in self.auths]
+            auth.proxies = [p.resource(expires_at, "60s") for p in self.proxies]
+
+    def poll(self) -> None:
+        """Poll all of it, as one round in one shard."""
+        self.round += 1
+        [shard] = plan(self.writer.load_instances(CLUSTER), 100, time.time())
+        bootstrap = [self.auths[0].address]
+        self.worker.poll_shard(CLUSTER, self.round, shard.instances, lists=True, bootstrap=bootstrap)
+
+    def facts(self, name: str) -> InstanceFacts:
+        """Facts of an instance by name."""
+        return next(f for f in self.writer.load_instances(CLUSTER).values() if f.name == name)
+
+    def stop(self) -> None:
+        """End it."""
+        self.worker.close()
+        for instance in (*self.auths, *self.proxies):
+            instance.stop()
+
+
+@pytest.fixture
+def fleet(writer: Writer) -> Iterator[Fleet]:
+    """A fleet that is well."""
+    made = Fleet(writer)
+    yield made
+    made.stop()
+
+
+def test_first_rounds_find_everybody(fleet: Fleet) -> None:
+    """From one address: the lists in the first round, everybody's own answers in the second."""
+    fleet.poll()
+    found = fleet.writer.load_instances(CLUSTER)
+    assert sorted((f.kind, f.name) for f in found.values()) == [
+        (InstanceKind.AUTH, "auth-1"),
+        (InstanceKind.AUTH, "auth-2"),
+        (InstanceKind.PROXY, "proxy-1"),
+        (InstanceKind.PROXY, "proxy-2"),
+    ]
+    proxy = fleet.facts("proxy-1")
+    assert (proxy.address, proxy.diag_address) == (fleet.proxies[0].address, fleet.proxies[0].diag_address)
+    assert (proxy.ttl, proxy.attempts) == (60.0, ())
+    fleet.poll()
+    proxy = fleet.facts("proxy-1")
+    assert (proxy.serving, proxy.readyz, proxy.attempts[0].ok) == (ServingStatus.SERVING, 200, True)
+    assert fleet.writer.load(CLUSTER).probed_at is not None
+
+
+def test_instance_says_it_is_not_well(fleet: Fleet) -> None:
+    """That is an answer, not a failed attempt."""
+    fleet.poll()
+    fleet.proxies[0].serving = health_pb2.HealthCheckResponse.NOT_SERVING
+    fleet.proxies[0].readyz = 503
+    fleet.poll()
+    proxy = fleet.facts("proxy-1")
+    assert (proxy.serving, proxy.readyz, proxy.attempts[0].ok) == (ServingStatus.NOT_SERVING, 503, True)
+
+
+def test_polls_make_destination_health(fleet: Fleet) -> None:
+    """One that says that it is degraded, and that it drains; then fails once, and fails twice of five."""
+    proxy, timing = fleet.proxies[0], Timing()
+
+    def health() -> Health:
+        return health_of(fleet.facts("proxy-1"), time.time(), timing)
+
+    fleet.poll()
+    assert health() is Health.UNKNOWN
+    fleet.poll()
+    assert health() is Health.HEALTHY
+    proxy.says = {DEGRADED_HEADER: "busy", DRAINING_HEADER: "kernel update"}
+    fleet.poll()
+    facts = fleet.facts("proxy-1")
+    assert health() is Health.DEGRADED
+    assert health_sentence(facts, health()) == "proxy-1 says that it is degraded: busy."
+    assert facts.watch.draining is not None
+    assert facts.watch.draining.reason == "kernel update"
+    record = fleet.writer.load(CLUSTER)
+    assert record.fleet(time.time(), timing).degraded == {facts.index}
+    proxy.says = {}
+    for _ in range(3):
+        fleet.poll()
+    assert health() is Health.HEALTHY
+    assert fleet.facts("proxy-1").watch.draining is None
+    proxy.readyz = 503
+    fleet.poll()
+    assert health() is Health.HEALTHY
+    fleet.poll()
+    assert "too many of the last probes failed" in health_sentence(fleet.facts("proxy-1"), health())
+
+
+def test_frozen_proxy_fails_its_attempts_and_comes_back(fleet: Fleet) -> None:
+    """Two failures with a line of error each, by the deadline; then an answer again. The other one is not held up."""
+    fleet.poll()
+    fleet.proxies[1].held.set()
+    patient = fleet.worker.polling
+    fleet.worker.polling = replace(patient, deadline=0.5)
+
+    def failed_twice() -> bool:
+        fleet.poll()
+        attempts = {name: [one.ok for one in fleet.facts(name).attempts] for name in ("proxy-1", "proxy-2")}
+        return attempts["proxy-1"][:1] == [True] and attempts["proxy-2"] == [False, False]
+
+    # More than twice only where the machine is too busy for the deadline: then nothing counts as evidence.
+    eventually_sync(failed_twice)
+    frozen = fleet.facts("proxy-2")
+    assert "deadline exceeded" in frozen.attempts[0].error
+    feeds = fleet.writer.load(CLUSTER).tunnel_feeds[frozen.index].feed
+    assert feeds.answered_at is None
+    assert feeds.attempted_at is not None
+    fleet.proxies[1].held.clear()
+    fleet.worker.polling = patient
+    fleet.poll()
+    assert fleet.facts("proxy-2").attempts[0].ok
+
+
+def test_instances_take_turns_with_new_connections(fleet: Fleet) -> None:
+    """Each every fourth round, and no two neighbours in the same one."""
+    fleet.poll()
+    numbers: dict[int, list[int]] = {
+        facts.index: [] for facts in fleet.writer.load_instances(CLUSTER).values()
+    }
+    made: list[str] = []
+    discard = Connections.discard
+
+    async def counting(self: Connections, address: str) -> None:
+        made.append(address)
+        await discard(self, address)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Connections, "discard", counting)
+        for _ in range(4):
+            made.clear()
+            fleet.poll()
+            for index in numbers:
+                facts = fleet.writer.load_instances(CLUSTER)[index]
+                if facts.address in made:
+                    numbers[index].append(fleet.round)
+    assert [len(rounds) for rounds in numbers.values()] == [1, 1, 1, 1]
+    assert len({rounds[0] for rounds in numbers.values()}) == 4
+
+
+def test_dead_listener_is_refused(fleet: Fleet) -> None:
+    """A closed port fails at once, and says so."""
+    fleet.poll()
+    fleet.proxies[1].stop()
+    fleet.poll()
+    error = fleet.facts("proxy-2").attempts[0].error
+    assert "unavailable" in error
+
+
+def test_lists_from_a_healthy_auth(fleet: Fleet) -> None:
+    """When the auth asked so far fails, the other one is asked in the same round, and stays the one."""
+    fleet.poll()
+    fleet.poll()
+    assert fleet.writer.load(CLUSTER).presence.source == fleet.facts("auth-1").index
+    fleet.auths[0].fails = grpc.StatusCode.UNAVAILABLE
+    fleet.poll()
+    assert fleet.writer.load(CLUSTER).presence.source == fleet.facts("auth-2").index
+    fleet.auths[0].fails = None
+    fleet.poll()
+    assert fleet.writer.load(CLUSTER).presence.source == fleet.facts("auth-2").index
+
+
+def test_no_auth_is_healthy(fleet: Fleet) -> None:
+    """Nobody is asked, and that is a fresh attempt: heartbeats are frozen, not stale."""
+    fleet.poll()
+    for auth in fleet.auths:
+        auth.serving = health_pb2.HealthCheckResponse.NOT_SERVING
+    fleet.poll()
+    before = fleet.writer.load(CLUSTER).presence.feed
+    asked = len(fleet.auths[0].calls)
+    fleet.poll()
+    after = fleet.writer.load(CLUSTER).presence.feed
+    assert after.answered_at == before.answered_at
+    assert after.attempted_at is not None
+    assert before.attempted_at is not None
+    assert after.attempted_at > before.attempted_at
+    assert len(fleet.auths[0].calls) == asked + 1  # its health, nothing else
+
+
+def test_agents_listed_and_left_out(fleet: Fleet) -> None:
+    """A full list ends whom it leaves out, also when it comes in pages; a change touches only whom it names."""
+    answers = {
+        0: fleet_pb2.ListAgentsResponse(
+            epoch="e1",
+            revision=3,
+            full=True,
+            agents=[agent_entry(f"agent-{n}-id", "auth-1-id") for n in (1, 2, 3)],
+        ),
+        3: fleet_pb2.ListAgentsResponse(
+            epoch="e1", revision=4, agents=[agent_entry("agent-2-id", "auth-2-id", expires_in=99)]
+        ),
+        4: fleet_pb2.ListAgentsResponse(
+            epoch="e2", revision=10, full=True, more=True, agents=[agent_entry("agent-4-id", "auth-2-id")]
+        ),
+        10: fleet_pb2.ListAgentsResponse(
+            epoch="e2", revision=11, agents=[agent_entry("agent-3-id", "auth-2-id")], removed=["agent-4-id"]
+        ),
+        11: fleet_pb2.ListAgentsResponse(epoch="e2", revision=11),
+    }
+    fleet.auths[0].agents = lambda request: answers[request.since_revision]
+    began = time.time()
+    fleet.poll()
+    now = time.time()
+    record = fleet.writer.load(CLUSTER)
+    assert record.ids == ("agent-1-id", "agent-2-id", "agent-3-id")
+    assert record.names[0] == "agent-1"
+    expires = record.heartbeats["expires_at"].tolist()
+    assert all(began + 20 <= at <= now + 20 for at in expires)
+    assert set(record.heartbeats["mode"].tolist()) == {Mode.RECONNECT}
+    assert record.memory["tracked"].tolist() == [2, 2, 2]
+    fleet.poll()
+    record = fleet.writer.load(CLUSTER)
+    first, second, third = record.heartbeats["expires_at"].tolist()
+    assert [first, third] == [expires[0], expires[2]]
+    assert now + 99 <= second <= time.time() + 99
+    assert record.heartbeats["auth"][1] == fleet.facts("auth-2").index
+    fleet.poll()
+    record = fleet.writer.load(CLUSTER)
+    alive = record.heartbeats["expires_at"] > time.time()
+    assert alive.tolist() == [False, False, True]
+    fleet.poll()
+    assert fleet.writer.load(CLUSTER).presence.revision == 11
+
+
+def test_agents_that_invent_the_proxy_of_their_auth_connection(fleet: Fleet) -> None:
+    """A proxy that no auth ever listed is none: the roster does not grow, whatever agents say."""
+    listed = agent_entry("agent-1-id", "auth-1-id")
+    listed.agent.via_proxy_id = "proxy-1-id"
+    invented = [agent_entry(f"agent-{n}-id", "auth-1-id") for n in range(2, 50)]
+    for number, entry in enumerate(invented):
+        entry.agent.via_proxy_id = f"invented-{number}"
+    invented[0].agent.via_proxy_id = "auth-2-id"
+    fleet.auths[0].agents = lambda request: fleet_pb2.ListAgentsResponse(
+        epoch="e1", revision=1, full=True, agents=[listed, *invented]
+    )
+
+    fleet.poll()
+
+    record = fleet.writer.load(CLUSTER)
+    assert len(fleet.writer.instance_names(CLUSTER)) == 4
+    assert record.heartbeats["via_proxy"][0] == fleet.facts("proxy-1").index
+    assert set(record.heartbeats["via_proxy"][1:].tolist()) == {NO_INSTANCE}
+
+
+def test_agents_of_pages_that_have_not_come_are_not_told_of(fleet: Fleet) -> None:
+    """After a pause every resource reads as run out until its page has come: that is no answer about all of them."""
+    listed = [agent_entry("agent-1-id", "auth-1-id")]
+    answers = {
+        0: fleet_pb2.ListAgentsResponse(epoch="e", revision=1, full=True, agents=listed),
+        1: fleet_pb2.ListAgentsResponse(epoch="e", revision=2, more=True, agents=listed),
+    }
+    fleet.auths[0].agents = lambda request: answers[request.since_revision]
+    fleet.poll()
+    before = fleet.writer.load(CLUSTER).presence.feed
+    assert before.answered_at == before.attempted_at
+    fleet.poll()
+    after = fleet.writer.load(CLUSTER).presence
+    assert (after.revision, after.feed.answered_at) == (2, before.answered_at)
+    assert (after.feed.attempted_at or 0.0) > (before.attempted_at or 0.0)
+    answers[2] = fleet_pb2.ListAgentsResponse(epoch="e", revision=3)
+    fleet.poll()
+    assert (fleet.writer.load(CLUSTER).presence.feed.answered_at or 0.0) > (before.answered_at or 0.0)
+
+
+def test_tunnels_by_changes(fleet: Fleet) -> None:
+    """Opened, closed and moved on by revision; another epoch starts over."""
+
+    def entries(*agents: str) -> list[fleet_pb2.TunnelEntry]:
+        return [fleet_pb2.TunnelEntry(agent_id=f"{a}-id", agent_name=a, open_for_ms=5000) for a in agents]
+
+    answers = {
+        0: fleet_pb2.ListTunnelsResponse(epoch="p", revision=2, full=True, tunnels=entries("a", "b")),
+        2: fleet_pb2.ListTunnelsResponse(epoch="p", revision=4, tunnels=entries("c"), closed=["a-id"]),
+        4: fleet_pb2.ListTunnelsResponse(epoch="q", revision=1, full=True, tunnels=entries("d")),
+        1: fleet_pb2.ListTunnelsResponse(epoch="q", revision=1),
+    }
+    fleet.proxies[0].tunnels = lambda request: answers[request.since_revision]
+    fleet.poll()
+
+    def seen() -> set[str]:
+        record = fleet.writer.load(CLUSTER)
+        proxy = fleet.facts("proxy-1").index
+        return {record.ids[a] for a in record.tunnel_agents[record.tunnel_proxies == proxy]}
+
+    for expected in ({"a-id", "b-id"}, {"b-id", "c-id"}, {"d-id"}, {"d-id"}):
+        fleet.poll()
+        assert seen() == expected
+
+
+def test_deregistered_and_expired_instances(fleet: Fleet) -> None:
+    """Gone with much of its TTL left was deleted; an instance whose time ran out merely expired."""
+    fleet.poll()
+    for auth in fleet.auths:
+        auth.proxies = auth.proxies[:1]
+    fleet.poll()
+    assert fleet.facts("proxy-2").gone_at is not None
+    fleet.list_all()
+    fleet.poll()
+    assert fleet.facts("proxy-2").gone_at is None
+    for auth in fleet.auths:
+        auth.proxies = [
+            fleet.proxies[0].resource(time.time() + 60),
+            fleet.proxies[1].resource(time.time() - 1, "60s"),
+        ]
+    fleet.poll()
+    for auth in fleet.auths:
+        auth.proxies = auth.proxies[:1]
+    fleet.poll()
+    assert fleet.facts("proxy-2").gone_at is None
+
+
+def test_proxy_that_heartbeats_through_a_sick_auth(fleet: Fleet, reader: Reader) -> None:
+    """The auth is named in its resource; when both are sick the console says that the auth is the cause."""
+    path = {"refloat.dev/heartbeat-auth": "auth-1-id"}
+    for auth in fleet.auths:
+        auth.proxies = [
+            fleet.proxies[0].resource(time.time() + 60, "60s", **path),
+            fleet.proxies[1].resource(time.time() + 60, "60s"),
+        ]
+    fleet.poll()
+    fleet.poll()
+    assert (fleet.facts("proxy-1").heartbeat_auth, fleet.facts("proxy-2").heartbeat_auth) == ("auth-1-id", "")
+    for sick in (fleet.auths[0], fleet.proxies[0]):
+        sick.serving, sick.readyz = health_pb2.HealthCheckResponse.NOT_SERVING, 503
+    fleet.poll()
+    conclude(fleet.writer, CLUSTER, fleet.round, now=time.time(), timing=TIMING, clock=time.monotonic)
+    views = {view.facts.name: view for view in reader.instances(CLUSTER, time.time())}
+    assert (views["proxy-1"].cause, views["proxy-2"].cause) == ("auth-1-id", "")
+    assert views["proxy-1"].sentence.endswith(": auth-1, through which it heartbeats, is unhealthy.")
+    assert (views["auth-1"].proxies, views["auth-2"].proxies) == (("proxy-1",), ())
+
+
+def test_record_lost_while_polling(fleet: Fleet) -> None:
+    """The worker says so; whoever starts the next round makes a new record."""
+    fleet.poll()
+    fleet.writer.redis.delete(fleet.writer.keys(CLUSTER).epoch)
+    with pytest.raises(RecordLost):
+        fleet.poll()
+
+
+def test_agents_asked_through_their_tunnels(fleet: Fleet, reader: Reader) -> None:
+    """Those that are not healthy: what they say is newer than their heartbeats, and counts; or why they do not."""
+    auth, proxy = fleet.auths[0], fleet.proxies[0]
+    auth.agents = lambda _: fleet_pb2.ListAgentsResponse(
+        epoch="agents",
+        revision=5,
+        full=True,
+        agents=[agent_entry(name, auth.id, desired=2, expires_in=10.0) for name in ("a-id", "b-id")],
+    )
+    proxy.tunnels = lambda _: fleet_pb2.ListTunnelsResponse(
+        epoch="tunnels",
+        revision=5,
+        full=True,
+        tunnels=[fleet_pb2.TunnelEntry(agent_id=name, agent_name=name) for name in ("a-id", "b-id")],
+    )
+    proxy.statuses["b-id"] = "mumble"
+    proxy.statuses["a-id"] = '{"agent_id": "a-id", "tracker": {"desired_count": 1}, "services": ["web"]}'
+
+    def round_of(agent_id: str) -> Explanation:
+        found = reader.explain(CLUSTER, agent_id, time.time())
+        assert found is not None
+        return found
+
+    # Instances, then their agents, then what those say.
+    for _ in range(4):
+        fleet.poll()
+        conclude(fleet.writer, CLUSTER, fleet.round, now=time.time(), timing=TIMING, clock=time.monotonic)
+    told, mute = round_of("a-id"), round_of("b-id")
+    assert told.answer is not None
+    assert told.answer.report is not None
+    assert told.answer.report.services == ("web",)
+    assert told.instances[told.answer.proxy].facts.name == "proxy-1"
+    assert (told.view.state, mute.view.state) == (State.HEALTHY, State.DEGRADED)
+    assert mute.answer is not None
+    assert mute.answer.error.startswith("what the agent says of itself cannot be read")

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pytest
+
+from fleet.monitoring.sources import SourceFailed
+from fleet.monitoring.sources.changes import Changes, follow
+
+
+@dataclass
+class Told:
+    """A page of a feed that tells names only."""
+
+    revision: int
+    names: dict[str, str] = field(default_factory=dict)
+    full: bool = False
+    more: bool = False
+    epoch: str = "e"
+
+
+class Feed:
+    """Answers with its pages in turn; one that is an error fails."""
+
+    def __init__(self, *pages: Told | SourceFailed) -> None:
+        self._pages = iter(pages)
+        self.seconds: list[float] = []
+
+    async def ask(self, seconds: float) -> Told:
+        """Answer with the next page."""
+        self.seconds.append(seconds)
+        page = next(self._pages)
+        if isinstance(page, SourceFailed):
+            raise page
+        return page
+
+
+async def followed(feed: Feed, left: Iterable[float]) -> Changes[str]:
+    """Follow a feed from revision 1."""
+    changes: Changes[str] = Changes("e", 1)
+    seconds = iter(left)
+    await follow(
+        changes, feed.ask, lambda page: changes.agents.update(page.names), left=lambda: next(seconds)
+    )
+    return changes
+
+
+async def test_pages_to_the_last() -> None:
+    """The entries of all, and the place of the last; a full list that begins drops what came before it."""
+    feed = Feed(
+        Told(2, {"a": "old"}, more=True), Told(3, {"b": "new"}, full=True, more=True), Told(4, {"c": "new"})
+    )
+    changes = await followed(feed, [5.0, 4.0, 3.0])
+    assert (changes.agents, changes.revision) == ({"b": "new", "c": "new"}, 4)
+    assert (changes.full, changes.complete) == (True, True)
+    assert feed.seconds == [5.0, 4.0, 3.0]
+
+
+@pytest.mark.parametrize("names", [{"a": "one"}, {}])
+async def test_pages_when_time_is_up(names: dict[str, str]) -> None:
+    """What came is kept, also a place that moved on without an entry."""
+    changes = await followed(Feed(Told(2, names, more=True)), [5.0, 0.0])
+    assert (changes.agents, changes.revision, changes.complete) == (names, 2, False)
+
+
+async def test_later_page_that_fails() -> None:
+    """What came before it is kept."""
+    changes = await followed(Feed(Told(2, more=True), SourceFailed("gone", answered=False)), [5.0, 4.0])
+    assert (changes.revision, changes.complete) == (2, False)
+
+
+async def test_first_page_that_fails() -> None:
+    """Nothing is known then; without time left it was asked all the same, briefly."""
+    feed = Feed(SourceFailed("gone", answered=False))
+    with pytest.raises(SourceFailed, match="gone"):
+        await followed(feed, [-1.0])
+    assert feed.seconds == [0.001]

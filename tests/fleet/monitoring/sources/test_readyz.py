@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+
+from fleet.monitoring.sources import SourceFailed
+from fleet.monitoring.sources.readyz import Readiness, ask_readyz
+from fleet.protocol.destination.standing import DRAINING_HEADER, Said
+from fleet.transport.connections import Connections
+from tests.fakes.instances import FakeProxy
+
+
+async def test_code_is_the_answer(proxy: FakeProxy, connections: Connections) -> None:
+    """Whatever it is: 503 is an answer too."""
+    for code in (200, 400, 503):
+        proxy.readyz = code
+        answer = await ask_readyz(connections.session, proxy.diag_address, timeout=30)
+        assert answer == Readiness(code)
+    proxy.says = {DRAINING_HEADER: "kernel update"}
+    answer = await ask_readyz(connections.session, proxy.diag_address, timeout=30)
+    assert answer.said == Said(draining="kernel update")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "no such address"])
+async def test_nobody_there(connections: Connections, address: str) -> None:
+    """Refused, or no address at all: one exception."""
+    with pytest.raises(SourceFailed):
+        await ask_readyz(connections.session, address, timeout=30)
+
+
+async def test_no_answer_in_time(proxy: FakeProxy, connections: Connections) -> None:
+    """It says so."""
+    proxy.held.set()
+    with pytest.raises(SourceFailed, match="in time"):
+        await ask_readyz(connections.session, proxy.diag_address, timeout=0.2)

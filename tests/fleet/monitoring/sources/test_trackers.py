@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+
+from fleet.monitoring.sources import SourceFailed
+from fleet.monitoring.sources.trackers import ask_tracker
+from fleet.transport.connections import Connections
+from tests.fakes.instances import FakeProxy
+
+
+async def test_agent_answers_through_its_tunnel(proxy: FakeProxy, connections: Connections) -> None:
+    """Its own document, read."""
+    proxy.statuses["a"] = '{"agent_id": "a", "tracker": {"desired_count": 2, "claimed": ["proxy-1-id"]}}'
+    report = await ask_tracker(connections.channel(proxy.address, "proxy"), "a", timeout=30)
+    assert report is not None
+    assert (report.tracker.desired_count, report.tracker.claimed) == (2, ("proxy-1-id",))
+    assert proxy.calls[-1].agent_id == "a"
+
+
+@pytest.mark.parametrize(
+    ("document", "sentence"),
+    [
+        ("nonsense", "what the agent says of itself cannot be read: the document: Invalid JSON"),
+        ('{"agent_id": "b"}', "another agent answered: 'b'"),
+    ],
+)
+async def test_no_answer_that_can_be_used(
+    proxy: FakeProxy, connections: Connections, document: str, sentence: str
+) -> None:
+    """Whoever is wrong is named."""
+    proxy.statuses["a"] = document
+    with pytest.raises(SourceFailed, match=sentence) as failed:
+        await ask_tracker(connections.channel(proxy.address, "proxy"), "a", timeout=30)
+    assert failed.value.answered
+
+
+async def test_agent_that_has_moved(proxy: FakeProxy, connections: Connections) -> None:
+    """Its tunnel there is gone: that is nothing the agent said, nor a failure of it."""
+    assert await ask_tracker(connections.channel(proxy.address, "proxy"), "a", timeout=30) is None

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from fleet.monitoring.sources.tunnels import ask_tunnels
+from fleet.transport.connections import Connections
+from fleet.wire import fleet_pb2
+from tests.fakes.instances import FakeProxy
+
+
+async def test_tunnels_opened_and_closed(proxy: FakeProxy, connections: Connections) -> None:
+    """When each was opened, counted from when the answer came; a tunnel closed and opened again is open."""
+    proxy.tunnels = lambda _: fleet_pb2.ListTunnelsResponse(
+        epoch="e",
+        revision=4,
+        tunnels=[fleet_pb2.TunnelEntry(agent_id="a", agent_name="one", open_for_ms=2500)],
+        closed=["a", "b"],
+    )
+    channel = connections.channel(proxy.address, "proxy")
+    changes = await ask_tunnels(channel, "e", 1, left=lambda: 10.0, clock=lambda: 100.0)
+    assert changes.agents == {"a": ("one", 97.5), "b": None}
+    assert (changes.full, changes.complete, changes.revision) == (False, True, 4)
+    assert proxy.calls[-1].since_revision == 1
+
+
+async def test_tunnels_with_texts_of_megabytes(proxy: FakeProxy, connections: Connections) -> None:
+    """A proxy of another version lets them through: a name is cut, and an id that is none is left out."""
+    proxy.tunnels = lambda _: fleet_pb2.ListTunnelsResponse(
+        epoch="e",
+        revision=4,
+        tunnels=[
+            fleet_pb2.TunnelEntry(agent_id="a", agent_name="n" * 1_000_000),
+            fleet_pb2.TunnelEntry(agent_id="b" * 129, agent_name="b"),
+        ],
+    )
+    changes = await ask_tunnels(
+        connections.channel(proxy.address, "proxy"), "e", 1, left=lambda: 10.0, clock=lambda: 100.0
+    )
+    assert list(changes.agents) == ["a"]
+    opened = changes.agents["a"]
+    assert opened is not None
+    assert len(opened[0]) == 256

@@ -1,0 +1,3 @@
+"""Tests of fleet.monitoring.state."""
+
+from __future__ import annotations

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import numpy as np
+
+from fleet.monitoring.columns import HEARTBEAT, NO_INSTANCE, TUNNEL
+from fleet.monitoring.evidence import Feed
+from fleet.monitoring.state import codec
+from fleet.protocol.destination.health import Health
+from fleet.vocabulary.instances import Attempt, InstanceState, ServingStatus
+
+
+def test_header_round_trip() -> None:
+    """Every field comes back; what is no header is none."""
+    header = codec.Header("0123456789abcdef", 5, 7, 9, 1.5, 0.6, 3, 2, tuple(range(10)))
+    blob = codec.pack_header(header)
+    assert len(blob) == codec.HEADER_SIZE
+    assert codec.unpack_header(blob + b"rows") == header
+    assert codec.unpack_header(blob[:-1]) is None
+    assert codec.unpack_header(b"\0" * codec.HEADER_SIZE) is None
+
+
+def test_rows_shorter_and_longer_than_asked() -> None:
+    """Cut, or filled up with rows that name no instance."""
+    blob = np.zeros(2, HEARTBEAT).tobytes()
+    assert len(codec.rows_of(blob, HEARTBEAT, 1)) == 1
+    assert codec.rows_of(blob, HEARTBEAT, 3)["auth"].tolist() == [0, 0, NO_INSTANCE]
+    assert codec.rows_of(None, HEARTBEAT, 1)["auth"].tolist() == [NO_INSTANCE]
+
+
+def test_tunnels_of_several_proxies() -> None:
+    """Parallel arrays, whatever the order of the hash."""
+    rows = np.array([(4, 0), (5, 0)], TUNNEL)
+    agents, proxies = codec.tunnels_of({9: rows.tobytes(), 7: b"", 3: rows[:1].tobytes()})
+    assert agents.tolist() == [4, 5, 4]
+    assert proxies.tolist() == [9, 9, 3]
+
+
+def test_small_values_round_trip() -> None:
+    """Resources, polls, spells and feeds, full and empty."""
+    for resource in (
+        codec.Resource("n", "h:1", "h:2", "1", 10.0, 2.5, 3.5, "g", 4),
+        codec.Resource("n", ""),
+        codec.Resource("n", "h:1", expires_at=0.0),
+    ):
+        found = codec.unpack_resource(codec.pack_resource(resource).encode())
+        assert found.address == resource.address
+        assert (found.expires_at or None) == (resource.expires_at or None)
+    attempts = (Attempt(2.0, ok=False, error="no"), Attempt(1.0, ok=True))
+    for poll in (codec.Poll(), codec.Poll(attempts, ServingStatus.UNKNOWN, 1.0, 503, 2.0)):
+        assert codec.unpack_poll(codec.pack_poll(poll).encode()) == poll
+    for spell in (
+        codec.Spell(),
+        codec.Spell(InstanceState.SILENT, 1234.5),
+        codec.Spell(InstanceState.OK, None, Health.DEGRADED, True),
+    ):
+        assert codec.unpack_spell(codec.pack_spell(spell).encode()) == spell
+    for state in (
+        codec.FeedState(),
+        codec.FeedState(Feed(2.0, 1.0), "e", 7, listing=True, parity=1, source=0),
+    ):
+        assert codec.unpack_feed(codec.pack_feed(state).encode()) == state
+    assert codec.unpack_feed(None) == codec.FeedState()

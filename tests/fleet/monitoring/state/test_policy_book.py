@@ -1,0 +1,44 @@
+"""What instances said of their policies, as it is kept."""
+
+from __future__ import annotations
+
+import pytest
+from redis import Redis
+
+from fleet.monitoring.state import StateUnavailable
+from fleet.monitoring.state.policy_book import PolicyBook, open_book, unpack
+from fleet.protocol.policies.env_policies import HTTP_CLOSE_VARIABLE, Source, Value
+from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
+from fleet.vocabulary.node_policies import NodeReport, Observed, PolicyReport
+
+_REPORT = NodeReport(
+    "a", "auth", "run", 2.5, "rev", "",
+    {AUTH_TTL_VARIABLE: PolicyReport(
+        Value(AUTH_TTL_VARIABLE, "1m", Source.ENVIRONMENT), Value(AUTH_TTL_VARIABLE, "2m", Source.FILE),
+        Value(AUTH_TTL_VARIABLE, "1m", Source.ENVIRONMENT),
+    ), HTTP_CLOSE_VARIABLE: PolicyReport(
+        Value(HTTP_CLOSE_VARIABLE, "false", Source.DEFAULT), Value(HTTP_CLOSE_VARIABLE, "false", Source.DEFAULT)
+    )},
+)  # fmt: skip
+
+
+def test_round_trip(redis: Redis, prefix: str) -> None:
+    """What was written is read, answers and failures, each cluster by itself."""
+    book = PolicyBook(redis, prefix)
+    seen = {"a": Observed(1.5, _REPORT), "b": Observed(2.5, None, "unavailable")}
+    book.write("default", seen)
+    book.write("default", {})
+    assert book.read("default") == seen
+    assert book.read("other") == {}
+
+
+def test_what_another_version_wrote_is_left_out() -> None:
+    """And policies that we do not know, too."""
+    assert unpack(b"{") is None
+    assert unpack(b'{"at": 1}') is None
+
+
+def test_redis_down() -> None:
+    """One exception, as everywhere."""
+    with pytest.raises(StateUnavailable):
+        open_book("redis://127.0.0.1:1/0", "x").read("default")

@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from redis import Redis
+
+from fleet.monitoring.columns import HEALTH_CHECK, TUNNEL
+from fleet.monitoring.evidence import Feed, Mode
+from fleet.monitoring.state import StateUnavailable
+from fleet.monitoring.state.codec import FeedState, blank
+from fleet.monitoring.state.connect import connect
+from fleet.monitoring.state.reader import Reader
+from fleet.monitoring.state.writer import Writer
+from fleet.vocabulary.instances import InstanceState
+from fleet.vocabulary.verdicts import Reason, State
+from tests.fakes.record import AS_OF, INTERVAL, conclude, fill
+
+STATES = [State.HEALTHY, State.STRANDED, State.RETIRED, State.HEALTHY]
+
+
+def test_summary_of_a_fresh_round(writer: Writer, reader: Reader) -> None:
+    """Every state is counted, also those with none."""
+    fill(writer, STATES)
+    summary = reader.summary("default", AS_OF + 1)
+    assert not summary.stale
+    assert (summary.agents, summary.instances, summary.as_of, summary.interval) == (4, 4, AS_OF, INTERVAL)
+    assert summary.counts == {
+        **dict.fromkeys(State, 0),
+        State.HEALTHY: 2,
+        State.STRANDED: 1,
+        State.RETIRED: 1,
+    }
+
+
+def test_snapshot_of_an_old_round(writer: Writer, reader: Reader) -> None:
+    """With every worker dead all but retired agents read unknown, and nothing reads stranded."""
+    fill(writer, STATES)
+    assert reader.snapshot("default", AS_OF + 10).states == bytes(STATES)
+    old = reader.snapshot("default", AS_OF + 10.1)
+    assert old.stale
+    assert old.states == bytes([State.UNKNOWN, State.UNKNOWN, State.RETIRED, State.UNKNOWN])
+    assert old.counts[State.UNKNOWN] == 3
+    assert old.counts[State.RETIRED] == 1
+    assert reader.header("default", AS_OF + 10.1).counts == old.counts
+
+
+def test_snapshot_is_at_its_place_in_the_stream(writer: Writer, reader: Reader) -> None:
+    """A round that changes no state leaves the sequence number, one that does raises it by one."""
+    fill(writer, STATES)
+    first = reader.snapshot("default", AS_OF)
+    assert conclude(writer, STATES, as_of=AS_OF + 1)
+    assert reader.snapshot("default", AS_OF + 1).seq == first.seq
+    changed = [*STATES[:3], State.AT_RISK]
+    assert conclude(writer, changed, as_of=AS_OF + 2)
+    last = reader.snapshot("default", AS_OF + 2)
+    assert (last.seq, last.states, last.epoch) == (first.seq + 1, bytes(changed), first.epoch)
+
+
+def test_layout_by_home_proxy(writer: Writer, reader: Reader) -> None:
+    """Blocks are home proxies in the order in which they were first seen."""
+    fill(writer, STATES)
+    layout = reader.layout("default")
+    assert layout.version == reader.layout_version("default")
+    assert layout.ids == ("agent-1-id", "agent-2-id", "agent-3-id", "agent-4-id")
+    assert layout.names[0] == "agent-1"
+    assert layout.blocks == (("proxy-1-id", "proxy-1"), ("proxy-2-id", "proxy-2"))
+    assert layout.homes == (0, 1, 0, 1)
+
+
+def test_layout_leaves_out_agents_not_yet_judged(writer: Writer, reader: Reader) -> None:
+    """Layout and snapshot are of the same length, whatever polls have found since."""
+    epoch = fill(writer, STATES)
+    version = reader.layout_version("default")
+    writer.agents("default", epoch, [("new", "new")])
+    assert len(reader.layout("default").ids) == len(reader.snapshot("default", AS_OF).states) == 4
+    assert reader.layout_version("default") == version
+    assert conclude(writer, [*STATES, State.HEALTHY], as_of=AS_OF + 1)
+    assert reader.layout_version("default") != version
+    assert reader.layout("default").ids[-1] == "new"
+
+
+def test_record_made_anew(writer: Writer, reader: Reader, redis: Redis) -> None:
+    """Another epoch: a cached roster is not mixed with the new one."""
+    fill(writer, STATES)
+    assert len(reader.layout("default").ids) == 4
+    before = reader.header("default", AS_OF)
+    redis.flushdb()
+    assert reader.header("default", AS_OF).agents == 0
+    fill(writer, STATES[:2])
+    after = reader.header("default", AS_OF)
+    assert after.epoch != before.epoch
+    assert reader.layout("default").ids == ("agent-1-id", "agent-2-id")
+
+
+def test_cluster_without_a_record(reader: Reader) -> None:
+    """Empty and stale, not an error: the pollers have only not begun."""
+    summary = reader.summary("default", AS_OF)
+    assert (summary.stale, summary.as_of, summary.agents) == (True, None, 0)
+    assert reader.snapshot("default", AS_OF).states == b""
+    assert reader.layout("default").ids == ()
+
+
+def test_clusters_are_apart(writer: Writer, reader: Reader) -> None:
+    """Every key carries its cluster."""
+    fill(writer, STATES)
+    fill(writer, STATES[:1], cluster="east")
+    assert reader.summary("default", AS_OF).agents == 4
+    assert reader.summary("east", AS_OF).agents == 1
+
+
+def test_redis_down(prefix: str) -> None:
+    """One exception, with a sentence."""
+    with pytest.raises(StateUnavailable):
+        Reader(connect("redis://127.0.0.1:1/0"), prefix).header("default", AS_OF)
+
+
+def test_table_is_kept_until_a_round_concludes(writer: Writer, reader: Reader) -> None:
+    """The same object while nothing was concluded, another after a round, and another once it is too old."""
+    fill(writer, STATES)
+    first = reader.table("default", AS_OF + 1)
+    assert reader.table("default", AS_OF + 2) is first
+    assert conclude(writer, STATES, as_of=AS_OF + 3)
+    second = reader.table("default", AS_OF + 3)
+    assert second is not first
+    old = reader.table("default", AS_OF + 60)
+    assert old.stale
+    assert set(old.verdicts["state"].tolist()) == {State.UNKNOWN, State.RETIRED}
+    assert second.verdicts["state"].tolist() == STATES
+
+
+def test_instances_with_their_agents(writer: Writer, reader: Reader) -> None:
+    """A proxy counts its tunnels and the agents at home on it, an auth the agents that are connected to it."""
+    fill(writer, STATES)
+    views = reader.instances("default", AS_OF + 1)
+    assert [view.facts.name for view in views] == ["auth-1", "auth-2", "proxy-1", "proxy-2"]
+    assert [view.state for view in views] == [InstanceState.OK] * 4
+    assert [view.agents for view in views] == [4, 0, 2, 2]
+    assert views[2].counts[State.HEALTHY] == views[2].counts[State.RETIRED] == 1
+    assert views[3].counts[State.STRANDED] == 1
+
+
+def test_auth_counts_the_agents_that_it_strands(writer: Writer, reader: Reader) -> None:
+    """Their resources have expired, and they keep their connections to the auth: their tunnels show that they live."""
+    epoch = fill(writer, STATES)
+    later = AS_OF + 25
+    assert reader.instances("default", later)[0].agents == 4
+
+    for proxy in (2, 3):
+        feed = writer.feed("default", str(proxy))
+        after = FeedState(feed=Feed(attempted_at=AS_OF, answered_at=AS_OF), epoch="tunnels", revision=9)
+        assert writer.write_tunnels("default", epoch, proxy, before=feed, after=after, rows=blank(TUNNEL, 0))
+    assert conclude(writer, STATES, as_of=later)
+    assert reader.instances("default", later)[0].agents == 0
+
+
+def test_instances_polled_long_ago(writer: Writer, reader: Reader) -> None:
+    """Nothing is said of an instance whose last poll is too old, but that."""
+    fill(writer, STATES)
+    views = reader.instances("default", AS_OF + 60)
+    assert {view.state for view in views} == {InstanceState.UNKNOWN}
+
+
+def test_instances_whose_list_nobody_answers_any_more(writer: Writer, reader: Reader) -> None:
+    """Rounds go on while every auth is cut off: heartbeats are as old as the list, which is not their fault."""
+    fill(writer, STATES)
+    assert all(view.listed for view in reader.instances("default", AS_OF + 1))
+    assert conclude(writer, STATES, as_of=AS_OF + 30)
+    assert not any(view.listed for view in reader.instances("default", AS_OF + 30))
+
+
+def test_agent_and_its_explanation(writer: Writer, reader: Reader) -> None:
+    """The view names instances by id, the explanation holds every instance it names."""
+    fill(writer, STATES)
+    table = reader.table("default", AS_OF + 1)
+    view = reader.agent(table, 0)
+    assert (view.id, view.name, view.state) == ("agent-1-id", "agent-1", State.HEALTHY)
+    assert (view.auth, view.proxies, view.home) == ("auth-1-id", ("proxy-1-id",), "proxy-1-id")
+    assert (view.heartbeat_at, view.expires_at, view.since) == (AS_OF, AS_OF + 20, AS_OF)
+    assert "proxy-1" in view.verdict.sentence
+    found = reader.explain("default", "agent-2-id", AS_OF + 1)
+    assert found is not None
+    assert found.evidence.tunnels == (3,)
+    assert found.opened_at == {3: AS_OF - 60}
+    assert set(found.instances) == {0, 3}
+    # The round said stranded, the evidence since says otherwise: the next round decides, not the page.
+    assert found.view.state is State.STRANDED
+    assert "next one will tell" in found.view.verdict.sentence
+    assert reader.explain("default", "nobody", AS_OF + 1) is None
+
+
+def test_agent_with_the_policy_of_its_heartbeat(writer: Writer, reader: Reader) -> None:
+    """Mode, health check and when it read them; of an agent that no auth lists nothing is known."""
+    fill(writer, STATES)
+    table = reader.table("default", AS_OF + 1)
+    view = reader.agent(table, 0)
+    assert (view.mode, view.health_check, view.policy_read_at) == (Mode.UNKNOWN, False, None)
+    rows = table.heartbeats.copy()
+    rows["mode"][0], rows["flags"][0], rows["policy_read_at"][0] = Mode.RECONNECT, HEALTH_CHECK, AS_OF - 5
+    rows["expires_at"][1] = 0
+    reporting, silent = reader.agents(replace(table, heartbeats=rows), range(2))
+    assert (reporting.mode, reporting.health_check, reporting.policy_read_at) == (
+        Mode.RECONNECT,
+        True,
+        AS_OF - 5,
+    )
+    assert (silent.mode, silent.health_check, silent.policy_read_at) == (Mode.UNKNOWN, None, None)
+
+
+def test_agent_when_data_is_old(writer: Writer, reader: Reader) -> None:
+    """Unknown, with the reason, and retired stays retired."""
+    fill(writer, STATES)
+    table = reader.table("default", AS_OF + 60)
+    view = reader.agent(table, 1)
+    assert (view.state, view.verdict.reason) == (State.UNKNOWN, Reason.STALE)
+    assert reader.agent(table, 2).state is State.RETIRED
+
+
+def test_table_without_a_record(reader: Reader) -> None:
+    """Empty, not an error."""
+    assert reader.table("default", AS_OF).ids == ()
+    assert reader.instances("default", AS_OF) == ()
+    assert reader.explain("default", "x", AS_OF) is None

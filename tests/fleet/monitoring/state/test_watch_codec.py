@@ -1,0 +1,32 @@
+"""A watch in the record."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from fleet.monitoring.state.watch_codec import pack_watch, unpack_watch
+from fleet.protocol.destination.health import RECOMMENDED, Draining, Probe
+from fleet.vocabulary.watch import UNWATCHED, Watch
+
+
+def test_watch_is_kept_whole() -> None:
+    """After each of several polls, and of none; through JSON."""
+    watch = UNWATCHED
+    for at, probe in enumerate((Probe.SUCCESS, Probe.FAILURE, Probe.FAILURE, Probe.DEGRADED, Probe.SUCCESS)):
+        assert unpack_watch(json.loads(json.dumps(pack_watch(watch)))) == watch
+        active = watch.active.probed(probe, 1_000.5 + at, RECOMMENDED)
+        watch = Watch(active, "127.0.0.1:1", "busy", Draining("kernel update", 7.25) if at % 2 else None)
+    assert unpack_watch(json.loads(json.dumps(pack_watch(watch)))) == watch
+
+
+@pytest.mark.parametrize(
+    "change", [{"signal": ["well", "NOTHING_SEEN", 1.0]}, {"recent": "SX"}, {"streak": 3}, {"draining": [1]}]
+)
+def test_watch_of_another_version_begins_anew(change: dict[str, Any]) -> None:
+    """It is no reason to lose a whole record."""
+    assert unpack_watch({**pack_watch(UNWATCHED), **change}) == UNWATCHED
+    assert unpack_watch({}) == UNWATCHED
+    assert unpack_watch(None) is UNWATCHED

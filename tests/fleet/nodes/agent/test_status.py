@@ -1,0 +1,105 @@
+"""The document an agent tells of itself."""
+
+from __future__ import annotations
+
+import json
+
+from fleet.monitoring import agent_report
+from fleet.nodes.agent import status
+from fleet.nodes.agent.auth_connection import Identity
+from fleet.protocol.recovery import pick_healthy
+from fleet.protocol.recovery.discovery import DiscoveredProxy
+from fleet.protocol.recovery.service_config import Mode
+from fleet.protocol.recovery.tracker import Tracker
+from fleet.transport.pick_healthy.events import Policy
+
+
+def test_document_has_the_tracker_in_full() -> None:
+    """Every proxy with its group, generation and the time it has left; claims; the policy; services."""
+    tracker = Tracker("default", 1)
+    lease = tracker.try_acquire(0.0)
+    assert lease is not None
+    old, new = (
+        DiscoveredProxy(name, ttl=10.0, group="blue", generation=generation)
+        for name, generation in (("p-old", 1), ("p-new", 2))
+    )
+    tracker.track_expected([old, new], 0.0)
+    lease.claim("p-new")
+    policy = Policy(Mode.PICK_FIRST, health_check=False, auth_id="auth", read_at=1.0)
+    document = status.document(Identity("id", "agent-1"), tracker, policy, (), ("web",), 4.0)
+    assert json.loads(json.dumps(document)) == document
+    assert (document["agent_id"], document["name"], document["services"]) == ("id", "agent-1", ["web"])
+    assert document["policy"] == {
+        "mode": "pick_first",
+        "health_check": False,
+        "auth_id": "auth",
+        "read_age_ms": 3000,
+        "problem": "",
+    }
+    assert document["auth_reconnect"] == {"first_wait_ms": 250, "drain_timeout_ms": None, "every_ms": None}
+    assert document["tracker"] == {
+        "desired_count": 1,
+        "claimed": ["p-new"],
+        "leaving": [],
+        "going": [],
+        "inflight": 0,
+        "ttl_seen_ms": 10_000,
+        "topology_age_ms": 4000,
+        "proxies": [
+            {
+                "proxy_id": "p-new",
+                "group": "blue",
+                "generation": 2,
+                "expires_in_ms": 6000,
+                "desired": True,
+                "draining": False,
+            },
+            {
+                "proxy_id": "p-old",
+                "group": "blue",
+                "generation": 1,
+                "expires_in_ms": 6000,
+                "desired": False,
+                "draining": False,
+            },
+        ],
+    }
+
+
+def test_document_has_when_the_auth_connection_moves() -> None:
+    """The settings of the flags, in milliseconds; null is never, and for the first wait that of Teleport."""
+    settings = pick_healthy.Settings(first_wait=None, drain_timeout=60.0, reconnect_every=3600.0)
+    document = status.document(Identity("id", "agent-1"), Tracker("default"), None, (), (), 4.0, settings)
+    expected = {"first_wait_ms": None, "drain_timeout_ms": 60_000, "every_ms": 3_600_000}
+    assert document["auth_reconnect"] == expected
+    report = agent_report.parse(json.dumps(document)).auth_reconnect
+    assert report is not None
+    assert report.model_dump() == expected
+
+
+def test_document_before_anything_is_known() -> None:
+    """No policy was read and no proxy heard of: it says so."""
+    document = status.document(Identity("id", "agent-1"), Tracker("default"), None, (), (), 4.0)
+    assert document["policy"] is None
+    assert document["tracker"]["proxies"] == []
+    assert document["tracker"]["topology_age_ms"] is None
+
+
+def test_document_of_an_agent_on_the_move() -> None:
+    """Which proxies drain, which it leaves, which of those go away, and that it dials; a reader has them all."""
+    tracker = Tracker("default", 2)
+    for name in ("p1", "p2"):
+        lease = tracker.try_acquire(0.0)
+        assert lease is not None
+        lease.claim(name)
+    proxies = [
+        DiscoveredProxy(name, ttl=10.0, draining=name == "p3") for name in ("p1", "p2", "p3", "p4", "p5")
+    ]
+    tracker.track_expected(proxies, 0.0)
+    assert tracker.leave("p1", 1.0)
+    assert tracker.leave("p2", 1.0, going=True)
+    assert tracker.try_acquire(1.0) is not None
+    document = status.document(Identity("id", "agent-1"), tracker, None, (), (), 1.0)
+    told = agent_report.parse(json.dumps(document)).tracker
+    assert (told.leaving, told.going, told.inflight) == (("p1", "p2"), ("p2",), 1)
+    assert [known.proxy_id for known in told.proxies if known.draining] == ["p3"]

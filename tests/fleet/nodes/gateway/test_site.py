@@ -1,0 +1,64 @@
+"""The diag port of a gateway."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import grpc
+import grpc.aio
+from aiohttp.test_utils import TestClient, TestServer
+
+from fleet.nodes.gateway.site import gateway_site
+from fleet.transport.channels import channel_options
+from tests.fakes.echoing import Echo, gateway_before, route
+from tests.fakes.failing import UNARY, FailingBackend, told
+from tests.fakes.waiting import eventually
+
+
+async def test_what_a_gateway_says_of_itself(tmp_path: Path) -> None:
+    """Ready, the rules in force, each destination with its health and why, and what was counted."""
+    echo, failing = await Echo().start(), await FailingBackend().start()
+    rules = (
+        {"matches": [{"method": {"service": "refloat.test.Echo"}}]},
+        {
+            "retry": {"reasons": ["internal"], "attempts": 1, "backoff": "1ms"},
+            "backendRefs": [{"name": "failing", "port": 1}],
+        },
+    )
+    backends = {"svc:1": [echo.address], "failing:1": [failing.address]}
+    async with gateway_before(tmp_path, backends, route(*rules, hosts=["a.b"])) as (gateway, address):
+        site = gateway_site(gateway.process, gateway.registry, gateway.door, gateway.backends, gateway.file)
+        options = [*channel_options(), ("grpc.default_authority", "a.b")]
+        async with grpc.aio.insecure_channel(address, options=options) as channel:
+            await channel.unary_unary(UNARY)(b"", metadata=told(code="INTERNAL", succeed_after=1))
+
+            async def healthy() -> bool:
+                return {one["health"] for one in gateway.backends.describe()} == {"healthy"}
+
+            await eventually(healthy)
+            async with TestClient(TestServer(site)) as client:
+                assert (await client.get("/readyz")).status == 200
+                routes = await (await client.get("/routes")).json()
+                destinations = await (await client.get("/destinations")).json()
+                metrics = await (await client.get("/metrics")).text()
+                gateway.process.leave()
+                assert (await client.get("/readyz")).status == 503
+    await echo.stop()
+    await failing.stop()
+
+    assert routes["valid"] is True
+    assert routes["streams"] == []
+    assert routes["rules"][0] == {
+        "rule": "r/0",
+        "hostnames": ["a.b"],
+        "matches": [{"service": "refloat.test.Echo", "method": ""}],
+        "backends": {"svc:1": {echo.address: 1.0}},
+    }
+    assert {(one["address"], one["health"], one["reason"]) for one in destinations["destinations"]} == {
+        (echo.address, "healthy", "the first probe succeeded"),
+        (failing.address, "healthy", "the first probe succeeded"),
+    }
+    assert 'refloat_gateway_calls_total{rule="r/1",status="OK"} 1.0' in metrics
+    assert 'refloat_gateway_retries_total{rule="r/1",status="INTERNAL"} 1.0' in metrics
+    assert f'refloat_gateway_destination_health{{address="{echo.address}",health="healthy"}} 1.0' in metrics
+    assert "refloat_gateway_routes_file_valid 1.0" in metrics

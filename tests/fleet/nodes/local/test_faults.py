@@ -1,0 +1,137 @@
+"""Faults done to a real forwarder and a real process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fleet.cli.local.fleet import restart
+from fleet.nodes.local import faults, record
+from fleet.nodes.local.faults import FaultError
+from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.local.record import FleetRecord, Member, UnknownNameError
+from fleet.processes import pids
+from fleet.processes.pids import ProcessState
+from fleet.processes.supervisor import Supervisor, json_line
+from tests.fakes.waiting import eventually_sync
+
+TOKEN = "let-me"
+_PARTS = ("grpc", "diag", "connect", "backend")
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FleetRecord]:
+    """A forwarder, and a process that only sleeps in the place of proxy-1."""
+    with Supervisor(tmp_path_factory.mktemp("logs")) as supervisor:
+        argv = [sys.executable, "-m", "fleet.nodes", "forwarder"]
+        for part in _PARTS:
+            argv += ["--forward", f"proxy-1/{part}=127.0.0.1:0,127.0.0.1:9"]
+        forwarder = supervisor.start(
+            "forwarder", argv, env={**os.environ, "REFLOAT_FORWARDER_TOKEN": TOKEN}, ready=json_line
+        )
+        sleeper = supervisor.start("sleeper", [sys.executable, "-S", "-c", "import time; time.sleep(600)"])
+        supervisor.await_ready(timeout=60)
+        yield FleetRecord(
+            cluster="default",
+            pid=os.getpid(),
+            born=None,
+            started_at=0.0,
+            agents=0,
+            backend="",
+            auth_balancer="",
+            proxy_balancer="",
+            control=forwarder.announced["control"],
+            token=TOKEN,
+            members=(
+                Member("proxy-1", "proxy", sleeper.pid, pids.birth(sleeper.pid), "proxy-1.log"),
+                Member("forwarder", "forwarder", forwarder.pid, pids.birth(forwarder.pid), "forwarder.log"),
+            ),
+        )
+
+
+def modes(fleet: FleetRecord) -> list[str]:
+    found = faults.modes(fleet)
+    return [found[f"proxy-1/{part}"] for part in _PARTS]
+
+
+def test_freeze_and_thaw_stop_the_process_and_let_it_go_on(fleet: FleetRecord) -> None:
+    """SIGSTOP, SIGCONT."""
+    faults.freeze(fleet, "proxy-1")
+    eventually_sync(lambda: fleet.member("proxy-1").state is ProcessState.FROZEN)
+    faults.thaw(fleet, "proxy-1")
+    eventually_sync(lambda: fleet.member("proxy-1").state is ProcessState.RUNNING)
+
+
+def test_cut_backend_touches_the_backend_alone(fleet: FleetRecord) -> None:
+    """Cut or held, then restored."""
+    faults.cut_backend(fleet, "proxy-1")
+    assert modes(fleet) == ["pass", "pass", "pass", "cut"]
+    faults.cut_backend(fleet, "proxy-1", Mode.HOLD)
+    assert modes(fleet) == ["pass", "pass", "pass", "hold"]
+    faults.restore_backend(fleet, "proxy-1")
+    assert modes(fleet) == ["pass", "pass", "pass", "pass"]
+
+
+def test_blackhole_holds_everything_or_leaves_the_backend(fleet: FleetRecord) -> None:
+    """Nothing passes; undone, all does."""
+    faults.blackhole(fleet, "proxy-1", backend=False)
+    assert modes(fleet) == ["hold", "hold", "hold", "pass"]
+    faults.blackhole(fleet, "proxy-1")
+    assert modes(fleet) == ["hold", "hold", "hold", "hold"]
+    faults.unblackhole(fleet, "proxy-1")
+    assert modes(fleet) == ["pass", "pass", "pass", "pass"]
+
+
+def test_fault_on_an_unknown_name_lists_the_known(fleet: FleetRecord) -> None:
+    """A typing mistake is mended in one look."""
+    with pytest.raises(UnknownNameError, match="there are: proxy-1, forwarder"):
+        faults.freeze(fleet, "proxy-9")
+
+
+def test_fault_that_cannot_be_says_why(fleet: FleetRecord) -> None:
+    """No forward before a forwarder, none in a fleet without one, no answer from a dead one, no wrong token."""
+    with pytest.raises(FaultError, match="no auth or proxy"):
+        faults.cut_backend(fleet, "forwarder")
+    with pytest.raises(FaultError, match="--no-faults"):
+        faults.blackhole(replace(fleet, control=""), "proxy-1")
+    assert faults.modes(replace(fleet, control="")) == {}
+    with pytest.raises(FaultError, match="does not answer"):
+        faults.blackhole(replace(fleet, control="127.0.0.1:9"), "proxy-1")
+    with pytest.raises(FaultError, match="bearer token"):
+        faults.blackhole(replace(fleet, token="other"), "proxy-1")
+
+
+def test_restart_of_what_runs_is_refused(fleet: FleetRecord, tmp_path: Path) -> None:
+    """It would lose its name to another."""
+    with pytest.raises(FaultError, match="runs"):
+        faults.restart(fleet, "proxy-1", tmp_path)
+
+
+def test_restart_of_several_looks_at_all_before_it_starts_one(fleet: FleetRecord, tmp_path: Path) -> None:
+    """A mistake in the second name leaves the first as it was: nobody is asked to start it."""
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    gone = replace(fleet.member("proxy-1"), name="proxy-2", pid=dead.pid, born=0.0)
+    record.folder(tmp_path, "default").mkdir(parents=True)
+    record.save(tmp_path, replace(fleet, members=(*fleet.members, gone)))
+
+    done = CliRunner().invoke(restart, ["--home", str(tmp_path), "proxy-2", "proxy-1"])
+
+    assert done.exit_code == 2
+    assert "proxy-1 runs" in done.output
+    assert not faults.restart_request(record.folder(tmp_path, "default"), "proxy-2").exists()
+
+
+def test_kill_ends_it_and_more_faults_say_that_it_is_dead(fleet: FleetRecord) -> None:
+    """SIGKILL; afterwards there is nothing to freeze, whoever has the pid."""
+    faults.kill(fleet, "proxy-1")
+    eventually_sync(lambda: fleet.member("proxy-1").state is ProcessState.DEAD)
+    with pytest.raises(FaultError, match="refloat fleet restart proxy-1"):
+        faults.freeze(fleet, "proxy-1")

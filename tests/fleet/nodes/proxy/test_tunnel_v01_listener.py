@@ -1,0 +1,235 @@
+"""A proxy's listener for tunnels of version 0.1: our agents, and a client as strict as the Go code of that version."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from fleet.nodes.agent.program import AgentGroup
+from fleet.nodes.proxy.reverse_tunnels import key_of
+from fleet.nodes.proxy.server import Proxy
+from fleet.nodes.shared import running
+from fleet.protocol.recovery import auth_path
+from fleet.protocol.tunnel import agent_services
+from fleet.protocol.tunnel.messages import TunnelError, Wire
+from fleet.transport.tunnel.client import RegisterEnded, TunnelClient
+from fleet.transport.tunnel.stream import TunnelStream
+from fleet.wire import fleet_pb2, fleet_pb2_grpc
+from tests.fakes import strict_stream
+from tests.fakes.plane import Plane, channel_to
+from tests.fakes.strict_client import StrictClient
+from tests.fakes.strict_words import GoError
+from tests.fakes.tcp import echoing
+from tests.fakes.waiting import eventually
+
+ANY = ("127.0.0.1", 0)
+
+
+def listener_of(proxy: Proxy) -> str:
+    assert proxy.tunnel_v01 is not None
+    return proxy.tunnel_v01.address
+
+
+async def session(proxy: Proxy, agent_id: str, service: str) -> TunnelStream:
+    tunnel = proxy.table.current(agent_id)
+    assert tunnel is not None
+    async with asyncio.timeout(60):
+        return await proxy.tunnels.open_session(tunnel, service)
+
+
+@contextlib.asynccontextmanager
+async def registered(client: StrictClient) -> AsyncIterator[asyncio.Task[None]]:
+    """Keep a strict client registered; at the end it has no complaints."""
+    task = asyncio.create_task(client.run(), name="strict client")
+    try:
+        async with asyncio.timeout(60):
+            await client.up.wait()
+        yield task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, GoError):
+            await task
+    assert not client.complaints.heard
+
+
+@pytest.mark.parametrize("wire", Wire)
+async def test_agent_serves_its_users_over_either_version(plane: Plane, wire: Wire) -> None:
+    """The tunnel counts, discovery arrives, sessions carry bytes, refusals are sentences, and the end is orderly."""
+    auth = await plane.auth(ttl=600.0)
+    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
+    address = listener_of(proxy) if wire is Wire.V0_1 else proxy.instance.grpc_address
+    async with echoing() as port:
+        group = await plane.agents(
+            auth.instance.grpc_address, [address], services=(("echo", f"127.0.0.1:{port}"),), tunnel_wire=wire
+        )
+        (agent,) = group.agents
+        await eventually(lambda: len(proxy.table) == 1)
+        await eventually(lambda: agent.snapshot().tracked == (proxy.instance.flags.id,))
+        stream = await session(proxy, agent.identity.id, "echo")
+        await stream.write(b"over this version")
+        assert await stream.read() == b"over this version"
+        await stream.close()
+        status = await session(proxy, agent.identity.id, agent_services.STATUS)
+        assert json.loads(await status.read())["name"] == "agent-1"
+        await status.close()
+        with pytest.raises(TunnelError, match="exposes no service 'web'"):
+            await session(proxy, agent.identity.id, "web")
+    await plane.stop(group)
+    await eventually(lambda: len(proxy.table) == 0)
+
+
+async def test_agents_of_both_versions_hold_tunnels_to_one_proxy(plane: Plane) -> None:
+    """Each at its own listener; the proxy lists both, and a shutdown ends both."""
+    auth = await plane.auth(ttl=600.0)
+    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
+    groups: list[AgentGroup] = [
+        await plane.agents(auth.instance.grpc_address, [proxy.instance.grpc_address], name_prefix="new"),
+        await plane.agents(
+            auth.instance.grpc_address, [listener_of(proxy)], name_prefix="old", tunnel_wire=Wire.V0_1
+        ),
+    ]
+    await eventually(lambda: len(proxy.table) == 2)
+    assert {tunnel.agent_name: tunnel.wire for tunnel in proxy.table.offered} == {
+        "new-1": Wire.V0_2,
+        "old-1": Wire.V0_1,
+    }
+    await plane.stop(proxy)
+    await eventually(lambda: not any(group.agents[0].tunnels.tunnels for group in groups))
+
+
+async def test_agent_of_version_0_1_is_displaced_by_itself(plane: Plane) -> None:
+    """A second tunnel of an agent takes the place of the first, which has no sessions and ends."""
+    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
+    async with stock_agent(proxy) as first:
+        (old,) = proxy.table.offered
+        async with stock_agent(proxy):
+            await eventually(lambda: proxy.table.current("router-7") not in (None, old))
+            await eventually(first.done)
+            assert len(proxy.table) == 1
+
+
+@contextlib.asynccontextmanager
+async def stock_agent(proxy: Proxy, *, handles: bool = True) -> AsyncIterator[asyncio.Task[None]]:
+    """A strict client of version 0.1 on a connection whose Control stream says that it is the agent `router-7`."""
+    channel = channel_to(listener_of(proxy))
+    control: Any = fleet_pb2_grpc.TunnelControlStub(channel).Control()
+    hello = fleet_pb2.AgentHello(agent_id="router-7", name="router-7", version="1")
+    await control.write(fleet_pb2.AgentFrame(hello=hello))
+    async with asyncio.timeout(60):
+        assert (await control.read()).hello.proxy_id == proxy.instance.flags.id
+    client = StrictClient(channel, Wire.V0_1, handler=strict_stream.echo if handles else None)
+    try:
+        async with registered(client) as task:
+            await eventually(lambda: len(proxy.table) == 1 or task.done())
+            yield task
+    finally:
+        control.cancel()
+        await channel.close()
+
+
+async def test_stock_client_of_version_0_1_is_an_agent(plane: Plane) -> None:
+    """Once Control said hello on its connection, a client without metadata of ours serves sessions by name."""
+    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
+    async with stock_agent(proxy):
+        stream = await session(proxy, "router-7", "anything")
+        await stream.write(b"to a stock client")
+        assert await stream.read() == b"to a stock client"
+        await stream.close()
+    await eventually(lambda: len(proxy.table) == 0)
+
+
+async def test_agent_without_a_handler_has_no_tunnel(plane: Plane) -> None:
+    """An agent serves sessions: one whose capabilities have no handler is ended."""
+    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
+    async with stock_agent(proxy, handles=False) as task:
+        await eventually(task.done)
+    assert len(proxy.table) == 0
+
+
+async def test_stock_client_of_version_0_1_reaches_what_the_proxy_serves(plane: Plane) -> None:
+    """As one of version 0.2 does: without a hello it asks for `_proxy` and `_auth`, and for nothing else."""
+    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
+    channel = channel_to(listener_of(proxy))
+    client = StrictClient(channel, Wire.V0_1, handler=strict_stream.echo)
+    async with registered(client):
+        stream = await client.new_session(auth_path.PROXY.name)
+        async with asyncio.timeout(60):
+            assert await stream.read_all() == proxy.instance.flags.id.encode()
+        assert len(proxy.table) == 0
+    await channel.close()
+
+
+async def test_session_to_what_the_proxy_does_not_serve(plane: Plane) -> None:
+    """It is refused in a sentence."""
+    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
+    channel = channel_to(listener_of(proxy))
+    client = StrictClient(channel, Wire.V0_1, handler=strict_stream.echo)
+    async with registered(client):
+        with pytest.raises(GoError, match=r"no target _status\.agent-1 is registered"):
+            await client.new_session("_status.agent-1")
+    await channel.close()
+
+
+@pytest.mark.parametrize("wire", Wire)
+async def test_client_of_the_other_version_is_refused(plane: Plane, wire: Wire) -> None:
+    """A client that states its version in metadata is ended at the listener of the other one."""
+    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
+    address = proxy.instance.grpc_address if wire is Wire.V0_1 else listener_of(proxy)
+    channel = channel_to(address)
+    async with asyncio.timeout(60):
+        with pytest.raises(RegisterEnded) as ended:
+            await TunnelClient(channel, wire).run()
+    # grpc.aio loses the details of a status that overtakes the call's initial metadata.
+    assert "speaks version" in str(ended.value) or str(ended.value) == "Internal error from Core"
+    await channel.close()
+
+
+def failed_dials(group: AgentGroup) -> float:
+    return group.registry.get_sample_value("refloat_agent_dials_total", {"outcome": "failed"}) or 0.0
+
+
+async def test_agent_at_the_listener_of_the_other_version(plane: Plane) -> None:
+    """Each dial ends as a failure, and no tunnel counts."""
+    auth = await plane.auth(ttl=600.0)
+    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
+    new = await plane.agents(auth.instance.grpc_address, [listener_of(proxy)], name_prefix="new")
+    old = await plane.agents(
+        auth.instance.grpc_address,
+        [proxy.instance.grpc_address],
+        name_prefix="old",
+        tunnel_wire=Wire.V0_1,
+    )
+    await eventually(lambda: failed_dials(new) >= 2 and failed_dials(old) >= 2)
+    assert len(proxy.table) == 0
+
+
+async def test_port_in_use_is_one_sentence(plane: Plane) -> None:
+    """The proxy does not start, and names the port."""
+    first = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
+    host, _, port = listener_of(first).rpartition(":")
+    with pytest.raises(
+        running.StartError, match=f"cannot listen on {host}:{port} for tunnels of version 0.1"
+    ):
+        await plane.proxy("proxy-2", ttl=600.0, tunnel_v01_listen=(host, int(port)))
+
+
+async def test_ready_line_and_restart_name_the_listener(plane: Plane) -> None:
+    """The address is in the ready line and in the flags of the next run; without the flag it is in neither."""
+    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
+    assert proxy.ready_facts()["tunnel_v01"] == listener_of(proxy)
+    assert proxy.same_addresses()[-2:] == ["--tunnel-v01-listen", listener_of(proxy)]
+    plain = await plane.proxy("proxy-2", ttl=600.0)
+    assert "tunnel_v01" not in plain.ready_facts()
+    assert "--tunnel-v01-listen" not in plain.same_addresses()
+
+
+def test_keys_of_two_listeners_differ() -> None:
+    """One host and port may have a connection to each listener."""
+    peer = "ipv4:127.0.0.1:5"
+    assert key_of(peer, Wire.V0_2) == peer
+    assert key_of(peer, Wire.V0_1) != peer

@@ -1,0 +1,54 @@
+"""Tasks that nobody awaits."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from fleet.processes import background
+from tests.fakes.waiting import eventually
+
+
+class FaultError(Exception):
+    """A fault of the task itself."""
+
+
+async def _fail() -> None:
+    raise FaultError("out of order")
+
+
+async def _answer() -> int:
+    return 42
+
+
+@pytest.fixture
+async def reports() -> list[dict[str, Any]]:
+    """What goes to the loop's exception handler."""
+    contexts: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
+    return contexts
+
+
+async def test_fault_is_reported_while_the_task_is_kept(reports: list[dict[str, Any]]) -> None:
+    """The report has the name of the task and its exception, although a reference to the task is left."""
+    kept = background.start(_fail(), name="watcher")
+
+    await eventually(lambda: len(reports) == 1)
+
+    assert kept.done()
+    assert reports[0]["message"] == "the task 'watcher' ended by a fault"
+    assert isinstance(reports[0]["exception"], FaultError)
+
+
+async def test_end_without_a_fault_is_not_reported(reports: list[dict[str, Any]]) -> None:
+    """Neither a result nor a cancellation is a fault."""
+    answering = background.start(_answer(), name="answer")
+    waiting = background.start(asyncio.Event().wait(), name="wait")
+
+    assert await answering == 42
+    waiting.cancel()
+    await asyncio.wait([waiting])
+
+    assert reports == []

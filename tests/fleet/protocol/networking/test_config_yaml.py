@@ -1,0 +1,157 @@
+"""ClusterNetworkingConfig as YAML and JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleet.protocol.networking import config_yaml
+from fleet.protocol.networking.config import (
+    FIELDS,
+    Kind,
+    NetworkingConfig,
+    NetworkingConfigError,
+    Resource,
+    with_defaults,
+)
+
+SHOWN = """\
+kind: cluster_networking_config
+version: v2
+metadata:
+  name: cluster-networking-config
+  labels:
+    teleport.dev/origin: dynamic
+  revision: abc
+spec:
+  client_idle_timeout: 0s
+  idle_timeout_message: ''
+  web_idle_timeout: 0s
+  keep_alive_interval: 5m0s
+  keep_alive_count_max: 3
+  session_control_timeout: 0s
+  proxy_listener_mode: separate
+  routing_strategy: unambiguous_match
+  tunnel_strategy:
+    type: proxy_peering
+    agent_connection_count: 2
+  case_insensitive_routing: false
+  ssh_dial_timeout: 0s
+  graceful_tunnel_closing: true
+"""
+
+
+def resource(config: NetworkingConfig) -> Resource:
+    return Resource(with_defaults(config), {"teleport.dev/origin": "dynamic"}, "abc")
+
+
+def complaints(text: str) -> str:
+    with pytest.raises(NetworkingConfigError) as caught:
+        config_yaml.from_yaml(text)
+    return str(caught.value)
+
+
+def test_yaml_is_teleports() -> None:
+    """Keys, nesting and durations as tctl shows them; the strategy is flat."""
+    config = NetworkingConfig(
+        tunnel_strategy="proxy_peering", agent_connection_count=2, graceful_tunnel_closing=True
+    )
+    assert config_yaml.to_yaml(resource(config)) == SHOWN
+    assert config_yaml.from_yaml(SHOWN) == resource(config)
+
+
+_VALUES = {
+    Kind.DURATION: st.integers(0, 10**12).map(lambda milliseconds: milliseconds / 1000),
+    Kind.INTEGER: st.integers(-(2**31), 2**31 - 1),
+    Kind.TEXT: st.text(st.characters(codec="utf-8", exclude_categories=["C"])),
+    Kind.SWITCH: st.booleans(),
+}
+
+
+@settings(deadline=None)
+@given(
+    st.fixed_dictionaries(
+        {
+            field.name: st.sampled_from(field.choices) if field.kind is Kind.CHOICE else _VALUES[field.kind]
+            for field in FIELDS
+        }
+    ),
+    st.dictionaries(st.text(max_size=8), st.text(max_size=8), max_size=3),
+)
+def test_documents_round_trip(values: dict[str, object], labels: dict[str, str]) -> None:
+    """Whatever a config holds comes back from YAML and from JSON as it was."""
+    before = Resource(NetworkingConfig(**values), labels, "r", "why")  # type: ignore[arg-type]
+    if all(letter.isprintable() for text in (*labels, *labels.values()) for letter in text):
+        assert config_yaml.from_yaml(config_yaml.to_yaml(before)) == before
+    assert config_yaml.from_json(json.dumps(config_yaml.to_document(before))) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("spec: {keep_alive: 1s}", "spec.keep_alive: no such key"),
+        ("speck: {}", "speck: no such key"),
+        ("spec: {tunnel_strategy: {type: agent_mesh, count: 1}}", "spec.tunnel_strategy.count: no such key"),
+        ("spec: {tunnel_strategy: {agent_connection_count: 1}}", "tunnel_strategy.type: is missing"),
+        ("spec: {keep_alive_interval: 5}", "keep_alive_interval: 5 is not a duration"),
+        ("spec: {keep_alive_interval: 1:30}", "keep_alive_interval: 90 is not a duration"),
+        ("spec: {keep_alive_interval: [1]}", "keep_alive_interval: [1] is not a duration"),
+        ("spec: {keep_alive_count_max: '3'}", "keep_alive_count_max: '3' is not a whole number"),
+        ("spec: {keep_alive_count_max: true}", "keep_alive_count_max: True is not a whole number"),
+        ("spec: {graceful_tunnel_closing: 1}", "graceful_tunnel_closing: 1 is not true or false"),
+        ("spec: {idle_timeout_message: 1}", "idle_timeout_message: 1 is not text"),
+        ("spec: [1]", "spec: is not a mapping"),
+        ("[]", "the document: is not a mapping"),
+        ("kind: role", "kind: 'role' is not 'cluster_networking_config'"),
+        ("version: v3", "version: 'v3' is not 'v2'"),
+        ("metadata: {name: x}", "metadata.name: there is only 'cluster-networking-config'"),
+        ("metadata: {labels: {a: 1}}", "metadata.labels: labels are text"),
+        ("metadata: {revision: 1}", "metadata.revision: is text"),
+        (
+            "spec:\n  ssh_dial_timeout: 1s\n  ssh_dial_timeout: 2s\n",
+            "line 3: 'ssh_dial_timeout' stands twice",
+        ),
+        ("spec: {1: 2}", "1 is not a word"),
+        ("spec: {", "YAML: line 1"),
+        ("a: 2026-13-40", "YAML: month"),
+        ("a: !!python/object:os.system {}", "could not determine a constructor"),
+        ("\x00", "YAML: "),
+    ],
+)
+def test_yaml_that_is_wrong(text: str, said: str) -> None:
+    """What a person wrote wrongly is named, where it stands."""
+    assert said in complaints(text)
+
+
+def test_yaml_problems_are_all_told() -> None:
+    """One look at an editor mends all."""
+    told = complaints("spec: {keep_alive_interval: 5, keep_alive_count_max: x, other: 1}")
+    assert all(word in told for word in ("keep_alive_interval", "keep_alive_count_max", "spec.other"))
+
+
+def test_json_of_a_newer_program() -> None:
+    """Unknown keys of JSON are ignored, so that a roll-back can read what was written before it."""
+    read = config_yaml.from_json('{"spec": {"new": 1, "ssh_dial_timeout": "9s"}, "more": []}')
+    assert read.config == NetworkingConfig(ssh_dial_timeout=9.0)
+    with pytest.raises(NetworkingConfigError, match="JSON"):
+        config_yaml.from_json("{")
+
+
+def test_nothing_said_is_the_default() -> None:
+    """An empty document, and keys without values, say nothing."""
+    for text in ("", "spec:\n", "spec: {keep_alive_interval: , tunnel_strategy: }\nmetadata: {labels: }"):
+        assert config_yaml.from_yaml(text) == Resource(NetworkingConfig(), {})
+
+
+def test_json_that_is_nested_too_deep() -> None:
+    """It is refused like any other text that is no JSON."""
+    with pytest.raises(NetworkingConfigError):
+        config_yaml.from_json("[" * 100_000)
+
+
+def test_document_of_megabytes() -> None:
+    """It is refused before it is read, which would take a web process half a minute."""
+    assert "more than 65536 characters" in complaints("spec: {" + "a: 1, " * 100_000 + "}")

@@ -1,0 +1,124 @@
+"""The JSON policy as somebody edits it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fleet.protocol.destination.standing import HEALTH_SERVICES
+from fleet.protocol.policies import policy_json
+from fleet.protocol.recovery.service_config import RFD_VARIABLE, UPSTREAM_VARIABLE, Mode, ServiceConfig
+
+_GOOD = """{"grpc_client_lb_policy": {
+  "loadBalancingConfig": [{"teleport_pick_healthy": {"mode": "reconnect",}}],
+  "healthCheckConfig": {"serviceName": ""}
+}}"""
+
+
+def test_rfd_sample_is_good_with_its_commas() -> None:
+    """The RFD's own sample can be pasted, and is kept on one line."""
+    assert policy_json.problems(RFD_VARIABLE, _GOOD) == ()
+    assert "\n" not in policy_json.canonical(_GOOD)
+    assert json.loads(policy_json.canonical(_GOOD))["grpc_client_lb_policy"]
+
+
+def _rfd(body: object) -> str:
+    return json.dumps({"grpc_client_lb_policy": body})
+
+
+def _mode(mode: object) -> dict[str, object]:
+    return {"loadBalancingConfig": [{"teleport_pick_healthy": {"mode": mode}}]}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "is not a JSON object"),
+        ("{}", "has no 'grpc_client_lb_policy'"),
+        (_rfd(1), "grpc_client_lb_policy: is not a JSON object"),
+        (_rfd({}), "loadBalancingConfig: is missing"),
+        (_rfd({"loadBalancingConfig": []}), "is not a list with a policy"),
+        (_rfd({"loadBalancingConfig": [{}]}), "loadBalancingConfig[0]: is not an object with one policy"),
+        (_rfd({"loadBalancingConfig": [{"round_robin": {}}]}), "loadBalancingConfig[0].round_robin"),
+        (_rfd({"loadBalancingConfig": [{"teleport_pick_healthy": 1}]}), "is not a JSON object"),
+        (_rfd({"loadBalancingConfig": [{"teleport_pick_healthy": {"mdoe": "reconnect"}}]}), ".mdoe: there is no such"),
+        (_rfd(_mode("recconect")), '.mode: "recconect" is neither'),
+        (_rfd(_mode(None)), ".mode: null is neither"),
+        (_rfd({**_mode("reconnect"), "healthCheck": {}}), "healthCheck: there is no such field"),
+        (_rfd({**_mode("reconnect"), "healthCheckConfig": 1}), "healthCheckConfig: is not a JSON object"),
+        (_rfd({**_mode("reconnect"), "healthCheckConfig": {"serviceName": 1}}), "serviceName: is not a string"),
+        (_rfd({**_mode("reconnect"), "healthCheckConfig": {"name": ""}}), "healthCheckConfig.name"),
+        (" " * 20_000, "more than"),
+    ],
+)  # fmt: skip
+def test_wrong_says_where(text: str, says: str) -> None:
+    """Every mistake is named by its place; nothing unknown is dropped in silence."""
+    assert any(says in problem for problem in policy_json.problems(RFD_VARIABLE, text))
+
+
+def test_preview_of_both_dialects() -> None:
+    """Agents of either dialect are told the same, each in its own words."""
+    config = ServiceConfig(Mode.RECONNECT, "")
+    rfd, teleport = policy_json.preview(config)
+    assert rfd.config == config
+    assert teleport.config == config
+    assert '"reconnect"' in rfd.document
+    assert '"MODE_RECONNECT"' in teleport.document
+    assert "leaves a sick auth for another one by itself" in rfd.sentence
+    for told, name in ((rfd, RFD_VARIABLE), (teleport, UPSTREAM_VARIABLE)):
+        assert policy_json.problems(name, told.document) == ()
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        (ServiceConfig(), "keeps its connection"),
+        (ServiceConfig(Mode.PICK_FIRST, ""), "keeps its connection while it lives; "),
+        (ServiceConfig(Mode.RECONNECT, None), "not told to ask about health"),
+        (ServiceConfig(Mode.RECONNECT, "x"), "of service 'x'"),
+    ],
+)
+def test_sentence_says_what_agents_do(config: ServiceConfig, says: str) -> None:
+    """A mode without its health check, and the other way round, is called what it is."""
+    assert all(says in told.sentence for told in policy_json.preview(config))
+
+
+@pytest.mark.parametrize("name", [RFD_VARIABLE, UPSTREAM_VARIABLE])
+@pytest.mark.parametrize("text", ["[" * 16_000, '{"a":' * 3_000])
+def test_deep_nesting_is_a_problem(name: str, text: str) -> None:
+    """A sentence like any other text that is no JSON, not an error of ours."""
+    (problem,) = policy_json.problems(name, text)
+    assert problem.startswith("is not JSON: ")
+
+
+def test_health_check_in_pick_first_is_called_without_effect() -> None:
+    """No agent fails calls or leaves: ours do not watch, Teleport's watch and go on."""
+    config = ServiceConfig(Mode.PICK_FIRST, "")
+    rfd, teleport = policy_json.preview(config)
+    assert "the health check has no effect in mode pick_first, and it stays with a sick auth" in rfd.sentence
+    assert "sends its calls to a sick auth all the same" in teleport.sentence
+    assert policy_json.warnings(config) == (
+        "In mode pick_first the health check has no effect: agents stay with a sick auth.",
+    )
+
+
+@pytest.mark.parametrize("service", [None, *HEALTH_SERVICES])
+def test_health_service_that_auths_serve_is_no_warning(service: str | None) -> None:
+    """The whole server, and the names by which it says more of itself."""
+    config = ServiceConfig(Mode.RECONNECT, service)
+    assert policy_json.warnings(config) == ()
+    assert not any("no auth serves" in told.sentence for told in policy_json.preview(config))
+
+
+def test_health_service_that_no_auth_serves_is_a_warning() -> None:
+    """The JSON is valid, and agents can be told it: what they will do instead is said."""
+    config = ServiceConfig(Mode.RECONNECT, "fleet.Agents")
+    rfd, teleport = policy_json.preview(config)
+    assert policy_json.problems(RFD_VARIABLE, rfd.document) == ()
+    (warning,) = policy_json.warnings(config)
+    assert "No auth serves the health service 'fleet.Agents'; auths serve '', 'refloat.preferred'" in warning
+    assert "SERVICE_UNKNOWN" in warning
+    assert "of service 'fleet.Agents', which no auth serves, then of the whole server" in rfd.sentence
+    assert "of the whole server, not of service 'fleet.Agents'" in teleport.sentence

@@ -1,0 +1,99 @@
+"""When an agent dials."""
+
+from __future__ import annotations
+
+import pytest
+
+from fleet.protocol.recovery.agent_pool import AgentPool, LinearBackoff
+from fleet.protocol.recovery.discovery import DiscoveredProxy
+from fleet.protocol.recovery.tracker import Tracker
+
+
+def test_backoff_grows_to_its_ceiling() -> None:
+    """0, then 1 s .. 8 s in steps, each with half jitter: [d/2, d)."""
+    low, high = LinearBackoff(), LinearBackoff()
+    assert [low.next(0.0, 0.0) for _ in range(10)] == [0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4]
+    assert [high.next(0.0, 1.0) for _ in range(10)] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 8]
+
+
+def test_backoff_unused_for_four_ceilings() -> None:
+    """After 32 s without use it starts over, not before."""
+    backoff = LinearBackoff()
+    backoff.next(0.0, 0.0)
+    backoff.next(32.0, 0.0)
+    assert backoff.next(64.0, 0.0) == 1.0
+    assert backoff.next(96.1, 0.0) == 0.0
+    backoff.next(96.1, 0.0)
+    backoff.reset()
+    assert backoff.next(96.2, 0.0) == 0.0
+
+
+def test_pool_dials_one_at_a_time() -> None:
+    """While an attempt or its pause runs there is no second one; then the next proxy's turn comes."""
+    pool = AgentPool(Tracker("main"))
+    pool.tracker.track_expected([DiscoveredProxy("a"), DiscoveredProxy("b")], 0.0)
+    first = pool.next_dial(0.0)
+    assert first is not None
+    assert pool.next_dial(0.0) is None
+    assert pool.wake_at(0.0) is None
+    first.claim("a")
+    pool.dial_ended(1.0, 0.5)  # first pause: 0
+    second = pool.next_dial(1.0)
+    assert second is not None
+    second.release()
+    pool.dial_ended(2.0, 0.0)  # second pause: 0.5 s
+    assert pool.next_dial(2.4) is None
+    assert pool.wake_at(2.4) == pytest.approx(2.5)
+    assert pool.next_dial(2.5) is not None
+
+
+def test_pool_sleeps_until_something_expires() -> None:
+    """With enough tunnels, only an event or the next expiry can change the answer."""
+    pool = AgentPool(Tracker("main", connection_count=1))
+    lease = pool.next_dial(0.0)
+    assert lease is not None
+    lease.claim("a")
+    pool.dial_ended(0.0, 0.0)
+    pool.tracker.track_expected([DiscoveredProxy("a", ttl=10.0)], 0.0)
+    assert pool.next_dial(0.0) is None
+    assert pool.wake_at(0.0) == 10.0
+
+
+def test_pool_draws_again_when_it_met_a_held_proxy() -> None:
+    """Six times without a pause; then pauses grow from 0 as ever."""
+    pool = AgentPool(Tracker("main"))
+    pauses = [_dial_in_vain(pool, now=0.0, held=True) for _ in range(9)]
+    assert pauses == [0.0] * 7 + [0.5, 1.0]
+    # Unused for long, it starts over.
+    assert [_dial_in_vain(pool, now=50.0, held=True) for _ in range(8)] == [0.0] * 7 + [0.5]
+
+
+def test_pool_pauses_after_dials_that_failed() -> None:
+    """Nothing is drawn again at once when nobody answered."""
+    pool = AgentPool(Tracker("main"))
+    assert [_dial_in_vain(pool, now=0.0, held=False) for _ in range(3)] == [0.0, 0.5, 1.0]
+
+
+def test_pool_starts_over_when_another_proxy_is_wanted() -> None:
+    """Also a pause that has begun ends."""
+    pool = AgentPool(Tracker("main"))
+    for _ in range(9):
+        _dial_in_vain(pool, now=0.0, held=True)
+    assert pool.next_dial(0.0) is None
+    pool.hasten()
+    lease = pool.next_dial(0.0)
+    assert lease is not None
+    lease.release()
+    pool.dial_ended(0.0, 0.0, held=True)
+    assert pool.next_dial(0.0) is not None
+
+
+def _dial_in_vain(pool: AgentPool, *, now: float, held: bool) -> float:
+    """The pause after one dial that came to nothing, seconds; the clock stands still in it."""
+    pool._ready_at = None
+    lease = pool.next_dial(now)
+    assert lease is not None
+    lease.release()
+    pool.dial_ended(now, 0.0, held=held)
+    wake_at = pool.wake_at(now)
+    return 0.0 if wake_at is None else wake_at - now

@@ -1,0 +1,125 @@
+"""Durations of the Gateway API: every vector of GEP-2257, and what looks like one and is none."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet.protocol.retry import gep_duration
+from fleet.protocol.retry.gep_duration import LONGEST, GepDuration, GepDurationError
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("0h", "0s"),
+        ("0s", "0s"),
+        ("0h0m0s", "0s"),
+        ("1h", "1h"),
+        ("30m", "30m"),
+        ("10s", "10s"),
+        ("500ms", "500ms"),
+        ("2h30m", "2h30m"),
+        ("150m", "2h30m"),
+        ("7230s", "2h30s"),
+        ("1h30m10s", "1h30m10s"),
+        ("10s30m1h", "1h30m10s"),
+        ("100ms200ms300ms", "600ms"),
+        ("00005ms", "5ms"),
+        ("5m5ms", "5m5ms"),
+        ("99999h59m59s999ms", "99999h59m59s999ms"),
+    ],
+)
+def test_valid_duration(text: str, canonical: str) -> None:
+    """It parses, and its canonical form is that of the GEP; what was written stays as it was."""
+    duration = GepDuration.read(text)
+
+    assert duration.text == text
+    assert GepDuration.of(duration.milliseconds) == GepDuration(canonical, duration.milliseconds)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1",
+        "1m1",
+        "1d",
+        "1h30m10s20ms50h",
+        "999999h",
+        "1.5h",
+        "-15m",
+        "+15m",
+        "",
+        "0",
+        "5ms\n",
+        "\n5ms",
+        " 5ms",
+        "5 ms",
+        "5MS",
+        "1us",
+        "\u0665ms",
+        "\uff15s",
+        "ms",
+        "1h,1m",
+    ],
+)
+def test_no_duration(text: str) -> None:
+    """Refused with a sentence that shows it and how to write one."""
+    with pytest.raises(GepDurationError, match="is not a duration: write") as caught:
+        gep_duration.parse(text)
+    assert repr(text) in str(caught.value)
+
+
+def test_milliseconds_are_not_minutes() -> None:
+    """The longer unit is tried first."""
+    assert gep_duration.parse("500ms") == 500
+    assert gep_duration.parse("500m") == 30_000_000
+    assert gep_duration.parse("1m1ms") == 60_001
+
+
+def test_units_may_be_repeated_in_any_order() -> None:
+    """The parts add up, even beyond what can be written."""
+    assert gep_duration.parse("99999h99999h99999h99999h") == 4 * 99999 * 3_600_000
+
+
+@pytest.mark.parametrize("milliseconds", [-1, LONGEST + 1, gep_duration.parse("99999h99999h99999h99999h")])
+def test_length_that_cannot_be_written(milliseconds: int) -> None:
+    """Nothing negative, nothing beyond five digits of hours."""
+    with pytest.raises(GepDurationError, match="cannot be written"):
+        gep_duration.format_milliseconds(milliseconds)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.0, "0s"), (864_000.0, "240h"), (0.1, "100ms"), (90.5, "1m30s500ms")]
+)
+def test_seconds_in_the_canonical_form(seconds: float, text: str) -> None:
+    """Ten days are 240 hours; there is no larger unit."""
+    assert gep_duration.format_seconds(seconds) == text
+    assert GepDuration.read(text).seconds == seconds
+
+
+@pytest.mark.parametrize("seconds", [0.0001, 1.0005, -1.0, float("nan"), float("inf"), 4e8])
+def test_seconds_that_cannot_be_written(seconds: float) -> None:
+    """Nothing below a millisecond is dropped silently."""
+    with pytest.raises(GepDurationError, match="cannot be written"):
+        gep_duration.format_seconds(seconds)
+
+
+@given(st.integers(0, LONGEST))
+def test_writing_and_reading_agree(milliseconds: int) -> None:
+    """Every length that can be written is read back the same, from milliseconds and from seconds."""
+    assert gep_duration.parse(gep_duration.format_milliseconds(milliseconds)) == milliseconds
+    assert gep_duration.format_seconds(milliseconds / 1000) == gep_duration.format_milliseconds(milliseconds)
+
+
+@given(st.text(st.sampled_from("0123456789hms.- \n"), max_size=12))
+def test_any_text(text: str) -> None:
+    """Read to the same length as its canonical form, or refused."""
+    try:
+        milliseconds = gep_duration.parse(text)
+    except GepDurationError:
+        return
+    assert gep_duration.parse(gep_duration.format_milliseconds(min(milliseconds, LONGEST))) == min(
+        milliseconds, LONGEST
+    )

@@ -1,0 +1,306 @@
+"""GRPCRoute in YAML: the GEP's own example, and what must be refused by its path."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet.protocol.retry import grpc_route_yaml
+from fleet.protocol.retry.gep_duration import LONGEST, GepDuration
+from fleet.protocol.retry.grpc_route import (
+    Backend,
+    GRPCRoute,
+    Match,
+    Retry,
+    RouteError,
+    Rule,
+    SessionPersistence,
+    SessionType,
+    Timeouts,
+)
+from fleet.protocol.retry.policy import Reason
+
+#: As it stands in GEP-3440.
+EXAMPLE = """\
+apiVersion: gateway.networking.k8s.io/v1
+kind: GRPCRoute
+metadata:
+  name: foo-route
+spec:
+  parentRefs:
+  - name: example-gateway
+  hostnames:
+  - "foo.example.com"
+  rules:
+  - matches:
+    - method:
+        service: com.example
+        method: Login
+    retry:
+      reasons:
+      - cancelled
+      - deadline-exceeded
+      - internal
+      - resource-exhausted
+      - unavailable
+      attempts: 3
+      backoff: 100ms
+    backendRefs:
+    - name: foo-svc
+      port: 50051
+"""
+ROUTE = GRPCRoute(
+    "foo-route",
+    "",
+    ("example-gateway",),
+    ("foo.example.com",),
+    (
+        Rule(
+            (Match("com.example", "Login"),),
+            Retry(tuple(Reason), 3, GepDuration("100ms", 100)),
+            Timeouts(),
+            (Backend("foo-svc", 50051),),
+        ),
+    ),
+)
+
+
+def test_example_of_the_gep() -> None:
+    """Read whole, and written so that it is read again the same."""
+    assert grpc_route_yaml.from_yaml(EXAMPLE) == (ROUTE,)
+    assert grpc_route_yaml.from_yaml(grpc_route_yaml.to_yaml([ROUTE])) == (ROUTE,)
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("UNAVAILABLE", "unavailable"), ("Unavailable", "unavailable"), ("canceled", "cancelled")],
+)
+def test_other_spelling_of_a_reason(word: str, meant: str) -> None:
+    """Refused, as the GEP's schema would; the complaint has the word to write."""
+    assert f"{RULE}.retry.reasons[4]: '{word}' is not a reason to retry: write {meant}" in complaints(
+        EXAMPLE.replace("- unavailable", f"- {word}")
+    )
+
+
+def test_session_persistence() -> None:
+    """By header or by cookie, under a name or the default one; what we do not act upon is refused."""
+    said = "    sessionPersistence: {}\n    retry:"
+
+    def read(written: str) -> SessionPersistence | None:
+        (route,) = grpc_route_yaml.from_yaml(EXAMPLE.replace("    retry:", said.replace("{}", written)))
+        assert grpc_route_yaml.from_yaml(grpc_route_yaml.to_yaml([route])) == (route,)
+        return route.rules[0].sessions
+
+    assert read("{}") == SessionPersistence("refloat-session", SessionType.COOKIE)
+    assert read("{type: Header, sessionName: X-User}") == SessionPersistence("X-User", SessionType.HEADER)
+    for written, complaint in {
+        "{type: header}": "type: 'header' is neither Cookie nor Header",
+        "{type: []}": "type: a list is neither Cookie nor Header",
+        "{sessionName: grpc-status}": "sessionName: 'grpc-status' is not a name",
+        "{sessionName: 'a b'}": "sessionName: 'a b' is not a name",
+        "{idleTimeout: 1h}": "idleTimeout: no such key, or one that is not supported",
+        "": "is empty: write {}, or leave it out",
+    }.items():
+        found = complaints(EXAMPLE.replace("    retry:", said.replace("{}", written)))
+        assert f"{RULE}.sessionPersistence" in found
+        assert complaint in found
+
+
+def test_duration_is_written_as_it_was() -> None:
+    """GEP-2257: never in another form than the user's."""
+    text = grpc_route_yaml.to_yaml(grpc_route_yaml.from_yaml(EXAMPLE.replace("100ms", "0s50ms050ms")))
+
+    assert "backoff: 0s50ms050ms\n" in text
+
+
+_durations = st.none() | st.integers(0, LONGEST).map(GepDuration.of)
+_names = st.from_regex(r"[a-z][a-z0-9]{0,5}", fullmatch=True)
+_rules = st.builds(
+    Rule,
+    st.lists(st.builds(Match, _names, _names), max_size=2).map(tuple),
+    st.none()
+    | st.builds(
+        Retry,
+        st.lists(st.sampled_from(Reason), unique=True).map(tuple),
+        st.none() | st.integers(0, 10**9),
+        _durations,
+    ),
+    st.builds(Timeouts, _durations, st.none() | st.just(GepDuration.read("0s"))),
+    st.lists(st.builds(Backend, _names, st.integers(1, 65_535), st.integers(0, 10**6)), max_size=2).map(
+        tuple
+    ),
+    st.none() | st.builds(SessionPersistence, _names.map("x-{}".format), st.sampled_from(SessionType)),
+)
+_lists = st.lists(_names, max_size=2).map(tuple)
+_routes = st.builds(
+    GRPCRoute, _names, st.just("") | _names, _lists, _lists, st.lists(_rules, max_size=2).map(tuple)
+)
+
+
+@given(st.lists(_routes, min_size=1, max_size=2, unique_by=lambda one: (one.namespace, one.name)).map(tuple))
+def test_what_is_written_is_read(routes: tuple[GRPCRoute, ...]) -> None:
+    """Nothing is lost on the way, with several routes in a file too; `null` and `true` stay names."""
+    assert grpc_route_yaml.from_yaml(grpc_route_yaml.to_yaml(routes)) == routes
+
+
+RULE = "spec.rules[0]"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "complaint"),
+    [
+        ("- internal", "- not-found", f"{RULE}.retry.reasons[2]: 'not-found' is not a reason to retry"),
+        ("- internal", "- 13", f"{RULE}.retry.reasons[2]: '13' is not a reason to retry"),
+        ("attempts: 3", "attempts: -1", f"{RULE}.retry.attempts: -1 is not 0 or more"),
+        ("attempts: 3", "attempts: -0x" + "f" * 5000, "a number has at most 40 characters"),
+        ("attempts: 3", "attempts: 3.0", f"{RULE}.retry.attempts: 3.0 is not a whole number"),
+        ("attempts: 3", "attempts: yes", f"{RULE}.retry.attempts: True is not a whole number"),
+        ("attempts: 3", "attempts: '3'", f"{RULE}.retry.attempts: '3' is not a whole number"),
+        ("attempts: 3", "attempts:", f"{RULE}.retry.attempts: None is not a whole number"),
+        ("attempts: 3", "attempt: 3", f"{RULE}.retry.attempt: no such key"),
+        ("100ms", "1.5h", f"{RULE}.retry.backoff: '1.5h' is not a duration: write"),
+        ("100ms", '"5ms\\n"', f"{RULE}.retry.backoff: '5ms\\\\n' is not a duration: write"),
+        ("100ms", "99999h99999h", f"{RULE}.retry.backoff: '99999h99999h' is longer than 99999h59m59s999ms"),
+        ("100ms", "999999h", f"{RULE}.retry.backoff: '999999h' is not a duration"),
+        ("100ms", "100", f"{RULE}.retry.backoff: 100 is not a duration: write it like 100ms"),
+        ("100ms", "1:30", f"{RULE}.retry.backoff: 90 is not a duration: write it like 100ms"),
+        ("port: 50051", "port: 0", f"{RULE}.backendRefs[0].port: 0 is not from 1 to 65535"),
+        ("port: 50051", "weight: 1", f"{RULE}.backendRefs[0].port: is missing"),
+        ("name: foo-svc", "name: ''", f"{RULE}.backendRefs[0].name: '' is not a name"),
+        ("service: com.example", "service: a/b", f"{RULE}.matches[0].method.service: 'a/b' is not a name"),
+        ("service: com.example", "type: RegularExpression", "is not supported: only Exact is"),
+        ("foo.example.com", "127.0.0.1", "spec.hostnames[0]: '127.0.0.1' is an address"),
+        ("foo.example.com", "Foo:80", "spec.hostnames[0]: 'Foo:80' is not a host name"),
+        ("kind: GRPCRoute", "kind: HTTPRoute", "kind: 'HTTPRoute' is not GRPCRoute"),
+        ("name: foo-route", "labels: {}", "metadata.name: is missing"),
+        ("  rules:", "  rules: {}\n  more:", "spec.rules: is not a list; spec.more: no such key"),
+        ("    retry:", "    filters: []\n    retry:", f"{RULE}.filters: no such key, or one that is not"),
+        ("    retry:", "    timeouts: []\n    retry:", f"{RULE}.timeouts: is not a mapping"),
+        ("    retry:", "    timeouts:\n    retry:", f"{RULE}.timeouts: is empty: write {{}}, or leave it out"),
+        ("- name: foo-svc", "- name: 'foo svc'", f"{RULE}.backendRefs[0].name: 'foo svc' is neither a name"),
+        ("name: foo-svc", "name: http://a:1", f"{RULE}.backendRefs[0].name: 'http://a:1' is neither a name"),
+        ("name: foo-svc", "name: " + "a" * 64, f"{RULE}.backendRefs[0].name: '" + "a" * 64 + "' is neither"),
+        ("name: foo-svc", 'name: "\\ud800"', f"{RULE}.backendRefs[0].name: '\\ud800' is neither a name"),
+        ("spec:", "spec:\n  spec:", "spec.spec: no such key"),
+        ("attempts: 3", "attempts: 3\n      attempts: 4", "YAML: line 23: 'attempts' stands twice"),
+    ],
+)  # fmt: skip
+def test_mistake_is_said_with_its_path(before: str, after: str, complaint: str) -> None:
+    """Each by itself, in the words of the file."""
+    assert before in EXAMPLE
+    said = complaints(EXAMPLE.replace(before, after, 1))
+    for part in complaint.replace("\\\\", "\\").split("; "):
+        assert part in said
+
+
+def test_all_mistakes_are_said_at_once() -> None:
+    """Whoever mends a file does it once."""
+    said = complaints(EXAMPLE.replace("attempts: 3", "attempts: -3").replace("100ms", "1d"))
+
+    assert f"{RULE}.retry.attempts: " in said
+    assert f"{RULE}.retry.backoff: " in said
+
+
+def test_timeouts() -> None:
+    """A try may not have longer than the request; zero is no timeout, so anything fits."""
+    said = "    timeouts: {{request: {}, backendRequest: {}}}\n    retry:"
+
+    (route,) = grpc_route_yaml.from_yaml(EXAMPLE.replace("    retry:", said.format("2s", "2000ms")))
+    assert route.rules[0].policy.request == route.rules[0].policy.backend_request == 2.0
+    (route,) = grpc_route_yaml.from_yaml(EXAMPLE.replace("    retry:", said.format("0s", "1h")))
+    assert route.rules[0].policy.request == 0.0
+    assert f"{RULE}.timeouts.backendRequest: 3s is longer than the request's 2s" in complaints(
+        EXAMPLE.replace("    retry:", said.format("2s", "3s"))
+    )
+
+
+def test_match_of_nothing() -> None:
+    """A method match names a service or a method; no match at all is every call."""
+    head, tail = EXAMPLE.split("    - method:\n        service: com.example\n        method: Login\n")
+    assert f"{RULE}.matches[0].method: names neither" in complaints(
+        f"{head}    - method: {{type: Exact}}\n{tail}"
+    )
+
+
+def test_mistake_in_one_of_several_routes() -> None:
+    """The document is named too."""
+    other = EXAMPLE.replace("foo-route", "bar-route")
+    said = complaints(f"{EXAMPLE}---\n{other.replace('100ms', 'soon')}")
+
+    assert said.startswith(f"document 2: {RULE}.retry.backoff: 'soon'")
+
+
+def test_two_routes_of_one_name() -> None:
+    """Refused in one namespace: neither the reader nor the metrics could tell them apart."""
+    assert (
+        complaints(f"{EXAMPLE}---\n{EXAMPLE}") == "document 2: metadata.name: 'foo-route' is document 1, too"
+    )
+    elsewhere = EXAMPLE.replace("name: foo-route", "name: foo-route\n  namespace: elsewhere")
+    assert len(grpc_route_yaml.from_yaml(f"{EXAMPLE}---\n{elsewhere}")) == 2
+
+
+def test_file_that_was_cut() -> None:
+    """What is left is often YAML: as long as it has no rule it is refused, for it would take every call away."""
+    lines = EXAMPLE.splitlines(keepends=True)
+    rule = lines.index("        method: Login\n")
+
+    assert all(_is_refused("".join(lines[:number])) for number in range(1, rule))
+    assert not _is_refused("".join(lines[: rule + 1]))  # a rule without a backend is one: UNAVAILABLE
+
+
+@pytest.mark.parametrize("name", ["10.0.0.1", "::1", "foo_svc", "foo.bar.svc.cluster.local", "A-1"])
+def test_name_of_a_backend(name: str) -> None:
+    """What can be looked up, or named by a flag."""
+    text = EXAMPLE.replace("name: foo-svc", f"name: '{name}'")
+    assert grpc_route_yaml.from_yaml(text)[0].rules[0].backends[0].name == name
+
+
+@pytest.mark.parametrize("ending", ["\r\n", "\r"])
+def test_ends_of_lines_and_a_byte_order_mark(ending: str) -> None:
+    """As other systems write them."""
+    assert grpc_route_yaml.from_yaml("\ufeff" + EXAMPLE.replace("\n", ending)) == (ROUTE,)
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "[", "- a", "5", "a: &a [*a]"])
+def test_file_without_a_route(text: str) -> None:
+    """Refused with a sentence, never with another error."""
+    assert complaints(text)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text("abhms0159.-", max_size=6),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(
+                    ["spec", "rules", "retry", "attempts", "backoff", "reasons", "matches", "method"]
+                ),
+                inner,
+                max_size=4,
+            )
+        ),
+        max_leaves=20,
+    )
+)
+def test_any_document(found: object) -> None:
+    """None makes the reader fail in another way than it should."""
+    problems: list[object] = []
+    grpc_route_yaml._Reader(problems, "").route(found)  # type: ignore[arg-type]
+
+    assert problems
+
+
+def _is_refused(text: str) -> bool:
+    try:
+        grpc_route_yaml.from_yaml(text)
+    except RouteError:
+        return True
+    return False
+
+
+def complaints(text: str) -> str:
+    with pytest.raises(RouteError) as caught:
+        grpc_route_yaml.from_yaml(text)
+    return str(caught.value)

@@ -1,0 +1,57 @@
+"""The rule for a call, of many routes."""
+
+from __future__ import annotations
+
+import pytest
+
+from fleet.protocol.retry.grpc_route import GRPCRoute, Match, Rule
+from fleet.protocol.retry.route_table import RouteTable, host_of
+
+TABLE = RouteTable(
+    [
+        GRPCRoute("any", rules=(Rule(), Rule((Match("a.B", "Special"),)))),
+        GRPCRoute("wild", hostnames=("*.example.com",), rules=(Rule((Match("a.B"),)),)),
+        GRPCRoute("deep", hostnames=("*.deep.example.com",), rules=(Rule(),)),
+        GRPCRoute("exact", hostnames=("foo.example.com",), rules=(Rule((Match(method="Login"),)),)),
+        GRPCRoute("twin", hostnames=("foo.example.com",), rules=(Rule((Match(method="Login"),)),)),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("authority", "path", "name"),
+    [
+        ("elsewhere:80", "/a.B/C", "any/0"),
+        ("elsewhere", "/a.B/Special", "any/1"),
+        ("x.example.com", "/a.B/Special", "wild/0"),
+        ("x.y.example.com:443", "/a.B/C", "wild/0"),
+        ("example.com", "/a.B/C", "any/0"),
+        ("x.example.com", "/other/C", "any/0"),
+        ("x.deep.example.com", "/a.B/C", "deep/0"),
+        ("FOO.example.com:50051", "/a.B/Login", "exact/0"),
+        ("foo.example.com", "/a.B/C", "wild/0"),
+        (".example.com", "/a.B/C", "any/0"),
+        ("", "", "any/0"),
+    ],
+)
+def test_most_exact_rule_wins(authority: str, path: str, name: str) -> None:
+    """Host without wildcard, host, service, method; of equals the first."""
+    found = TABLE.find(authority, path)
+
+    assert found is not None
+    assert found.name == name
+
+
+def test_no_rule() -> None:
+    """Nothing fits."""
+    table = RouteTable([GRPCRoute("a", hostnames=("a.b",), rules=(Rule(),)), GRPCRoute("empty")])
+
+    assert table.find("b.a", "/a/b") is None
+    assert [one.name for one in table.rules] == ["a/0"]
+
+
+def test_host_of_an_authority() -> None:
+    """Without port, in small letters."""
+    assert host_of("A.b:80") == "a.b"
+    assert host_of("[::1]:80") == "[::1]"
+    assert host_of("a") == "a"

@@ -1,0 +1,98 @@
+"""Names of services and targets, and who may claim which."""
+
+from __future__ import annotations
+
+import pytest
+
+from fleet.protocol.tunnel import agent_services
+from fleet.protocol.tunnel.agent_services import ServiceNameError
+from fleet.protocol.tunnel.messages import Target
+from fleet.protocol.tunnel.server import Peer
+
+
+def id_of(name: str) -> str:
+    return f"id-of-{name}"
+
+
+@pytest.mark.parametrize("name", ["web", "a", "0", "ssh-2", "a" * 63])
+def test_service_name(name: str) -> None:
+    """Labels of DNS in lower case are names."""
+    assert agent_services.check_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["", "_status", "Web", "a.b", "-a", "a-", "a b", "a" * 64, "ä", "a\n"])
+def test_no_service_name(name: str) -> None:
+    """What a host name could not hold, or is ours, is refused with a sentence."""
+    with pytest.raises(ServiceNameError, match="no name of a service"):
+        agent_services.check_name(name)
+
+
+def test_target_there_and_back() -> None:
+    """An agent's id may hold dots, a service's name may not."""
+    target = agent_services.target_of("web", "a.b")
+    assert agent_services.split(target) == ("web", "a.b")
+
+
+@pytest.mark.parametrize(
+    ("target", "may"),
+    [
+        (Target("web.me"), True),
+        (Target("_status.me"), True),
+        (Target("web.other"), False),
+        (Target("_secret.me"), False),
+        (Target("web.me", "SSH"), False),
+        (Target("web"), False),
+        (Target("web."), False),
+        (Target(".me"), False),
+    ],
+)
+def test_agent_claims_its_own_only(target: Target, may: bool) -> None:
+    """Its own services, by their names, and its status."""
+    assert agent_services.may_claim(Peer(name="me"), target) is may
+
+
+def test_nobody_claims_without_a_name() -> None:
+    """A client that says no name is no agent."""
+    assert not agent_services.may_claim(Peer(), Target("web."))
+    assert not agent_services.may_claim(Peer(("me",)), Target("web.me"))
+
+
+@pytest.mark.parametrize(
+    ("identity", "agent_id", "name", "proven"),
+    [
+        (("some-id", "agent-1"), "some-id", "agent-1", True),
+        (("some-id",), "some-id", "some-id", True),
+        # The id alone does not give any name: users ask by name, too.
+        (("some-id",), "some-id", "agent-1", False),
+        (("agents-1", "refloat:agents:agent-1..3"), "agents-1", "agent-4", False),
+        (("agents-1", "refloat:agents:agent-1..3"), "agents-1", "agent-3", True),
+        (("some-id", "agent-1"), "other-id", "agent-1", False),
+        ((id_of("agent-1"),), id_of("agent-1"), "agent-1", True),
+        ((id_of("agent-1"),), id_of("agent-1"), "agent-2", False),
+        (("agent-1",), id_of("agent-1"), "agent-1", True),
+        # The name alone does not give any id.
+        (("agent-1",), id_of("agent-2"), "agent-1", False),
+        (("agent-1",), id_of("agent-2"), "agent-2", False),
+        (("refloat:agents:agent-1..3",), id_of("agent-3"), "agent-3", True),
+        (("refloat:agents:agent-1..3",), id_of("agent-4"), "agent-4", False),
+        (("refloat:agents:agent-1..3",), id_of("agent-02"), "agent-02", False),
+        (("refloat:agents:agent-1..3",), id_of("other-2"), "other-2", False),
+        (("refloat:agents:agent-1..3",), id_of("agent-2"), "agent-1", False),
+        (("refloat:agents:agent-1..3",), id_of("agent"), "agent", False),
+        (("refloat:agents:agent-1..x",), id_of("agent-1"), "agent-1", False),
+        ((), id_of("agent-1"), "agent-1", False),
+    ],
+)
+def test_certificate_proves_an_agent(
+    identity: tuple[str, ...], agent_id: str, name: str, proven: bool
+) -> None:
+    """By its name, alone or in a range, and its id; by one of the two if the id is the one made from the name."""
+    assert agent_services.proves(identity, agent_id, name, id_of) is proven
+
+
+def test_range_name_is_read_back() -> None:
+    """What names a process's agents proves the first and the last, and not the next."""
+    named = (agent_services.range_name("agent", 501, 500),)
+    found = [agent_services.proves(named, id_of(name), name, id_of) for name in ("agent-501", "agent-1000")]
+    assert found == [True, True]
+    assert not agent_services.proves(named, id_of("agent-1001"), "agent-1001", id_of)

@@ -1,0 +1,55 @@
+"""The words that both ends of a tunnel share."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet.protocol.tunnel.messages import LAST_TAG, Op, Tags, Target, TunnelError, Wire
+
+
+@given(st.sampled_from((1, -1)), st.integers(1, 300))
+def test_tags_count_away_from_zero(step: int, count: int) -> None:
+    """+1, +2, … of a server and -1, -2, … of a client; none comes twice, and 0 never."""
+    tags = Tags(step)
+
+    assert [tags.take() for _ in range(count)] == [step * number for number in range(1, count + 1)]
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_tags_used_up(step: int) -> None:
+    """An int32 has an end: then the connection is, and nothing wraps around to tags in use."""
+    tags = Tags(step)
+    tags._last = step * (LAST_TAG - 1)
+
+    assert tags.take() == step * LAST_TAG
+    for _ in range(2):
+        with pytest.raises(TunnelError, match="used up its tags"):
+            tags.take()
+
+
+@pytest.mark.parametrize("step", [0, 2, -2])
+def test_tags_of_a_wrong_step(step: int) -> None:
+    """No other steps are anybody's."""
+    with pytest.raises(AssertionError):
+        Tags(step)
+
+
+def test_target_reads_well() -> None:
+    """As people name it: its type in brackets, where it has one."""
+    assert str(Target("router-7", "SSH")) == "router-7 (SSH)"
+    assert str(Target("router-7")) == "router-7"
+
+
+def test_target_is_a_pair() -> None:
+    """The same name under another type is another target, and lists have an order."""
+    targets = {Target("b", "SSH"), Target("b", "GNMI"), Target("a", "SSH"), Target("b", "SSH")}
+
+    assert sorted(targets) == [Target("a", "SSH"), Target("b", "GNMI"), Target("b", "SSH")]
+
+
+def test_numbers_and_versions_are_the_wires() -> None:
+    """They travel: nobody may renumber them."""
+    assert [(op.name, op.value) for op in Op] == [("UNKNOWN", 0), ("ADD", 1), ("REMOVE", 2)]
+    assert [wire.value for wire in Wire] == ["0.1", "0.2"]

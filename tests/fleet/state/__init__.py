@@ -1,3 +1,0 @@
-"""Tests of fleet.state."""
-
-from __future__ import annotations

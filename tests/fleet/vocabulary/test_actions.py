@@ -1,0 +1,48 @@
+"""The actions of the log: what they are made of."""
+
+from __future__ import annotations
+
+import pytest
+
+from fleet.models.changes import AuditEntry
+from fleet.vocabulary.actions import (
+    LOGGED_STATES,
+    LONGEST_ACTION,
+    AuditAction,
+    ChangeStep,
+    RouteKind,
+    of_change,
+    of_request,
+)
+from fleet.vocabulary.changes import FOLLOWERS, ChangeKind, ChangeState
+
+
+def test_action_of_a_change_is_its_kind_and_a_word() -> None:
+    """A step of people, or the state that it moved to."""
+    assert of_change(ChangeKind.POLICY, ChangeStep.CONFIRM) == "policy.confirm"
+    assert of_change("reconnect", ChangeState.PAUSED) == "reconnect.paused"
+
+
+def test_action_of_a_request_is_its_route() -> None:
+    """Words that are empty are left out; it is never longer than its column."""
+    assert of_request(RouteKind.PAGE, ("incident", "acknowledge")) == "page.incident.acknowledge"
+    assert of_request(RouteKind.API, ("confirm", "")) == "api.confirm"
+    assert len(of_request(RouteKind.PAGE, ("x" * 100, "y"))) == LONGEST_ACTION
+    assert AuditEntry._meta.get_field("action").max_length == LONGEST_ACTION
+
+
+def test_every_state_that_something_moves_to_is_logged() -> None:
+    """But for the two that people make by a step of their own."""
+    moved_to = frozenset().union(*FOLLOWERS.values())
+    assert moved_to - LOGGED_STATES == {ChangeState.CONFIRMED}
+    assert moved_to >= LOGGED_STATES
+
+
+@pytest.mark.parametrize("action", AuditAction)
+def test_action_fits_its_column(action: AuditAction) -> None:
+    """And is of two words, so that the log has words for it: dashboards/changes/audit_words.py."""
+    thing, dot, deed = action.value.partition(".")
+    assert thing
+    assert dot
+    assert deed
+    assert len(action.value) <= LONGEST_ACTION

@@ -1,0 +1,63 @@
+"""Words for instances keep their numbers and spellings."""
+
+from __future__ import annotations
+
+from grpc_health.v1 import health_pb2
+
+from fleet.vocabulary.instances import (
+    COMPLAINTS,
+    CUT_OFF,
+    FAULTS,
+    HOLDING,
+    LOST,
+    READABLE,
+    SICK,
+    InstanceKind,
+    InstanceState,
+    ServingStatus,
+)
+
+
+def test_states_keep_their_numbers() -> None:
+    """They are in the packed record."""
+    assert [state.slug for state in sorted(InstanceState)] == [
+        *("unknown", "ok", "silent", "unhealthy", "expired", "gone"),
+    ]
+
+
+def test_serving_status_is_grpcs() -> None:
+    """The same names and numbers as grpc.health.v1."""
+    theirs = health_pb2.HealthCheckResponse.ServingStatus.items()
+
+    assert {status.name: int(status) for status in ServingStatus} == dict(theirs)
+
+
+def test_kinds_are_the_two_there_are() -> None:
+    """An instance is an auth server or a proxy."""
+    assert set(InstanceKind) == {"auth", "proxy"}
+
+
+def test_sets_of_states_differ_by_what_they_say() -> None:
+    """Each set is what its name says: whoever adds a state decides about each of them here."""
+    found = {
+        name: {state.slug for state in states}
+        for name, states in {
+            "sick": SICK,
+            "faults": FAULTS,
+            "lost": LOST,
+            "cut off": CUT_OFF,
+            "holding": HOLDING,
+            "readable": READABLE,
+            "neither": set(InstanceState) - SICK,
+        }.items()
+    }
+    assert found == {
+        "sick": {"silent", "unhealthy", "expired", "gone"},
+        "faults": {"silent", "unhealthy", "expired"},
+        "lost": {"expired", "gone"},
+        "cut off": {"silent", "gone"},
+        "holding": {"unhealthy", "expired"},
+        "readable": {"ok", "unknown"},
+        "neither": {"ok", "unknown"},
+    }
+    assert set(COMPLAINTS) == SICK

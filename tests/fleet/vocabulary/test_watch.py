@@ -1,0 +1,12 @@
+"""What is kept from poll to poll."""
+
+from __future__ import annotations
+
+from fleet.protocol.destination.health import Health
+from fleet.vocabulary.watch import UNWATCHED
+
+
+def test_unwatched_says_nothing() -> None:
+    """Before the first poll nothing is concluded, and nobody drains."""
+    assert UNWATCHED.active.signal.health is Health.UNKNOWN
+    assert UNWATCHED.draining is None

@@ -1,0 +1,42 @@
+"""docs/architecture.md draws the layers that the import contracts hold, and no folder outgrows its listing."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter
+
+from tests.meta.house import ROOT, tracked
+
+#: Modules of one folder; its listing is read at a glance.
+_MOST_MODULES = 25
+
+
+def _drawn(container: str) -> list[str]:
+    """The lines of the block that follows the first sentence with the container's name and a colon."""
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    block = re.search(rf"`{re.escape(container)}`:\n\n```\n(.*?)\n```", text, re.DOTALL)
+    return block[1].splitlines() if block else []
+
+
+def test_layers_are_drawn_as_they_are_held() -> None:
+    """Each contract of layers has its block, line for line."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    contracts = [one for one in settings["contracts"] if one["type"] == "layers"]
+    assert contracts
+    for contract in contracts:
+        (container,) = contract["containers"]
+        assert _drawn(container) == [layer.translate({40: None, 41: None}) for layer in contract["layers"]]
+
+
+def test_no_folder_has_more_modules_than_are_read_at_a_glance() -> None:
+    """Generated stubs and migrations are read by programs."""
+    folders = Counter(
+        name.rpartition("/")[0]
+        for name in tracked()
+        if name.startswith(("fleet/", "dashboards/"))
+        and name.endswith(".py")
+        and not name.endswith("__init__.py")
+        and not name.startswith(("fleet/wire/", "fleet/migrations/"))
+    )
+    assert [(folder, count) for folder, count in folders.items() if count > _MOST_MODULES] == []
