@@ -5,7 +5,7 @@ What one look changed is written in one transaction together with the messages i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import datetime
 from operator import attrgetter
@@ -25,53 +25,23 @@ from fleet.alerts.values import Cause, CauseKind, Happening, IncidentState, Mark
 from fleet.models import alerting
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange
 
-#: What a look may write; acknowledgements are people's.
-_WRITTEN = (
-    "state", "severity", "began_at", "fired_at", "quiet_since", "resolved_at", "affected", "peak", "names", "heals_at",
-    "stuck", "sentence", "worst_severity", "worst_sentence", "worst_stranded", "marks", "flips", "flapping_since",
-    "trend", "notified_at", "notified_severity", "notified_affected", "notices", "escalated_at", "inhibited_by",
-    "silenced_by", "labels",
-)  # fmt: skip
-_columns_of = attrgetter(*_WRITTEN)
+#: Which incident a row is, and what people write into it: a look writes everything else.
+_IDENTITY, _OF_PEOPLE = ("generation", "opened_at"), ("acked_at",)
+#: Columns of an incident: named like the fields of its value, but for the cluster and the cause.
+_COLUMNS = tuple(field.name for field in fields(values.Incident) if field.name not in ("cluster", "cause"))
+_WRITTEN = tuple(name for name in _COLUMNS if name not in (*_IDENTITY, *_OF_PEOPLE))
+_written_of, _columns_of = attrgetter(*_WRITTEN), attrgetter(*_COLUMNS)
 _CHUNK = 500
 
 
 def value_of(row: Incident) -> values.Incident:
     """An incident as a value."""
-    return values.Incident(
-        cluster=row.cluster_id,
-        cause=Cause(CauseKind(row.cause_kind), row.cause_id, row.cause_name),
-        generation=row.generation,
-        state=IncidentState(row.state),
-        opened_at=row.opened_at,
-        severity=Severity(row.severity),
-        began_at=row.began_at,
-        fired_at=row.fired_at,
-        quiet_since=row.quiet_since,
-        resolved_at=row.resolved_at,
-        affected=row.affected,
-        peak=row.peak,
-        names=tuple(row.names),
-        heals_at=row.heals_at,
-        stuck=row.stuck,
-        sentence=row.sentence,
-        worst_severity=None if row.worst_severity is None else Severity(row.worst_severity),
-        worst_sentence=row.worst_sentence,
-        worst_stranded=row.worst_stranded,
-        marks={name: _mark(kept) for name, kept in row.marks.items()},
-        flips=tuple(row.flips),
-        flapping_since=row.flapping_since,
-        trend=tuple((at, count) for at, count in row.trend),
-        notified_at=row.notified_at,
-        notified_severity=None if row.notified_severity is None else Severity(row.notified_severity),
-        notified_affected=row.notified_affected,
-        notices=row.notices,
-        escalated_at=row.escalated_at,
-        acked_at=row.acked_at,
-        inhibited_by=row.inhibited_by,
-        silenced_by=row.silenced_by,
-        labels=tuple(row.labels),
-    )
+    fields_of = {
+        name: _READ[name](column) if name in _READ and column is not None else column
+        for name, column in zip(_COLUMNS, _columns_of(row), strict=True)
+    }
+    cause = Cause(CauseKind(row.cause_kind), row.cause_id, row.cause_name)
+    return values.Incident(cluster=row.cluster_id, cause=cause, **fields_of)
 
 
 def load(cluster: str) -> dict[str, Incident]:
@@ -136,7 +106,7 @@ def _differing(before: values.Incident | None, after: values.Incident) -> tuple[
     """Return the columns in which two values of an incident differ: most of them are JSON, and seldom change."""
     if before is None:
         return _WRITTEN
-    pairs = zip(_WRITTEN, _columns_of(before), _columns_of(after), strict=True)
+    pairs = zip(_WRITTEN, _written_of(before), _written_of(after), strict=True)
     return tuple(name for name, old, new in pairs if old != new)
 
 
@@ -353,3 +323,21 @@ def _packed(mark: Mark) -> list[Any]:
 def _mark(kept: Sequence[Any]) -> Mark:
     since, number, rounds, severity, count, sentence, ripe, labelled = kept
     return Mark(since, number, rounds, Severity(severity), count, sentence, ripe, labelled)
+
+
+def _marks(kept: Mapping[str, Sequence[Any]]) -> dict[str, Mark]:
+    return {name: _mark(mark) for name, mark in kept.items()}
+
+
+def _trend(kept: Iterable[tuple[float, int]]) -> tuple[tuple[float, int], ...]:
+    return tuple((at, count) for at, count in kept)
+
+
+#: What columns become that do not hold the field as it is.
+_READ: Mapping[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("severity", "worst_severity", "notified_severity"), Severity),
+    **dict.fromkeys(("names", "flips", "labels"), tuple),
+    "state": IncidentState,
+    "marks": _marks,
+    "trend": _trend,
+}
