@@ -18,6 +18,7 @@ from dashboards.shared import proof, reading
 from dashboards.shared.owners import owner_words
 from dashboards.shared.pages import prefix_of
 from dashboards.shared.permissions import must_write, owners_for, requires
+from dashboards.shared.row_ids import row_id
 from fleet.alerts import acting
 from fleet.alerts.values import Severity
 from fleet.models.access import Permission, is_limited, may, may_write, shown_clusters
@@ -42,7 +43,7 @@ def channels(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
     if request.method == "POST":
         must_write(request, Permission.CHANGE_CONFIG, cluster)
         sendable = log.exclude(channel=None)
-        row = get_object_or_404(sendable, pk=_number(request.POST.get("id", "")))
+        row = get_object_or_404(sendable, pk=row_id(request.POST.get("id", "")))
         acting.send_again(row, now)
         logged(request, user, row.cluster, AuditAction.DELIVERY_AGAIN, row.key)
         return redirect(f"{prefix_of(cluster)}/alerts/channels/")
@@ -254,7 +255,3 @@ def _words(row: Route) -> dict[str, str]:
         extra.append("those after it hear, too")
     names = ", ".join(one.name for one in row.channels.all())
     return {"takes": ", ".join(takes), "channels": names, "extra": "; ".join(extra)}
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isdecimal() and len(text) < 18 else 0

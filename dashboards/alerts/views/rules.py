@@ -20,6 +20,7 @@ from dashboards.shared import proof, reading, refusals
 from dashboards.shared.owners import owner_words
 from dashboards.shared.pages import prefix_of
 from dashboards.shared.permissions import is_known, must_write, owners_for, refusal_to_write, requires
+from dashboards.shared.row_ids import row_id
 from fleet.alerts import backtest, rules_yaml, store
 from fleet.alerts.facts import match_names
 from fleet.alerts.messages import duration_words
@@ -154,7 +155,7 @@ def rules_file(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResp
 def _do(request: HttpRequest, user: User, cluster: str, form: LabelForm) -> HttpResponseBase | None:
     do, here = request.POST.get("do"), f"{prefix_of(cluster)}/alerts/rules/"
     if do == "unlabel":
-        row = get_object_or_404(AgentLabel, cluster=cluster, pk=_number(request.POST.get("label_id", "")))
+        row = get_object_or_404(AgentLabel, cluster=cluster, pk=row_id(request.POST.get("label_id", "")))
         logged(request, user, cluster, AuditAction.LABEL_DELETE, str(row))
         row.delete()
         return redirect(here)
@@ -280,7 +281,3 @@ def _labelled(rule: Rule, cluster: str) -> set[str] | None:
 
 def _plain(rule: dict[str, Any] | None) -> dict[str, Any] | None:
     return None if rule is None else rule | {"kind": str(rule["kind"]), "severity": int(rule["severity"])}
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isdecimal() and len(text) < 18 else 0
