@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from typing_extensions import override
-
 from fleet.alerts.values import CauseKind, Incident, Severity
 
 #: What can be matched of an incident, and of an agent.
@@ -37,11 +35,6 @@ class Matcher:
     value: str
     negated: bool = False
 
-    @override
-    def __str__(self) -> str:
-        value = shlex.quote(self.value) if " " in self.value else self.value
-        return f"{self.field}{'!=' if self.negated else '='}{value}"
-
     def holds(self, values: Iterable[str]) -> bool:
         """Whether one of the values is meant, or with `!=` none of them."""
         return any(fnmatchcase(value, self.value) for value in values) is not self.negated
@@ -61,11 +54,6 @@ def parse(text: str, *, of_routes: bool = False) -> tuple[Matcher, ...]:
             "match either agents (agent=, label=) or incidents (cause=, kind=, rule=, severity=), not both at once"
         )
     return matchers
-
-
-def text_of(matchers: Sequence[Matcher]) -> str:
-    """Write matchers as `parse` reads them."""
-    return " ".join(str(matcher) for matcher in matchers)
 
 
 def is_everything(matchers: Sequence[Matcher]) -> bool:
