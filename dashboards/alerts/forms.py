@@ -10,15 +10,11 @@ from django.core.exceptions import ValidationError
 from typing_extensions import override
 
 from dashboards.shared.owners import OwnedForm
-from fleet.alerts.channels import SendError, origin, same_origin
-from fleet.alerts.channels.apprise import open_address
-from fleet.alerts.channels.email import addresses
-from fleet.alerts.channels.http import check_url
-from fleet.alerts.channels.pagerduty import EVENTS
+from fleet.alerts.channels import SendError
+from fleet.alerts.channels.kind import Input
+from fleet.alerts.channels.registry import INPUTS, KINDS
 from fleet.alerts.digest import Period
 from fleet.alerts.matching import EVERYTHING, MatchError, is_everything, parse
-from fleet.alerts.messages import READ
-from fleet.alerts.outbox import SENDERS
 from fleet.alerts.rules import RuleKind
 from fleet.alerts.silences import WindowError, zone_of
 from fleet.alerts.store import window_of
@@ -175,13 +171,7 @@ class WindowForm(forms.ModelForm):  # type: ignore[type-arg] # as above
 class ChannelForm(OwnedForm):
     """A channel. A secret that is left empty stays as it is."""
 
-    kind = forms.ChoiceField(choices=[(kind, kind) for kind in SENDERS])
-    to = forms.CharField(required=False, label="E-mail to", help_text="Addresses, separated by commas.")
-    url = forms.CharField(
-        required=False,
-        label="Address",
-        help_text="Of the webhook or the Alertmanager; PagerDuty has its own unless given.",
-    )
+    kind = forms.ChoiceField(choices=[(slug, slug) for slug in KINDS])
     digest = forms.ChoiceField(
         choices=[("", "never"), *((period.value, period.value) for period in Period)],
         required=False,
@@ -190,129 +180,91 @@ class ChannelForm(OwnedForm):
         help_text="What happened, and what is not worth a message of its own; at 08:00 UTC, weekly on Mondays.",
     )
     per_minute = forms.IntegerField(min_value=1, max_value=1000, initial=10, label="Messages in a minute")
-    secret = forms.CharField(
-        required=False,
-        label="Secret",
-        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-        help_text="A webhook's signing key, Alertmanager's token, PagerDuty's routing key, Apprise's whole address. "
-        "A change of the address to another host or port removes the stored secret.",
-    )
 
     class Meta:
         model = Channel
         fields = (
-            "name",
-            "cluster",
-            "kind",
-            "enabled",
-            "send_resolved",
-            "digest",
-            "per_minute",
-            "allow_private",
-        )
-        labels = {
-            "allow_private": "May lie in a private network",
-            "send_resolved": "Say when it is over",
-        }
+            "name", "cluster", "kind", "enabled", "send_resolved", "digest", "per_minute", "allow_private",
+        )  # fmt: skip
+        labels = {"allow_private": "May lie in a private network", "send_resolved": "Say when it is over"}
         help_texts = {
             "allow_private": "Needs the right to manage access: messages could reach services inside. "
             "Without that right, a change of host or port clears it."
         }
 
-    field_order = ("name", "cluster", "kind", "to", "url", "secret", "enabled", "send_resolved", "digest")
-
-    _SECRETS = {
-        "webhook": "signing_key",
-        "alertmanager": "token",
-        "pagerduty": "routing_key",
-        "apprise": "url",
-    }
-
     def __init__(self, *args: Any, may_allow_private: bool, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        row = self.instance
+        self._opened = _unsealed(row.secrets)
+        self.fields |= {entry.name: _input_field(entry) for entry in INPUTS}
         # Validating the form writes the new kind into the instance.
-        self._kind_before = self.instance.kind
-        self._origin_before = self._origin()
-        self._moved = False
-        self.fields["to"].initial = self.instance.config.get("to", "")
-        self.fields["url"].initial = self.instance.config.get("url", "")
-        if "host" in self.instance.config:
-            self.fields["url"].widget.attrs["placeholder"] = "kept; type all of it to replace"
+        self._kind_before, self._origin_before = row.kind, ""
+        if row.kind in KINDS:
+            self._origin_before = KINDS[row.kind].origin(row.config | self._opened)
+            for field in KINDS[row.kind].fields:
+                shown = self.fields[field.input.name]
+                shown.initial = None if field.is_secret else row.config.get(field.key)
+                whole = "" if field.input.is_hidden else "all of it "
+                if field.is_secret and field.key in self._opened:
+                    shown.widget.attrs["placeholder"] = f"kept; type {whole}to replace"
         self.fields["allow_private"].disabled = not may_allow_private
-        if self._SECRETS.get(self.instance.kind) in self._opened():
-            self.fields["secret"].widget.attrs["placeholder"] = "kept; type to replace"
+        names = (entry.name for entry in INPUTS)
+        self.order_fields(["name", "cluster", "kind", *names, "enabled", "send_resolved", "digest"])
 
     @override
     def clean(self) -> dict[str, Any]:
-        """Want what each kind needs, and read it as it will be read."""
+        """Refuse values with which the kind cannot send, and drop what was given for another origin."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
-        kind, url, secret = cleaned.get("kind"), cleaned.get("url", ""), cleaned.get("secret", "")
-        self._moved = self._moves(kind, url, secret)
-        if self._moved and self.fields["allow_private"].disabled:
-            cleaned["allow_private"] = False
-        if kind == "email" and not addresses(cleaned.get("to", "")):
-            self.add_error("to", "Give at least one address.")
-        if kind in ("webhook", "alertmanager") and not url and "url" not in self._kept(kind):
-            self.add_error("url", "Give its address.")
-        if kind in ("pagerduty", "apprise") and not secret and not self._kept(kind):
-            self.add_error("secret", "It is needed.")
-        if kind not in READ:
+        kind = KINDS.get(cleaned.get("kind", ""))
+        if kind is None:
+            return cleaned
+        typed = {field.key: cleaned.get(field.input.name, "") for field in kind.fields}
+        is_same_kind = kind.slug == self._kind_before
+        kept = self._opened if is_same_kind else {}
+        self._values = {key: value or kept.get(key, "") for key, value in typed.items()}
+        origin = kind.origin(self._values)
+        if origin and not (is_same_kind and origin == self._origin_before):
+            self._values = typed
+            if self.fields["allow_private"].disabled:
+                cleaned["allow_private"] = False
+        for field in kind.fields:
+            if field.is_required and not self._values[field.key]:
+                self.add_error(field.input.name, f"A channel of kind {kind.slug} needs it.")
+            try:
+                if typed[field.key]:
+                    field.check(typed[field.key])
+            except SendError as error:
+                self.add_error(field.input.name, f"{error}.".capitalize())
+        if not kind.is_read:
             # Nobody reads there: it would be an alert that never ends.
             cleaned["digest"] = ""
-        try:
-            if url:
-                check_url(url)
-                if "@" in url.split("/")[2]:
-                    self.add_error("url", "Put no password into the address: pages show it up to its path.")
-            if kind == "apprise" and secret:
-                open_address(secret)
-        except SendError as error:
-            self.add_error("secret" if kind == "apprise" else "url", f"{error}.".capitalize())
         return cleaned
 
     @override
     def save(self, commit: bool = True) -> Channel:
-        """Keep it, its secrets sealed; the path of a webhook's address often is one."""
-        given, kind = self.cleaned_data, self.cleaned_data["kind"]
-        secrets, url = self._kept(kind), (given.get("url") or "").strip()
-        config = {"to": (given.get("to") or "").strip(), "url": url}
-        if kind == "webhook":
-            secrets |= {"url": url} if url else {}
-            config |= {"url": "", "host": origin(secrets["url"])}
-        if given.get("secret") and kind in self._SECRETS:
-            secrets[self._SECRETS[kind]] = given["secret"].strip()
-        self.instance.config = {name: value for name, value in config.items() if value}
+        """Store the values, secret ones sealed."""
+        self.instance.config, secrets = KINDS[self.cleaned_data["kind"]].stored(self._values)
         self.instance.secrets = seal(secrets) if secrets else ""
         saved: Channel = super().save(commit)
         return saved
 
-    def _origin(self) -> str:
-        """Return where notifications went before; empty where only a sealed secret says so."""
-        config: dict[str, str] = self.instance.config
-        default = EVENTS if self.instance.kind == "pagerduty" else ""
-        return config.get("url") or config.get("host") or default
 
-    def _moves(self, kind: str | None, url: str, secret: str) -> bool:
-        """Return whether notifications will go to another origin, for which neither secrets nor permission hold."""
-        if self.instance.pk is None or kind == "email":
-            return False
-        if kind != self._kind_before:
-            return True
-        if kind == "apprise":
-            return bool(secret) and secret.strip() != self._opened().get("url")
-        if kind == "pagerduty":
-            url = url or EVENTS
-        return bool(url) and not same_origin(url, self._origin_before)
+def _input_field(entry: Input) -> forms.CharField:
+    """Return an input whose help says what each kind takes there."""
+    fields = [(kind.slug, field) for kind in KINDS.values() for field in kind.fields if field.input == entry]
+    text = "; ".join(f"{slug}: {field.help}" for slug, field in fields)
+    if not entry.is_hidden:
+        return forms.CharField(required=False, label=entry.label, help_text=f"{text}.")
+    text = f"{text}. A change of the address to another host or port removes the stored secret."
+    widget = forms.PasswordInput(attrs={"autocomplete": "new-password"})
+    return forms.CharField(required=False, label=entry.label, help_text=text, widget=widget)
 
-    def _kept(self, kind: str | None) -> dict[str, str]:
-        """What is sealed already, if it is of this kind and origin and can be opened."""
-        return {} if self._moved or self._kind_before != kind else self._opened()
 
-    def _opened(self) -> dict[str, str]:
-        try:
-            return unseal(self.instance.secrets)
-        except SealError:
-            return {}
+def _unsealed(secrets: str) -> dict[str, str]:
+    try:
+        return unseal(secrets)
+    except SealError:
+        return {}
 
 
 class RouteForm(OwnedForm):

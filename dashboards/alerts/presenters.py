@@ -20,7 +20,7 @@ from dashboards.changes.audit_words import OF_THE_FLEET, action_words
 from dashboards.fleet import agent_query
 from dashboards.shared.presenters import age_ms, moment
 from fleet.alerts import store, values
-from fleet.alerts.channels import origin
+from fleet.alerts.channels.kind import target
 from fleet.alerts.lifecycle import Look, plan
 from fleet.alerts.messages import agents_path, clock, duration_words, headline, recovery_words, subject
 from fleet.alerts.routes import Route, escalates_at, leaves, receivers
@@ -319,13 +319,8 @@ def told_line(event: IncidentEvent | None) -> dict[str, Any]:
 
 
 def target_of(row: Channel) -> str:
-    """Where a channel goes, for everybody: the path of an address often is the key to it, and is left out."""
-    to, url = str(row.config.get("to") or ""), str(row.config.get("url") or "")
-    if "host" in row.config:
-        return f"{row.config['host']}/…"
-    if url:
-        return f"{origin(url)}/…" if url.rstrip("/") != origin(url) else url
-    return to or ("a sealed address" if row.secrets else "none")
+    """Return where a channel sends, for everybody."""
+    return target(row.config) or ("a sealed address" if row.secrets else "none")
 
 
 def reconnect_query(row: Incident, cause: InstanceState | None, table: FleetTable) -> tuple[str, str]:

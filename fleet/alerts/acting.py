@@ -8,6 +8,7 @@ from datetime import datetime
 from django.db import transaction
 
 from fleet.alerts import messages, outbox, store
+from fleet.alerts.channels.registry import ACKNOWLEDGED, READ
 from fleet.alerts.matching import EVERYTHING, Matcher, is_everything, parse
 from fleet.alerts.messages import Links
 from fleet.alerts.routes import leaves, receivers
@@ -15,8 +16,6 @@ from fleet.alerts.values import IncidentState, Notice, NoticeKind, TimelineKind
 from fleet.models.alerting import Channel, Delivery, Silence
 from fleet.models.incidents import Incident, IncidentEvent
 
-#: Kinds of channels that have a notion of acknowledging.
-_TAKES_ACKS = ("pagerduty", "webhook")
 #: Silences are no way to switch alerts off.
 LONGEST_SILENCE = 30 * 86400.0
 #: A silence begins so much later at most; and a moment was now when somebody began to type it, seconds.
@@ -40,9 +39,8 @@ def acknowledge(row: Incident, who: str, now: float, console_url: str = "") -> b
     tell(row, TimelineKind.ACKNOWLEDGED, who, f"{who} looks after it.", now)
     incident = store.value_of(row)
     notice = Notice(NoticeKind.ACKNOWLEDGED, incident, now, incident.notices)
-    told = set(
-        Delivery.objects.filter(incident=row, channel__kind__in=_TAKES_ACKS).values_list("channel", flat=True)
-    )
+    sent = Delivery.objects.filter(incident=row, channel__kind__in=ACKNOWLEDGED)
+    told = set(sent.values_list("channel", flat=True))
     who_hears = receivers(leaves(store.routes(row.cluster_id), incident), incident, notice.kind, now)
     payload = messages.payload(notice, Links(console_url, "", row.pk))
     chosen = {channel: when for channel, when in who_hears.items() if channel in told}
@@ -151,7 +149,7 @@ def warn_of_end(row: Silence, now: float, console_url: str = "") -> int:
         incident = store.value_of(one)
         notice = Notice(NoticeKind.SILENCE_ENDS, incident, now, incident.notices)
         who = receivers(leaves(trees[one.cluster_id], incident), incident, notice.kind, now)
-        chosen = {channel: when for channel, when in who.items() if known.get(channel) in messages.READ}
+        chosen = {channel: when for channel, when in who.items() if known.get(channel) in READ}
         key = f"{incident.id}/silence-{row.pk}-{int(row.ends_at)}"
         payload = messages.payload(notice, Links(console_url, "", one.pk)) | {"key": key}
         with transaction.atomic():

@@ -14,7 +14,8 @@ from typing import Any
 from django.db.models import Q
 
 from fleet.alerts import messages, store
-from fleet.alerts.messages import READ, Links
+from fleet.alerts.channels.registry import READ
+from fleet.alerts.messages import Links
 from fleet.alerts.values import Cause, CauseKind, Incident, IncidentState, Notice, NoticeKind, Severity
 from fleet.models import alerting
 from fleet.models import incidents as rows

@@ -13,8 +13,6 @@ from urllib.parse import quote, urlencode
 
 from fleet.alerts.values import Cause, CauseKind, Incident, IncidentState, Notice, NoticeKind, Severity
 
-#: Kinds of channels that people read. The others open an alert for every message, and for some nobody would end it.
-READ = frozenset({"email", "webhook", "apprise"})
 #: Labels of links in a text, where the name of the link alone would read as another line of it.
 _LINK_LABELS = {"Agents": "List of agents"}
 

@@ -18,7 +18,8 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
-from fleet.alerts.channels import Errand, SendError, alertmanager, apprise, email, pagerduty, webhook
+from fleet.alerts.channels import Errand, SendError
+from fleet.alerts.channels.registry import KINDS, REPOSTS
 from fleet.alerts.values import TimelineKind
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.incidents import IncidentEvent
@@ -29,13 +30,7 @@ logger = logging.getLogger(__name__)
 Send = Callable[[Errand], None]
 
 #: How each kind of channel sends.
-SENDERS: Mapping[str, Send] = {
-    "email": email.send,
-    "webhook": webhook.send,
-    "alertmanager": alertmanager.send,
-    "pagerduty": pagerduty.send,
-    "apprise": apprise.send,
-}
+SENDERS: Mapping[str, Send] = {slug: kind.send for slug, kind in KINDS.items()}
 #: A step is shorter than this, seconds: an attempt ends within 10 s, and so does looking up its host.
 LEASE_SECONDS = 60.0
 #: Tried for so long, then shown as failed.
@@ -228,8 +223,8 @@ def _channel_of(delivery: Delivery) -> Channel:
 
 
 def _earlier_severities(delivery: Delivery) -> frozenset[str]:
-    """Return the severities that the channel has heard of an incident."""
-    if delivery.incident_id is None or _channel_of(delivery).kind != "alertmanager":
+    """Return the severities under which the receiver of the channel may list an alert of the incident."""
+    if delivery.incident_id is None or _channel_of(delivery).kind not in REPOSTS:
         return frozenset()
     earlier = Delivery.objects.filter(channel=delivery.channel, incident=delivery.incident_id)
     earlier = earlier.exclude(pk=delivery.pk).exclude(sent_at=None).order_by()

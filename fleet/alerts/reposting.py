@@ -1,22 +1,23 @@
-"""Post every open alert to Alertmanager again each minute, apart from the outbox. docs/alerts.md, "Alertmanager".
+"""Post every open alert again each minute to receivers that list alerts, apart from the outbox.
 
-An Alertmanager that was restarted has an empty list until its sources post again, and an incident that is acknowledged,
-silenced or explained owes no message for hours. What is posted here is what the channel was told of and is not over;
-an alert of ours that nobody posts any more ends by itself after `alertmanager.LIFETIME`.
+docs/alerts.md, "Alertmanager". An Alertmanager that was restarted has an empty list until its sources post again, and
+an incident that is acknowledged, silenced or explained owes no message for hours. What is posted here is what the
+channel was told of and is not over; an alert that nobody posts any more ends by itself.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import DatabaseError
 
 from fleet.alerts import messages, store
-from fleet.alerts.channels import Errand, SendError, alertmanager
+from fleet.alerts.channels import Errand, SendError
+from fleet.alerts.channels.registry import REPOSTS
 from fleet.alerts.values import IncidentState, Notice, NoticeKind
 from fleet.models.alerting import AlertClock, Channel, Delivery
 from fleet.models.incidents import Incident
@@ -43,10 +44,10 @@ class Reposter:
     _failing: dict[int, None] = field(default_factory=dict)
 
     def post(self) -> int:
-        """Post the open alerts of every Alertmanager channel; return how many were taken. Raises DatabaseError."""
+        """Post the open alerts of every channel that lists them; return how many were taken. Raises DatabaseError."""
         clocks = AlertClock.objects.filter(holder=self.holder, held_until__gt=self.clock())
         clusters = list(clocks.values_list("cluster", flat=True))
-        channels = Channel.objects.filter(kind="alertmanager", enabled=True)
+        channels = Channel.objects.filter(kind__in=REPOSTS, enabled=True)
         by_key = {channel.pk: channel for channel in channels}
         failing = [by_key.pop(key) for key in list(self._failing) if key in by_key]
         taken = sum(self._post_apart(channel, clusters) for channel in by_key.values())
@@ -71,50 +72,40 @@ class Reposter:
         # A channel of a cluster is of no other one, whatever it was sent before.
         served = [cluster for cluster in clusters if channel.cluster in ("", cluster)]
         newest = _newest_messages(channel, served)
-        alerts = [alertmanager.alert(self._errand(row, payload)) for row, payload in newest]
-        if not alerts:
+        if not newest:
             return 0
+        repost = REPOSTS[channel.kind]
         try:
-            self._send(channel, alerts)
+            channel_values = (channel.config, unseal(channel.secrets), channel.allow_private)
+            repost([self._errand(row, last, *channel_values) for row, last in newest])
             # An incident that ended meanwhile was told of as over before this post came.
-            over = Incident.objects.filter(
-                pk__in=[row.pk for row, _ in newest], state=IncidentState.RESOLVED.value
-            )
-            payloads = {row.pk: payload for row, payload in newest}
-            self._send(channel, list(self._ended(over, payloads)))
+            payloads = {row.pk: last for row, last in newest}
+            over = Incident.objects.filter(pk__in=payloads, state=IncidentState.RESOLVED.value)
+            if ended := [self._errand(row, payloads[row.pk], *channel_values) for row in over]:
+                repost(ended)
         except (SendError, SealError) as error:
             is_new = channel.pk not in self._failing
             self._failing.pop(channel.pk, None)
             self._failing[channel.pk] = None
             if is_new:
                 logger.warning(
-                    "alertmanager.unreachable: open alerts of channel %s end there within %d s: %s",
-                    channel, alertmanager.LIFETIME, error,
-                )  # fmt: skip
+                    "alertmanager.unreachable: open alerts of channel %s end there in minutes: %s",
+                    channel,
+                    error,
+                )
             return 0
         self._failing.pop(channel.pk, None)
-        return len(alerts)
+        return len(newest)
 
-    def _send(self, channel: Channel, alerts: Sequence[Mapping[str, Any]]) -> None:
-        alertmanager.post_alerts(
-            channel.config, unseal(channel.secrets), alerts, allow_private=channel.allow_private
-        )
-
-    def _errand(self, row: Incident, last: Mapping[str, Any]) -> Errand:
-        """Return the message of now under the severity of the last one: that is a label of what Alertmanager has."""
-        now = self.clock()
-        notice = Notice(NoticeKind.FIRING, store.value_of(row), now, row.notices)
+    def _errand(self, row: Incident, last: Mapping[str, Any], *channel_values: Any) -> Errand:
+        """Return the message of now under the severity of the last one: that is a label of what the receiver lists."""
+        now, is_over = self.clock(), row.state == IncidentState.RESOLVED.value
+        kind = NoticeKind.RESOLVED if is_over else NoticeKind.FIRING
+        notice = Notice(kind, store.value_of(row), now, row.notices)
         payload = messages.payload(notice, messages.Links())
         severity = last["incident"]["severity"]
         payload |= {"links": last["links"], "incident": payload["incident"] | {"severity": severity}}
-        return Errand(payload, notice.key, now)
-
-    def _ended(
-        self, rows: Iterable[Incident], payloads: Mapping[int, Mapping[str, Any]]
-    ) -> Iterable[Mapping[str, Any]]:
-        for row in rows:
-            ended = alertmanager.alert(self._errand(row, payloads[row.pk]))
-            yield ended | {"endsAt": messages.iso(row.resolved_at)}
+        return Errand(payload, notice.key, now, *channel_values)
 
 
 def _newest_messages(

@@ -142,7 +142,7 @@ class Channel(Owned):
     """Where messages go. What is secret in it is sealed."""
 
     name = models.CharField(max_length=100)
-    #: `email`, `webhook`, `alertmanager`, `pagerduty` or `apprise`.
+    #: A slug of `fleet.alerts.channels.registry.KINDS`.
     kind = models.CharField(max_length=16)
     #: Addresses and such; nothing secret.
     config = models.JSONField(default=dict)

@@ -1,11 +1,10 @@
-"""How messages leave: one module per kind of channel, each with `send(errand)`. docs/alerts.md, "Channels"."""
+"""How notifications leave: one module for each kind of channel, listed in `registry`. docs/alerts.md, "Channels"."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
 
 class SendError(Exception):
@@ -43,26 +42,3 @@ class Errand:
         """What the message says of its incident."""
         found: Mapping[str, Any] = self.payload["incident"]
         return found
-
-
-def origin(url: str) -> str:
-    """`https://hooks.example.com` of an address that was checked: all of it that everybody may see."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}"
-
-
-def same_origin(one: str, other: str) -> bool:
-    """Return whether two addresses have scheme, host and port in common; what cannot be read has nothing in common."""
-    first, second = _origin_parts(one), _origin_parts(other)
-    return first is not None and first == second
-
-
-def _origin_parts(url: str) -> tuple[str, str, int | None] | None:
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        return None
-    if not parts.hostname:
-        return None
-    return parts.scheme, parts.hostname, port or {"http": 80, "https": 443}.get(parts.scheme)

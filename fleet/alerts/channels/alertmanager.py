@@ -12,10 +12,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fleet.alerts.channels import Errand
-from fleet.alerts.channels.http import post
+from fleet.alerts.channels.http import check_address, post
+from fleet.alerts.channels.kind import ADDRESS, SECRET, ChannelKind, Field, url_origin
 
 #: An alert that is not posted again ends after this, seconds: three posts of `reposting` may be lost.
-LIFETIME = 4 * 60.0
+_LIFETIME = 4 * 60.0
 _LIFETIME_OF_A_TEST = 60.0
 #: Alerts in one request.
 _BATCH = 500
@@ -23,37 +24,31 @@ _BATCH = 500
 
 def send(errand: Errand) -> None:
     """POST the alert of one message. Raises SendError."""
-    post_alerts(
-        errand.config,
-        errand.secrets,
-        [*ended_alerts(errand), alert(errand)],
-        allow_private=errand.allow_private,
-    )
+    post_alerts(errand, [*ended_alerts(errand), alert(errand)])
 
 
-def post_alerts(
-    config: Mapping[str, Any],
-    secrets: Mapping[str, str],
-    alerts: Sequence[Mapping[str, Any]],
-    *,
-    allow_private: bool,
-) -> None:
-    """POST alerts to the Alertmanager of a channel. Raises SendError."""
-    url = f"{str(config['url']).rstrip('/')}/api/v2/alerts"
+def repost(errands: Sequence[Errand]) -> None:
+    """POST the alerts of several messages to one channel. Raises SendError."""
+    post_alerts(errands[0], [alert(errand) for errand in errands])
+
+
+def post_alerts(errand: Errand, alerts: Sequence[Mapping[str, Any]]) -> None:
+    """POST alerts to the Alertmanager of the channel of a message. Raises SendError."""
+    url = f"{str(errand.config['url']).rstrip('/')}/api/v2/alerts"
     headers = {"Content-Type": "application/json", "User-Agent": "Refloat"}
-    token = secrets.get("token", "")
+    token = errand.secrets.get("token", "")
     if token:
         headers["Authorization"] = f"Bearer {token}"
     for start in range(0, len(alerts), _BATCH):
         batch = alerts[start : start + _BATCH]
-        post(url, json.dumps(batch).encode(), headers, allow_private=allow_private)
+        post(url, json.dumps(batch).encode(), headers, allow_private=errand.allow_private)
 
 
 def alert(errand: Errand) -> dict[str, Any]:
     """Return the alert of a message: labels name the incident and its severity, annotations say how it is now."""
     incident, links = errand.incident, errand.payload["links"]
     resolved_at = incident["resolved_at"] if errand.kind == "resolved" else None
-    lifetime = _LIFETIME_OF_A_TEST if errand.kind == "test" else LIFETIME
+    lifetime = _LIFETIME_OF_A_TEST if errand.kind == "test" else _LIFETIME
     made: dict[str, Any] = {
         "labels": {
             "alertname": "RefloatTest" if errand.kind == "test" else "RefloatIncident",
@@ -94,3 +89,15 @@ def ended_alerts(errand: Errand) -> list[dict[str, Any]]:
 
 def _iso(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat()
+
+
+KIND = ChannelKind(
+    slug="alertmanager",
+    fields=(
+        Field(ADDRESS, "url", "its base URL", is_required=True, check=check_address),
+        Field(SECRET, "token", "its bearer token, if it needs one", is_secret=True),
+    ),
+    send=send,
+    origin=url_origin,
+    repost=repost,
+)

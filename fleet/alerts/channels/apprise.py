@@ -18,6 +18,7 @@ from apprise.plugins import NotifyBase
 from fleet.alerts.channels import Errand, SendError
 from fleet.alerts.channels.guard import Guard, public_only
 from fleet.alerts.channels.http import TIMEOUT, RefusedTarget, check_host
+from fleet.alerts.channels.kind import SECRET, ChannelKind, Field
 
 T = TypeVar("T")
 
@@ -102,3 +103,13 @@ def open_address(url: str) -> NotifyBase:
     if not isinstance(service, NotifyBase):
         raise SendError("Apprise cannot read the address", permanent=True)
     return service
+
+
+KIND = ChannelKind(
+    slug="apprise",
+    fields=(Field(SECRET, "url", "the whole address", is_required=True, is_secret=True, check=open_address),),
+    send=send,
+    # Where a service sends may stand anywhere in its address.
+    origin=lambda values: values.get("url", ""),
+    is_read=True,
+)

@@ -9,6 +9,7 @@ from email.utils import getaddresses
 from django.core.mail import EmailMessage, get_connection
 
 from fleet.alerts.channels import Errand, SendError
+from fleet.alerts.channels.kind import ChannelKind, Field, Input
 
 #: One attempt, seconds.
 _TIMEOUT = 10
@@ -20,8 +21,6 @@ def send(errand: Errand) -> None:
     if "dummy" in type(connection).__module__:
         raise SendError("no mail server is configured: set REFLOAT_EMAIL_HOST")
     recipients = addresses(str(errand.config["to"]))
-    if not recipients:
-        raise SendError("there is no address to send to", permanent=True)
     thread = f"<{_digest(str(errand.incident['id']))}@refloat>"
     message = EmailMessage(
         subject=" ".join(str(errand.payload["subject"]).split()),
@@ -45,9 +44,22 @@ def send(errand: Errand) -> None:
 
 
 def addresses(text: str) -> list[str]:
-    """The addresses in a list that people typed."""
-    return [address for _, address in getaddresses([text.replace(";", ",")]) if "@" in address]
+    """Return the addresses in a list that somebody typed. Raises SendError if there is none."""
+    listed = [address for _, address in getaddresses([text.replace(";", ",")]) if "@" in address]
+    if not listed:
+        raise SendError("there is no address to send to", permanent=True)
+    return listed
 
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+_TO = Input("to", "E-mail to")
+KIND = ChannelKind(
+    slug="email",
+    fields=(Field(_TO, "to", "addresses, separated by commas", is_required=True, check=addresses),),
+    send=send,
+    origin=lambda values: "",
+    is_read=True,
+)

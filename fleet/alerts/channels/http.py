@@ -45,6 +45,13 @@ def check_url(url: str) -> str:
     return host
 
 
+def check_address(url: str) -> None:
+    """Refuse an address that somebody typed and no POST can go to. Raises SendError."""
+    check_url(url)
+    if "@" in urlsplit(url).netloc:
+        raise SendError("put no password into the address: pages show it up to its path", permanent=True)
+
+
 def check_host(host: str) -> None:
     """Look a host up. Raises RefusedTarget when any of its addresses is not public, SendError when it has none."""
     try:

@@ -10,10 +10,11 @@ import json
 from typing import Any
 
 from fleet.alerts.channels import Errand, SendError
-from fleet.alerts.channels.http import post
+from fleet.alerts.channels.http import check_address, post
+from fleet.alerts.channels.kind import ADDRESS, SECRET, ChannelKind, Field, url_origin
 
 #: Where events go; the EU has an address of its own.
-EVENTS = "https://events.pagerduty.com/v2/enqueue"
+_EVENTS = "https://events.pagerduty.com/v2/enqueue"
 _LONGEST_SUMMARY = 1024
 _LONGEST_KEY = 255
 #: Of the text, characters: with everything else, and each of them as six bytes of JSON, the event stays below 512 KB.
@@ -87,6 +88,18 @@ def _dedup_key(incident: str) -> str:
 def _post(errand: Errand, body: dict[str, Any]) -> None:
     if not body["routing_key"]:
         raise SendError("there is no routing key", permanent=True)
-    url = str(errand.config.get("url") or EVENTS)
+    url = str(errand.config.get("url") or _EVENTS)
     headers = {"Content-Type": "application/json", "User-Agent": "Refloat"}
     post(url, json.dumps(body).encode(), headers, allow_private=errand.allow_private)
+
+
+KIND = ChannelKind(
+    slug="pagerduty",
+    fields=(
+        Field(ADDRESS, "url", f"{_EVENTS} if empty", check=check_address),
+        Field(SECRET, "routing_key", "the routing key", is_required=True, is_secret=True),
+    ),
+    send=send,
+    origin=lambda values: url_origin(values, _EVENTS),
+    takes_acknowledgements=True,
+)

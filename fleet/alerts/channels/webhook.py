@@ -7,7 +7,8 @@ import hmac
 import json
 
 from fleet.alerts.channels import Errand
-from fleet.alerts.channels.http import post
+from fleet.alerts.channels.http import check_address, post
+from fleet.alerts.channels.kind import ADDRESS, SECRET, ChannelKind, Field, url_origin
 
 
 def send(errand: Errand) -> None:
@@ -34,3 +35,19 @@ def send(errand: Errand) -> None:
 def signature(secret: str, stamp: str, body: bytes) -> str:
     """HMAC-SHA256 over `<timestamp>.<body>`, in hex: what a receiver computes to compare."""
     return hmac.new(secret.encode(), stamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+
+
+KIND = ChannelKind(
+    slug="webhook",
+    fields=(
+        # The path of the address often is the key to it.
+        Field(
+            ADDRESS, "url", "a URL", is_required=True, is_secret=True, shows_origin=True, check=check_address
+        ),
+        Field(SECRET, "signing_key", "its signing key, if it checks signatures", is_secret=True),
+    ),
+    send=send,
+    origin=url_origin,
+    is_read=True,
+    takes_acknowledgements=True,
+)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fleet.alerts import messages, store
-from fleet.alerts.channels import SendError, alertmanager
+from fleet.alerts.channels import Errand, SendError, alertmanager
 from fleet.alerts.outbox import Outbox
 from fleet.alerts.reposting import Reposter
 from fleet.alerts.values import Notice, NoticeKind
@@ -134,9 +134,9 @@ def test_incident_that_ends_meanwhile_ends_there(
     scene.message(row)
     post = alertmanager.post_alerts
 
-    def end_and_post(*arguments: Any, **options: Any) -> None:
+    def end_and_post(*arguments: Any) -> None:
         Incident.objects.update(state="resolved", resolved_at=scene.now)
-        post(*arguments, **options)
+        post(*arguments)
 
     monkeypatch.setattr(alertmanager, "post_alerts", end_and_post)
     scene.reposter.post()
@@ -225,13 +225,13 @@ def test_channels_that_hang_do_not_keep_the_others_waiting(
     tried: list[str] = []
     post_alerts = alertmanager.post_alerts
 
-    def hang(config: Any, *given: Any, **options: Any) -> None:
+    def hang(errand: Errand, alerts: Any) -> None:
         nonlocal passed
-        tried.append(config["url"])
-        if config["url"].startswith("hangs"):
+        tried.append(errand.config["url"])
+        if errand.config["url"].startswith("hangs"):
             passed += 10.0
             raise SendError("no answer within 10 s")
-        post_alerts(config, *given, **options)
+        post_alerts(errand, alerts)
 
     monkeypatch.setattr(alertmanager, "post_alerts", hang)
     reposter = Reposter("me", lambda: scene.now, lambda: passed)

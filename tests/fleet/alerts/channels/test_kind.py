@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from fleet.alerts.channels.kind import ADDRESS, SECRET, ChannelKind, Field, Input, target, url_origin
+from tests.fakes.errands import errand
+from tests.fakes.receivers import receiving
+from tests.meta.house import ROOT
+
+_KIND = ChannelKind(
+    slug="chat",
+    fields=(
+        Field(ADDRESS, "url", "its address", is_secret=True, shows_origin=True),
+        Field(SECRET, "token", "its token", is_secret=True),
+        Field(Input("room", "Room"), "room", "a room"),
+    ),
+    send=lambda errand: None,
+    origin=url_origin,
+)
+
+
+def test_secrets_are_stored_apart_from_what_everybody_may_see() -> None:
+    """Of a sealed address the origin is visible; empty values are not stored."""
+    values = {"url": "https://chat.example.com/T0/key", "token": "", "room": "ops"}
+    assert _KIND.stored(values) == (
+        {"host": "https://chat.example.com", "room": "ops"},
+        {"url": "https://chat.example.com/T0/key"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "shown"),
+    [
+        ({}, ""),
+        ({"to": "ops@example.com"}, "ops@example.com"),
+        ({"host": "https://chat.example.com", "room": "ops"}, "https://chat.example.com/…, ops"),
+        ({"url": "https://am.example.com/"}, "https://am.example.com/"),
+        ({"url": "https://am.example.com/key"}, "https://am.example.com/…"),
+    ],
+)
+def test_target_leaves_paths_out(config: dict[str, str], shown: str) -> None:
+    """A path often is the key."""
+    assert target(config) == shown
+
+
+def test_origin_of_an_address_has_one_spelling() -> None:
+    """Scheme, host and port; the path does not count, and other addresses have another origin."""
+    same = ("https://hooks.example.com/a", "https://HOOKS.example.com:443/b")
+    others = ("http://hooks.example.com/", "https://hooks.example.com:8443/", "https://hooks.example.org/")
+    origins = [url_origin({"url": url}) for url in (*same, *others)]
+    assert origins[0] == origins[1]
+    assert len(set(origins)) == 4
+    assert url_origin({"host": "https://hooks.example.com"}) == url_origin({}, same[0]) == origins[0]
+
+
+@pytest.mark.parametrize("url", ["", "nonsense", "https://x:99999/", "https://[x/"])
+def test_address_that_cannot_be_read_has_no_origin(url: str) -> None:
+    """Such an address is refused by the form."""
+    assert url_origin({"url": url}) == ""
+
+
+def test_module_of_the_how_to_sends(tmp_path: Path) -> None:
+    """The kind that docs/howto/add-a-channel.md shows is one that works."""
+    (source,) = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs/howto/add-a-channel.md").read_text(), re.DOTALL
+    )
+    module = tmp_path / "chat.py"
+    module.write_text(source)
+    kind: ChannelKind = runpy.run_path(str(module))["KIND"]
+    with receiving() as receiver:
+        config, secrets = kind.stored({"url": receiver.url, "room": "ops", "token": "t"})
+        kind.send(errand(config=config, secrets=secrets))
+    assert receiver.bodies[0]["room"] == "ops"
+    assert receiver.requests[0][1]["Authorization"] == "Bearer t"
+    assert kind.origin(config) == url_origin({"url": receiver.url})
