@@ -96,7 +96,7 @@ def _post(errand: Errand, body: dict[str, Any]) -> None:
 KIND = ChannelKind(
     slug="pagerduty",
     fields=(
-        Field(ADDRESS, "url", f"{_EVENTS} if empty", check=check_address),
+        Field(ADDRESS, "url", "empty for PagerDuty's own", check=check_address),
         Field(SECRET, "routing_key", "the routing key", is_required=True, is_secret=True),
     ),
     send=send,
