@@ -9,7 +9,7 @@ from fleet.changes import Refused, engine
 from fleet.changes.engine import By
 from fleet.changes.networking import revisions
 from fleet.changes.networking.plan import Fleet
-from fleet.changes.sight import fleet_of
+from fleet.changes.networking.sight import fleet_of
 from fleet.models.changes import Change
 from fleet.vocabulary.changes import ChangeState
 

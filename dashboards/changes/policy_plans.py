@@ -12,7 +12,7 @@ from fleet.changes.engine import By
 from fleet.changes.policies import desired, matrix
 from fleet.changes.policies.matrix import Line, Wanted
 from fleet.changes.policies.outlook import Sight
-from fleet.changes.sight import policies_of
+from fleet.changes.policies.sight import policies_of
 from fleet.models.changes import Change
 from fleet.vocabulary import rollouts
 from fleet.vocabulary.actions import ChangeStep, of_change

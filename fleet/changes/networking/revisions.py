@@ -15,7 +15,7 @@ from fleet.changes.audit import Attempt, record
 from fleet.changes.engine import By, Draft
 from fleet.changes.networking import plan as networking_plan
 from fleet.changes.networking.plan import Fleet
-from fleet.changes.sight import tunnels_of
+from fleet.changes.networking.sight import tunnels_of
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
 from fleet.models.networking import NetworkingReading, NetworkingRevision

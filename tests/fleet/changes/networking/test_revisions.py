@@ -11,7 +11,7 @@ from fleet.changes import Blind, Refused, engine
 from fleet.changes.networking import revisions
 from fleet.changes.networking.plan import Fleet
 from fleet.changes.networking.revisions import Conflict
-from fleet.changes.sight import fleet_of
+from fleet.changes.networking.sight import fleet_of
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import Cluster
 from fleet.protocol.networking.config import ORIGIN_LABEL, NetworkingConfig, Resource, Strategy
