@@ -8,7 +8,7 @@ import os
 import random
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -22,15 +22,12 @@ from django.db import DatabaseError, Error, close_old_connections
 
 from fleet.alerts.outbox import prune as prune_messages
 from fleet.alerts.running import prune as prune_incidents
-from fleet.changes import ControlError, engine
+from fleet.changes import ControlError, runners
 from fleet.changes.audit import record
-from fleet.changes.campaigns import run as campaigns_run
-from fleet.changes.campaigns import working
-from fleet.changes.dialing import Dialer
-from fleet.changes.networking import revisions
+from fleet.changes.dialing import Auths, Dialer
 from fleet.changes.networking import run as networking_run
-from fleet.changes.networking.run import Auths
-from fleet.changes.policies import run as rollouts_run
+from fleet.changes.runner import StepContext
+from fleet.changes.runners import RUNNERS
 from fleet.changes.standing import degrading_run, drains, drains_run, retiring
 from fleet.changes.standing.degrading import DegradeRequest
 from fleet.models import Change, Cluster
@@ -52,7 +49,8 @@ from fleet.processes import garbage
 from fleet.protocol.destination.health import READINGS
 from fleet.transport.channels import TLSFiles
 from fleet.transport.retrying.reads import DEFAULT
-from fleet.vocabulary.changes import SYSTEM, ChangeKind, ChangeState
+from fleet.vocabulary.changes import SYSTEM, ChangeKind
+from fleet.vocabulary.instances import InstanceFacts
 
 logger = logging.getLogger(__name__)
 
@@ -183,7 +181,7 @@ def run_networking_change(change_id: int) -> None:
     """Carry one out now; if this is lost, `look_after_networking` does it."""
     change = Change.objects.select_related("cluster").get(pk=change_id)
     try:
-        networking_run.run(change, _auths(change.cluster), _now, _holder())
+        _step(change)
     except ControlError as error:
         logger.warning("change %d: %s", change_id, error)
 
@@ -191,15 +189,9 @@ def run_networking_change(change_id: int) -> None:
 @shared_task(name="fleet.tasks.step_actions", ignore_result=True)
 def step_actions() -> None:
     """Carry every rollout and campaign on by one step; one that is lost is made a second later."""
-    kinds = (ChangeKind.POLICY.value, ChangeKind.RECONNECT.value)
-    states = (ChangeState.CONFIRMED.value, ChangeState.RUNNING.value, ChangeState.PAUSED.value)
-    for change in Change.objects.select_related("cluster").filter(kind__in=kinds, state__in=states):
+    for change in runners.due(step_actions.name, Change.objects.select_related("cluster")):
         with _apart(f"change {change.pk}"):
-            if change.state != ChangeState.CONFIRMED or engine.ready(change):
-                _step(change)
-    for change in working.left_over():
-        with _apart(f"change {change.pk}"):
-            working.clear(change, process().writer, _now(), _holder())
+            _step(change)
 
 
 @shared_task(name="fleet.tasks.read_policies", ignore_result=True)
@@ -213,36 +205,15 @@ def read_policies() -> None:
 
 
 def _step(change: Change) -> None:
-    here, cluster = process(), change.cluster_id
-    dialer = Dialer(here.writer.load_instances(cluster).values(), _tls(), here.worker.run)
-    if change.kind == ChangeKind.RECONNECT:
-        campaigns_run.step(
-            change,
-            lambda: here.reader.table(cluster, time.time()),
-            dialer,
-            here.writer,
-            time.time,
-            random.random,
-            _holder(),
-        )
-    else:
-        rollouts_run.step(
-            change, lambda: here.reader.instances(cluster, time.time()), dialer, time.time, _holder()
-        )
+    RUNNERS[ChangeKind(change.kind)].step(change, _context(change.cluster))
 
 
 def _look_after(cluster: Cluster) -> None:
-    auths = _auths(cluster)
-    for change in revisions.waiting(cluster):
+    changes = cluster.changes.select_related("cluster")
+    for change in runners.due(look_after_networking.name, changes):
         with _apart(f"change {change.pk}"):
-            networking_run.run(change, auths, _now, _holder())
-    networking_run.read(cluster.id, auths, _now())
-    verifying = Change.objects.filter(
-        cluster=cluster, kind=ChangeKind.NETWORKING_CONFIG.value, state=ChangeState.VERIFYING.value
-    )
-    for change in verifying:
-        with _apart(f"change {change.pk}"):
-            revisions.verify(change, process().reader.table(cluster.id, time.time()), _now())
+            _step(change)
+    networking_run.read(cluster.id, _context(cluster).auths, _now())
 
 
 @shared_task(name="fleet.tasks.apply_drains", ignore_result=True)
@@ -300,14 +271,21 @@ def tend() -> None:
                 chore()
 
 
-def _auths(cluster: Cluster) -> Auths:
-    """The auths of a cluster: its gateway first, then those there are, and last those it began with."""
+def _context(cluster: Cluster) -> StepContext:
     here = process()
-    known = operators_auths(here.writer.load_instances(cluster.id).values(), time.time(), here.timing)
+    instances, tls, run = here.writer.load_instances(cluster.id), _tls(), here.worker.run
+    auths = Auths(_auths(cluster, instances.values()), tls, run)
+    dialer = Dialer(instances.values(), tls, run)
+    return StepContext(here.reader, here.writer, auths, dialer, time.time, random.random, _holder())
+
+
+def _auths(cluster: Cluster, instances: Iterable[InstanceFacts]) -> Iterable[tuple[str, str]]:
+    """The auths of a cluster: its gateway first, then those there are, and last those it began with."""
+    known = operators_auths(instances, time.time(), process().timing)
     gateway = settings.REFLOAT_GATEWAY if cluster.id == DEFAULT_CLUSTER else ""
     addresses = [(gateway, "gateway")] if gateway else []
     addresses += ((address, "auth") for address in (*known, *cluster.auths))
-    return Auths(dict.fromkeys(addresses), _tls(), process().worker.run)
+    return dict.fromkeys(addresses)
 
 
 def _now() -> datetime:

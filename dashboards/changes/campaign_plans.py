@@ -13,7 +13,6 @@ from fleet.changes.campaigns import campaigns
 from fleet.changes.engine import By
 from fleet.models.changes import Change
 from fleet.vocabulary import campaigns as campaign
-from fleet.vocabulary.actions import ChangeStep, of_change
 from fleet.vocabulary.changes import ChangeKind
 
 
@@ -21,12 +20,9 @@ def plan(cluster: str, given: Mapping[str, str], pace: Mapping[str, object], by:
     """Plan it, with a row in the log when it is refused. Raises Refused with problems by field, StateError."""
     table = reading.reader().table(cluster, reading.current_time())
     read = campaign.read_pace(pace)
-    try:
+    with engine.plan_attempt(ChangeKind.RECONNECT, cluster, by, now):
         if read.problems:
             raise Refused(
                 "; ".join(f"{name}: {why}" for name, why in read.problems.items()), dict(read.problems)
             )
         return campaigns.plan(cluster, table, chosen(table, given), read.pace, by, now, random.shuffle)
-    except Refused as error:
-        engine.refuse(by, of_change(ChangeKind.RECONNECT, ChangeStep.PLAN), cluster, str(error), now)
-        raise

@@ -8,7 +8,9 @@ from typing import Any
 
 from dashboards.fleet.agent_csv import cell
 from fleet.changes.networking import plan as networking_plan
+from fleet.changes.networking import revisions
 from fleet.models.changes import AuditEntry, Change
+from fleet.models.networking import NetworkingRevision
 from fleet.protocol import durations
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking import config_yaml
@@ -173,4 +175,31 @@ def outcome(change: Change) -> dict[str, Any] | None:
         "dialled": said.get("dialled", 0),
         "to_dial": said.get("to_dial", 0),
         "curve": [(_time(round(at)), closed) for at, closed in said.get("curve", ())],
+    }
+
+
+def instance_names(change: Change) -> dict[str, str]:
+    """Names of instances by id."""
+    return dict(change.cluster.instances.values_list("instance_id", "name"))
+
+
+def stale(row: Change) -> dict[str, Any] | None:
+    """What somebody else wrote since this was planned, while nothing of this was written; else None."""
+    if row.state not in ("planned", "failed"):
+        return None
+    mine, reading = (
+        config_yaml.from_document(row.after, strict=False),
+        revisions.reading_of(row.cluster_id),
+    )
+    theirs = reading.current if reading is not None else None
+    if theirs is None or theirs.revision == mine.revision or theirs.change_id == row.pk:
+        return None
+    base, wanted, stored = (config_of(one) for one in (row.before, row.after, theirs.document))
+    if row.state == "failed" and NetworkingRevision.objects.filter(change=row).exists():
+        return None
+    return {
+        "sentence": f"{theirs.who or 'Somebody, not through this console,'} wrote revision {theirs.revision}.",
+        "revision": mine.revision,
+        "yaml": config_yaml.to_yaml(mine),
+        "rows": three_way(base, stored, wanted),
     }

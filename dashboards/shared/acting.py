@@ -13,6 +13,7 @@ from django.http import HttpRequest
 from kombu.exceptions import OperationalError
 
 from fleet.changes.engine import By
+from fleet.changes.kinds import kind_of
 from fleet.models.changes import Change
 from fleet.models.tokens import ApiToken
 from fleet.vocabulary.changes import Actor, ActorKind
@@ -22,8 +23,6 @@ logger = logging.getLogger(__name__)
 #: Where a request keeps its id, and the header it comes and goes by.
 REQUEST_ID_HEADER = "X-Request-Id"
 _REQUEST_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
-#: What carries out a confirmed change, by kind.
-RUNNERS = {"networking-config": "fleet.tasks.run_networking_change"}
 
 
 def request_id_of(request: HttpRequest) -> str:
@@ -51,8 +50,7 @@ def by(request: HttpRequest, user: User, token: ApiToken | None = None) -> By:
 
 def carry_out(change: Change) -> None:
     """Have a worker begin a confirmed change now. Without a broker it begins when one is back: beat looks for it."""
-    task = RUNNERS.get(change.kind)
-    if task is not None:
+    if task := kind_of(change).task:
         enqueue(task, change.pk)
 
 

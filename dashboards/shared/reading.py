@@ -7,6 +7,7 @@ import time
 
 from django.conf import settings
 
+from fleet.changes.kind import Record
 from fleet.monitoring.state.policy_book import PolicyBook, open_book
 from fleet.monitoring.state.reader import Reader, open_reader
 
@@ -21,6 +22,11 @@ def reader() -> Reader:
 def policy_book() -> PolicyBook:
     """What instances said of their policies; safe in threads."""
     return open_book(settings.REDIS_URL, settings.REFLOAT_PREFIX)
+
+
+def record() -> Record:
+    """The record as it is now, for plans."""
+    return Record(reader(), policy_book(), current_time())
 
 
 def current_time() -> float:

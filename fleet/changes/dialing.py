@@ -1,4 +1,4 @@
-"""Instances by id, for steps of campaigns and rollouts: over connections of their own, which end with the step."""
+"""The instances of a cluster, for steps of changes: over connections of their own, which end with the step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from fleet.transport.admin import (
     AdminError,
     Advised,
     InstanceAdmin,
+    NetworkingConfigAdmin,
     NodePoliciesAdmin,
+    NotAllowed,
     TunnelAdmin,
     Unreachable,
 )
@@ -30,8 +32,40 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 _WITHIN = 3.0
 
 
+class Auths:
+    """The auths of a cluster, asked in turn."""
+
+    def __init__(self, addresses: Iterable[tuple[str, str]], tls: TLSFiles | None, run: Run) -> None:
+        """`addresses` are host:port with the role of the server; `run` runs a coroutine in the loop of this process."""
+        self._addresses = tuple(addresses)
+        self._tls = tls
+        self._run = run
+
+    def do(self, work: Callable[[NetworkingConfigAdmin], Awaitable[T]]) -> T:
+        """Do something through the first auth that answers. Raises AdminError."""
+        found: T = self._run(self._do(work))
+        return found
+
+    async def _do(self, work: Callable[[NetworkingConfigAdmin], Awaitable[T]]) -> T:
+        connections = Connections(self._tls)
+        last: AdminError = Unreachable("no auth is known")
+        try:
+            for address, role in self._addresses:
+                try:
+                    return await work(NetworkingConfigAdmin(connections.reader(address, role)))
+                except (TLSError, ValueError) as error:
+                    raise AdminError(f"{address}: {error}") from error
+                except (Unreachable, NotAllowed) as error:
+                    # An update that was done after all is seen by its result, so asking on is safe. A gateway shows
+                    # auths its own certificate, and with that nobody writes.
+                    last = error
+        finally:
+            await connections.close()
+        raise last
+
+
 class Dialer:
-    """Does what `campaigns_run.Advisor` and `rollouts_run.Nodes` ask for."""
+    """Instances by id: does what `campaigns.run.Advisor` and `policies.run.Nodes` ask for."""
 
     def __init__(self, instances: Iterable[InstanceFacts], tls: TLSFiles | None, run: Run) -> None:
         """`run` runs a coroutine in the loop of this process."""

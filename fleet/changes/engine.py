@@ -1,12 +1,13 @@
 """The life of a change: each function is one step of it, a compare-and-set on its state. docs/changes.md.
 
-Each writes its row in the audit log, also when it is refused. What a kind of change does when it runs is in a module
-of its own (`networking.py`, ...).
+Each writes its row in the audit log, also when it is refused. What differs between kinds of changes is in the folder of
+each: `kind.py`, `runner.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -247,6 +248,12 @@ def move(
         return _move(change, to, along, detail=detail, **fields)
 
 
+def pause(change: Change, by: By, now: datetime) -> Change:
+    """Begin nothing new until it is resumed; what is in progress is still watched. Raises WrongState."""
+    said = f"paused by {by.actor.name}"
+    return move(change, ChangeState.PAUSED, now, actor=by.actor, detail=said, request_id=by.request_id)
+
+
 def followers(change: Change) -> frozenset[ChangeState]:
     """The states it may come to from where it is."""
     return FOLLOWERS[ChangeState(change.state)]
@@ -276,6 +283,18 @@ def refuse(by: By, action: ActionName, cluster: str, sentence: str, now: datetim
     """Write the row of something that was refused before there was a change."""
     attempt = Attempt(by.actor, action, cluster, detail=sentence, request_id=by.request_id, **said)
     record(attempt, "refused", now)
+
+
+@contextmanager
+def plan_attempt(
+    kind: ChangeKind | str, cluster: str, by: By, now: datetime, after: Any = None
+) -> Iterator[None]:
+    """Write a row in the log when the plan that the block makes is refused. Errors go on."""
+    try:
+        yield
+    except Refused as error:
+        refuse(by, of_change(kind, ChangeStep.PLAN), cluster, str(error), now, after=after)
+        raise
 
 
 def _move(

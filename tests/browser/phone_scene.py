@@ -21,14 +21,16 @@ django.setup()
 from django.conf import settings  # noqa: E402 - Django first
 from django.contrib.auth.models import User  # noqa: E402
 
-from dashboards.changes import campaign_plans, networking_plans, policy_plans  # noqa: E402
+from dashboards.changes import campaign_plans  # noqa: E402
+from dashboards.shared import reading  # noqa: E402
 from fleet.alerts import acting  # noqa: E402
 from fleet.alerts.messages import Links, payload  # noqa: E402
 from fleet.alerts.store import value_of  # noqa: E402
 from fleet.alerts.values import Notice, NoticeKind  # noqa: E402
 from fleet.changes.engine import By  # noqa: E402
 from fleet.changes.networking import revisions  # noqa: E402
-from fleet.changes.policies import desired  # noqa: E402
+from fleet.changes.networking.kind import seen_now  # noqa: E402
+from fleet.changes.policies import desired, planning  # noqa: E402
 from fleet.models.alerting import (  # noqa: E402
     AgentLabel,
     AlertRule,
@@ -188,7 +190,7 @@ def _changes(by: By) -> dict[str, int]:
     revisions.remember("default", Resource(config, {"teleport.dev/origin": "dynamic"}, "r1"), moment)
     desired_config = replace(config, graceful_tunnel_closing=True, keep_alive_interval=30.0)
     planned = revisions.plan(
-        "default", "r1", desired_config, by, moment, lambda: networking_plans.sight("default")
+        "default", "r1", desired_config, by, moment, lambda: seen_now("default", reading.record())
     )
     running = campaign_plans.plan("default", {"q": "agent"}, {}, by, moment)
     for number, row in enumerate(running.campaign_agents.all()):
@@ -217,9 +219,10 @@ def _changes(by: By) -> dict[str, int]:
 
 def _rollout(role: str, values: dict[str, str], by: By, moment: datetime) -> Change:
     """Plan other values of all instances of a role."""
-    return policy_plans.plan(
+    return planning.plan(
         "default",
         {role: values},
+        reading.record(),
         revision=desired.revision_of({}),
         terms={},
         roll_out=True,

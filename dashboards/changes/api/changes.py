@@ -11,7 +11,7 @@ from ninja import Query, Router, Schema, Status
 from ninja.errors import HttpError
 from pydantic import Field
 
-from dashboards.changes import change_rows, doing
+from dashboards.changes import change_rows
 from dashboards.changes.audit_query import AuditQuery
 from dashboards.shared import acting
 from dashboards.shared.api.access import ApiAccess
@@ -31,7 +31,10 @@ from dashboards.shared.api.changing import (  # fmt: skip
     wants_if_match,
 )
 from dashboards.shared.api.per_cluster import PerCluster
+from dashboards.shared.reading import record
 from fleet.changes import engine as changes
+from fleet.changes import kinds
+from fleet.changes.kinds import kind_of
 from fleet.models.access import Permission, is_limited, may
 from fleet.models.changes import Change
 from fleet.vocabulary.changes import PERMISSION_OF, ChangeKind
@@ -133,7 +136,7 @@ def confirm(
 ) -> Any:
     """Agree to the plan; a worker begins when nobody else has the cluster."""
     row = mine(request, cluster, change_id)
-    doing.confirm(row, by(request), reason=said.reason, typed=said.typed, now=timezone.now())
+    kinds.confirm(row, by(request), reason=said.reason, typed=said.typed, now=timezone.now())
     return _begin(response, row)
 
 
@@ -159,7 +162,7 @@ def approve(request: HttpRequest, response: HttpResponse, cluster: str, change_i
 def cancel(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
     """Leave it undone, before it has begun."""
     row = mine(request, cluster, change_id)
-    return answer(response, doing.cancel(row, by(request), timezone.now()))
+    return answer(response, kind_of(row).cancel(row, by(request), timezone.now()))
 
 
 @per_cluster.post(
@@ -172,7 +175,8 @@ def undo(request: HttpRequest, response: HttpResponse, cluster: str, change_id: 
     """Plan taking a change of config or policies back; nothing happens before that is confirmed."""
     row = found(cluster, change_id)
     must_match(request, row)
-    return Status(201, answer(response, doing.take_back(row, by(request), timezone.now())))
+    planned = kind_of(row).undo(row, by(request), timezone.now(), record())
+    return Status(201, answer(response, planned))
 
 
 @per_cluster.get("/audit", auth=_AUDIT, response={200: AuditAnswer, **REFUSALS})

@@ -9,7 +9,6 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from ninja import Router, Schema, Status
 
-from dashboards.changes import networking_plans
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.asked import Body
 from dashboards.shared.api.changing import (  # fmt: skip
@@ -25,13 +24,16 @@ from dashboards.shared.api.changing import (  # fmt: skip
     wants_if_match,
 )
 from dashboards.shared.api.per_cluster import PerCluster
-from fleet.changes import Refused
+from dashboards.shared.reading import record
+from fleet.changes import Refused, engine
 from fleet.changes.networking import revisions as networking
+from fleet.changes.networking.kind import seen_now
 from fleet.models.access import Permission
 from fleet.models.networking import NetworkingRevision
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking import config_yaml
 from fleet.protocol.networking.config import NetworkingConfig, NetworkingConfigError
+from fleet.vocabulary.changes import ChangeKind
 
 router = Router()
 per_cluster = PerCluster(router)
@@ -136,14 +138,12 @@ def plan(request: HttpRequest, response: HttpResponse, cluster: str, wanted: Wan
     """Plan a change of the revision in If-Match; nothing is written before it is confirmed."""
     base, now = base_of(request, address(cluster, "networking-config")), timezone.now()
     current = networking.must_be_read(known(cluster))
-    try:
+    after = wanted.dict(exclude_none=True)
+    with engine.plan_attempt(ChangeKind.NETWORKING_CONFIG, cluster, by(request), now, after):
         if current.revision != base:
             raise networking.Conflict(current)
         config = _wanted(cluster, current, wanted)
-    except Refused as error:
-        networking.refused(cluster, by(request), now, str(error), after=wanted.dict(exclude_none=True))
-        raise
-    change = networking.plan(cluster, base, config, by(request), now, lambda: networking_plans.sight(cluster))
+    change = networking.plan(cluster, base, config, by(request), now, lambda: seen_now(cluster, record()))
     return Status(201, answer(response, change))
 
 

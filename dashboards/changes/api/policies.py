@@ -9,7 +9,6 @@ from django.utils import timezone
 from ninja import Router, Schema, Status
 from pydantic import Field
 
-from dashboards.changes import policy_plans
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.asked import Body
 from dashboards.shared.api.changing import (  # fmt: skip
@@ -25,7 +24,8 @@ from dashboards.shared.api.changing import (  # fmt: skip
     wants_if_match,
 )
 from dashboards.shared.api.per_cluster import PerCluster
-from fleet.changes.policies import desired, matrix
+from dashboards.shared.reading import record
+from fleet.changes.policies import desired, matrix, planning
 from fleet.models.access import Permission
 
 router = Router()
@@ -93,7 +93,7 @@ class Wanted(Body):
 def policies(request: HttpRequest, response: HttpResponse, cluster: str) -> Any:
     """Read what instances run with and what is wanted; the ETag is what a plan wants as If-Match."""
     wanted = desired.wanted_of(known(cluster))
-    lines = policy_plans.lines_of(cluster, wanted)
+    lines = planning.lines_of(cluster, wanted, record())
     revision = desired.revision_of(wanted)
     tagged(response, revision)
     return PoliciesAnswer(
@@ -135,9 +135,10 @@ def policies(request: HttpRequest, response: HttpResponse, cluster: str) -> Any:
 )
 def plan(request: HttpRequest, response: HttpResponse, cluster: str, wanted: Wanted) -> Any:
     """Plan other policies, on the revision in If-Match; nothing happens before it is confirmed."""
-    change = policy_plans.plan(
+    change = planning.plan(
         known(cluster),
         {**desired.wanted_of(cluster), **wanted.desired},
+        record(),
         revision=base_of(request, address(cluster, "policies")),
         terms=wanted.terms,
         roll_out=wanted.roll_out,

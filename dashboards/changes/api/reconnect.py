@@ -9,7 +9,7 @@ from django.utils import timezone
 from ninja import Query, Router, Schema, Status
 from pydantic import Field
 
-from dashboards.changes import campaign_plans, doing, policy_rows
+from dashboards.changes import campaign_plans, campaign_rows, change_rows
 from dashboards.changes.api import changes as change_routes
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.asked import Body, Parameters
@@ -25,12 +25,10 @@ from dashboards.shared.api.changing import (  # fmt: skip
     wants_if_match,
 )
 from dashboards.shared.api.per_cluster import PerCluster
-from fleet.changes.campaigns import campaigns
-from fleet.changes.networking import revisions
-from fleet.changes.policies import desired
+from fleet.changes import kinds
+from fleet.changes.kinds import kind_of
 from fleet.models.access import Permission
 from fleet.models.changes import Change
-from fleet.vocabulary.changes import ChangeKind
 
 router = Router()
 per_cluster = PerCluster(router)
@@ -155,7 +153,7 @@ def results(request: HttpRequest, cluster: str, change_id: int, filters: Query[R
 def act(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int, what: Doing) -> Any:
     """Pause, resume, stop or abort a campaign or a rollout that runs."""
     row = change_routes.mine(request, cluster, change_id)
-    return _progress(response, doing.do(row, what.do, by(request), timezone.now()))
+    return _progress(response, kinds.act(row, what.do, by(request), timezone.now()))
 
 
 def _progress(response: HttpResponse, row: Change) -> Progress:
@@ -167,24 +165,16 @@ def _progress(response: HttpResponse, row: Change) -> Progress:
         "state": row.state,
         "detail": row.detail,
     }
-    if row.kind == ChangeKind.RECONNECT:
-        said = campaigns.described(row, timezone.now().timestamp())
-        names = ("total", "done", "percent", "failed", "ok", "skipped", "remaining", "waits_for")
-        return Progress(**common, **{name: said[name] for name in names}, eta_seconds=said["eta"])
-    if row.kind == ChangeKind.POLICY:
-        return Progress(
-            **common, **desired.progress_of(row), waits_for=str(row.progress.get("waits_for", ""))
-        )
-    return Progress(**common, **revisions.progress_of(row))
+    return Progress(**common, **kind_of(row).progress(row, timezone.now().timestamp()))
 
 
 def _results(row: Change, filters: ResultFilters) -> ResultsAnswer:
     rows = row.campaign_agents.filter(position__gt=filters.after)
     if filters.state:
         rows = rows.filter(state=filters.state.replace("\0", ""))
-    found, names = list(rows[: filters.limit + 1]), policy_rows.instance_names(row)
+    found, names = list(rows[: filters.limit + 1]), change_rows.instance_names(row)
     shown = found[: filters.limit]
     return ResultsAnswer(
         next=shown[-1].position if len(found) > filters.limit else None,
-        agents=[ResultItem(**policy_rows.agent_result(one, names)) for one in shown],
+        agents=[ResultItem(**campaign_rows.agent_result(one, names)) for one in shown],
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseBase
@@ -12,25 +10,21 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from dashboards.changes import change_rows, doing, policy_rows
+from dashboards.changes import presenters
 from dashboards.changes.audit_words import action_words
-from dashboards.shared import acting, proof
+from dashboards.shared import acting, proof, reading
 from dashboards.shared.pages import needs_record, prefix_of, signed_in
 from dashboards.shared.permissions import requires
-from fleet.changes import Refused, Stale, engine
-from fleet.changes.networking import revisions
-from fleet.changes.policies import desired
+from fleet.changes import Refused, engine, kinds
+from fleet.changes.kind import ACTIONS
+from fleet.changes.kinds import kind_of
 from fleet.models.access import Permission, may
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import DEFAULT_CLUSTER
-from fleet.models.networking import NetworkingRevision
-from fleet.protocol.networking import config_yaml
 from fleet.vocabulary.actions import ChangeStep, of_change
 from fleet.vocabulary.changes import OCCUPYING, PERMISSION_OF, ChangeKind, ChangeState
 
 _PAGE = 50
-_UNDOABLE = frozenset({"verifying", "verified", "failed", "cancelled"})
-_KINDS_UNDOABLE = frozenset({ChangeKind.NETWORKING_CONFIG, ChangeKind.POLICY})
 
 
 @requires(Permission.VIEW_FLEET)
@@ -49,8 +43,8 @@ def change_list(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRes
 def change(request: HttpRequest, change_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show one change; confirm, approve, cancel, pause, resume, stop, abort or undo it (POST with `do`).
 
-    Template `dashboards/change.html`: `page`, `change`, `question`, `diff`, `closing`, `outcome`, `asks`, `entries`,
-    `overtaken`, `busy`, `can_act`, `can_approve`, `problems`, `reason`, `typed`, and `policy_rows.action`'s.
+    Template `dashboards/change.html`: `page`, `change`, `question`, `asks`, `entries`, `busy`, `can_act`,
+    `can_approve`, `can_undo`, `problems`, `reason`, `typed`, and `presenters.context`'s.
     """
     row = get_object_or_404(Change.objects.select_related("cluster", "undoes"), cluster=cluster, pk=change_id)
     if request.method != "POST":
@@ -64,7 +58,7 @@ def change(request: HttpRequest, change_id: int, cluster: str = DEFAULT_CLUSTER)
         engine.refuse(who, action, cluster, sentence, timezone.now(), subject=row.title, change_id=row.pk)
         raise PermissionDenied(sentence)
     what = request.POST.get("do", "")
-    if what in doing.DOINGS:
+    if what in ACTIONS:
         return _do(request, row, what)
     if what == "undo":
         return _undo(request, row)
@@ -81,7 +75,7 @@ def _agree(request: HttpRequest, row: Change, what: str) -> HttpResponseBase:
         if what == "approve":
             engine.approve(row, who, now=timezone.now())
         else:
-            doing.confirm(
+            kinds.confirm(
                 row,
                 who,
                 reason=request.POST.get("reason", ""),
@@ -98,7 +92,7 @@ def _agree(request: HttpRequest, row: Change, what: str) -> HttpResponseBase:
 def _cancel(request: HttpRequest, row: Change) -> HttpResponseBase:
     began = row.state in OCCUPYING
     try:
-        doing.cancel(row, acting.by(request, signed_in(request)), timezone.now())
+        kind_of(row).cancel(row, acting.by(request, signed_in(request)), timezone.now())
     except Refused as error:
         row.refresh_from_db()
         return _show(request, row, error)
@@ -113,7 +107,7 @@ def _do(request: HttpRequest, row: Change, what: str) -> HttpResponseBase:
     if what == "resume":
         proof.require(request)
     try:
-        doing.do(row, what, acting.by(request, signed_in(request)), timezone.now())
+        kinds.act(row, what, acting.by(request, signed_in(request)), timezone.now())
     except Refused as error:
         row.refresh_from_db()
         return _show(request, row, error)
@@ -123,15 +117,11 @@ def _do(request: HttpRequest, row: Change, what: str) -> HttpResponseBase:
 def _show(request: HttpRequest, row: Change, error: Refused | None = None) -> HttpResponseBase:
     user = signed_in(request)
     can = may(user, Permission(PERMISSION_OF[ChangeKind(row.kind)]), row.cluster_id)
-    config = row.kind == ChangeKind.NETWORKING_CONFIG
     problems = dict(error.problems) if error else {}
     context = {
         "page": "changes",
         "change": row,
         "question": row.plan.get("question", row.title),
-        "diff": change_rows.diff(row.before, row.after) if config else [],
-        "closing": change_rows.closing(row.plan),
-        "outcome": change_rows.outcome(row) if config else None,
         "asks": engine.what_it_asks(row),
         "entries": [
             (entry, action_words(entry.action))
@@ -145,54 +135,19 @@ def _show(request: HttpRequest, row: Change, error: Refused | None = None) -> Ht
         "sentence": "" if error is None or problems else f"{str(error)[:1].upper()}{str(error)[1:]}.",
         "reason": request.POST.get("reason", ""),
         "typed": request.POST.get("typed", ""),
-        "stale": _stale(row) if config else None,
-        "overtaken": _overtaken(row),
-        "can_undo": can and row.kind in _KINDS_UNDOABLE and row.state in _UNDOABLE
-        and row.before != row.after and not (config and row.started_at is None),
+        "can_undo": can and kind_of(row).offers_undo(row),
         "live": row.state in {"confirmed", "running", "paused", "verifying"},
-        **policy_rows.action(row, request.GET.get("state", "")),
+        **presenters.context(row, request.GET.get("state", "")),
     }  # fmt: skip
     return render(request, "dashboards/change.html", context)
-
-
-def _stale(row: Change) -> dict[str, Any] | None:
-    """What somebody else wrote since this was planned, while nothing of this was written; else None."""
-    if row.state not in ("planned", "failed"):
-        return None
-    mine, reading = (
-        config_yaml.from_document(row.after, strict=False),
-        revisions.reading_of(row.cluster_id),
-    )
-    theirs = reading.current if reading is not None else None
-    if theirs is None or theirs.revision == mine.revision or theirs.change_id == row.pk:
-        return None
-    base, wanted, stored = (change_rows.config_of(one) for one in (row.before, row.after, theirs.document))
-    if row.state == "failed" and NetworkingRevision.objects.filter(change=row).exists():
-        return None
-    return {
-        "sentence": f"{theirs.who or 'Somebody, not through this console,'} wrote revision {theirs.revision}.",
-        "revision": mine.revision,
-        "yaml": config_yaml.to_yaml(mine),
-        "rows": change_rows.three_way(base, stored, wanted),
-    }
-
-
-def _overtaken(row: Change) -> str:
-    """Why a plan of policies is not offered to be agreed to: somebody wants something else since."""
-    if row.kind != ChangeKind.POLICY or row.state != ChangeState.PLANNED:
-        return ""
-    try:
-        desired.must_stand(row)
-    except Stale as error:
-        return f"{str(error)[:1].upper()}{str(error)[1:]}."
-    return ""
 
 
 @needs_record
 def _undo(request: HttpRequest, row: Change) -> HttpResponseBase:
     """Plan another change that takes this one back; then it is confirmed like any other."""
     try:
-        planned = doing.take_back(row, acting.by(request, signed_in(request)), timezone.now())
+        who = acting.by(request, signed_in(request))
+        planned = kind_of(row).undo(row, who, timezone.now(), reading.record())
     except Refused as error:
         return _show(request, row, Refused(str(error)))
     return redirect(f"{prefix_of(row.cluster_id)}/changes/{planned.pk}/")

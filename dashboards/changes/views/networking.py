@@ -12,15 +12,16 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from dashboards.changes import change_rows, networking_plans
+from dashboards.changes import change_rows
 from dashboards.changes.forms.networking import NetworkingForm, initial_of
-from dashboards.shared import acting
+from dashboards.shared import acting, reading
 from dashboards.shared.pages import needs_record, prefix_of, signed_in
 from dashboards.shared.permissions import requires
 from dashboards.shared.row_ids import row_id
 from fleet.changes import Refused
 from fleet.changes.engine import By
 from fleet.changes.networking import revisions as networking
+from fleet.changes.networking.kind import seen_now
 from fleet.changes.networking.revisions import Conflict
 from fleet.models.access import Permission, may
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -115,7 +116,7 @@ def _plan(
             wanted,
             _by(request),
             timezone.now(),
-            lambda: networking_plans.sight(cluster),
+            lambda: seen_now(cluster, reading.record()),
             undoes=undoes,
         )
     except Conflict as conflict:

@@ -13,12 +13,12 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from dashboards.changes import policy_plans, policy_rows
+from dashboards.changes import policy_rows
 from dashboards.shared import acting, reading
 from dashboards.shared.pages import needs_record, prefix_of, signed_in
 from dashboards.shared.permissions import requires
 from fleet.changes import Refused, Stale, engine
-from fleet.changes.policies import desired
+from fleet.changes.policies import desired, planning
 from fleet.changes.policies import matrix as policy_matrix
 from fleet.changes.policies.matrix import Line, Wanted
 from fleet.models.access import Permission, may
@@ -43,7 +43,7 @@ def matrix(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
     (what is still wanted of instances that are there no more), `revision`.
     """
     wanted = desired.wanted_of(cluster)
-    lines = policy_plans.lines_of(cluster, wanted)
+    lines = planning.lines_of(cluster, wanted, reading.record())
     only_drift = request.GET.get("drift") == "1"
     here = tuple(line for line in lines if line.drifts or not only_drift)
     context = {
@@ -76,7 +76,7 @@ def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) ->
     `unasked`, `is_gone`.
     """
     wanted = desired.wanted_of(cluster)
-    lines = policy_plans.lines_of(cluster, wanted)
+    lines = planning.lines_of(cluster, wanted, reading.record())
     line = next((one for one in lines if one.id == target), None)
     if target not in ROLES and line is None and target not in wanted:
         raise Http404(f"There is no instance {target} in the cluster {cluster}.")
@@ -151,7 +151,9 @@ def _posted(
         edit.problems = {error.name: error.sentence for error in wrong}
         if not wrong:
             roll_out = "roll_out" in request.POST
-            edit.outlook = policy_plans.foreseen(cluster, target, edit.values, roll_out=roll_out)
+            edit.outlook = planning.foreseen(
+                cluster, target, edit.values, reading.record(), roll_out=roll_out
+            )
         return None
     theirs = wanted.get(target, {})
     known = desired.base_of(cluster, edit.revision)
@@ -162,9 +164,10 @@ def _posted(
         edit.sentence = "Your change stands on theirs now. Nothing is wanted yet: look, and plan it."
         return None
     try:
-        return policy_plans.plan(
+        return planning.plan(
             cluster,
             {**wanted, target: edit.values},
+            reading.record(),
             revision=edit.revision,
             terms={name: request.POST[name] for name in rollouts.RANGES if name in request.POST},
             roll_out="roll_out" in request.POST,

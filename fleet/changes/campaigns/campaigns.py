@@ -1,6 +1,6 @@
 """Reconnect campaigns as far as they dial nobody: plans, what people do to one that runs, and how far it is.
 
-docs/campaigns.md. Asking agents is in `campaigns_run.py`.
+docs/campaigns.md. Asking agents is in `run.py`.
 """
 
 from __future__ import annotations
@@ -156,16 +156,8 @@ def advisory_of(change: Change) -> str:
     return f"campaign-{change.pk}-{int(change.created_at.timestamp())}"
 
 
-def pause(change: Change, by: By, now: datetime, detail: str = "") -> Change:
-    """Ask nobody new until it is resumed; who was asked is still watched. Raises WrongState."""
-    said = detail or f"paused by {by.actor.name}"
-    return engine.move(change, ChangeState.PAUSED, now, actor=by.actor, detail=said, request_id=by.request_id)
-
-
-def resume(
-    change: Change, by: By, now: datetime, along: Callable[[Change], object] = lambda _: None
-) -> Change:
-    """Continue, also after a canary that did not move; `along` is written with it. Raises WrongState."""
+def resume(change: Change, by: By, now: datetime) -> Change:
+    """Continue, also after a canary that did not move. Raises WrongState."""
     # In `parameters`: a step that is under way writes `progress` when it ends.
     waived = {"canaries_waived": True} if counts_of(change).failed else {}
     return engine.move(
@@ -174,7 +166,6 @@ def resume(
         now,
         actor=by.actor,
         request_id=by.request_id,
-        along=along,
         parameters={**change.parameters, **waived},
     )
 

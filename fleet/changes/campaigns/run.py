@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime
 from typing import Protocol
+
+from django.db.models import QuerySet
+from typing_extensions import override
 
 from fleet.changes import Busy, LeaseHeld, LeaseLost, WrongState, engine, lease
 from fleet.changes.campaigns import campaigns, working
 from fleet.changes.campaigns.moves import Sight
 from fleet.changes.campaigns.working import Marks
 from fleet.changes.lease import Lease
+from fleet.changes.runner import Runner, StepContext
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import Change
 from fleet.monitoring.views import FleetTable
@@ -348,6 +352,31 @@ class _Step:
 
     def _note(self, waits_for: str) -> None:
         engine.note(self.change, progress={**self.progress, "stepped_at": self.now, "waits_for": waits_for})
+
+
+class CampaignRunner(Runner):
+    """Makes the steps of campaigns, and takes the marks of those that are over out of the record."""
+
+    @override
+    def due(self, changes: QuerySet[Change]) -> Iterator[Change]:
+        yield from super().due(changes)
+        yield from working.left_over(changes)
+
+    @override
+    def step(self, change: Change, context: StepContext) -> None:
+        cluster, clock = change.cluster_id, context.clock
+        if ChangeState(change.state).final:
+            working.clear(change, context.writer, context.moment(), context.holder)
+        else:
+            step(
+                change,
+                lambda: context.reader.table(cluster, clock()),
+                context.dialer,
+                context.writer,
+                clock,
+                context.chance,
+                context.holder,
+            )
 
 
 def _by_proxy(rows: list[CampaignAgent]) -> dict[tuple[str, str], list[CampaignAgent]]:

@@ -17,7 +17,7 @@ from fleet.changes.campaigns import campaigns
 from fleet.models.changes import Change
 from fleet.monitoring.state import StateError
 from fleet.vocabulary.campaigns import AgentState
-from fleet.vocabulary.changes import OCCUPYING, ChangeKind
+from fleet.vocabulary.changes import OCCUPYING
 
 logger = logging.getLogger(__name__)
 
@@ -45,9 +45,9 @@ def mark(change: Change, marks: Marks, progress: dict[str, Any]) -> None:
     progress.update(_told(change, marks, until))
 
 
-def left_over() -> QuerySet[Change]:
-    """Campaigns that are over while the record may still name their agents."""
-    ended = Change.objects.filter(kind=ChangeKind.RECONNECT.value, **{f"progress__{_MARKED}": True})
+def left_over(changes: QuerySet[Change]) -> QuerySet[Change]:
+    """Return those of some changes that are over while the record may still name their agents."""
+    ended = changes.filter(**{f"progress__{_MARKED}": True})
     return ended.exclude(state__in=[state.value for state in OCCUPYING])
 
 

@@ -1,6 +1,6 @@
 """Changes of the networking config as far as they dial nobody: revisions, plans, what came of them.
 
-docs/networking-config.md, "In the console". Writing is in `networking_run.py`.
+docs/networking-config.md, "In the console". Writing is in `run.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from fleet.changes.networking import plan as networking_plan
 from fleet.changes.networking.plan import Fleet
 from fleet.changes.networking.sight import tunnels_of
 from fleet.models.changes import Change
-from fleet.models.clusters import Cluster
 from fleet.models.networking import NetworkingReading, NetworkingRevision
 from fleet.monitoring.views import FleetTable
 from fleet.protocol.networking import config as rules
@@ -116,19 +115,14 @@ def plan(
     undoes: int | None = None,
 ) -> Change:
     """Plan a change of revision `base` into `wanted`. Raises Refused, Conflict, Blind; each is a row in the log."""
-    try:
+    with engine.plan_attempt(ChangeKind.NETWORKING_CONFIG, cluster, by, now, _shown(wanted)):
         draft = _draft(cluster, base, wanted, sight, undoes)
-    except Refused as error:
-        refused(cluster, by, now, str(error), after=_shown(wanted))
-        raise
     return engine.create(cluster, draft, by, now)
 
 
-def refused(cluster: str, by: By, now: datetime, sentence: str, after: Any = None) -> None:
+def refused(cluster: str, by: By, now: datetime, sentence: str) -> None:
     """Write the row of a plan that was not made."""
-    engine.refuse(
-        by, of_change(ChangeKind.NETWORKING_CONFIG, ChangeStep.PLAN), cluster, sentence, now, after=after
-    )
+    engine.refuse(by, of_change(ChangeKind.NETWORKING_CONFIG, ChangeStep.PLAN), cluster, sentence, now)
 
 
 def _draft(
@@ -236,16 +230,6 @@ def verify(change: Change, table: FleetTable, now: datetime) -> None:
     if over or networking_plan.is_done(outcome):
         detail = networking_plan.outcome_words(outcome)
         engine.move(change, ChangeState.VERIFIED, now, detail=detail, outcome=told)
-
-
-def waiting(cluster: Cluster) -> list[Change]:
-    """Changes of this kind that somebody must carry on: started, or ready to."""
-    rows = Change.objects.filter(
-        cluster=cluster,
-        kind=ChangeKind.NETWORKING_CONFIG.value,
-        state__in=[ChangeState.CONFIRMED.value, ChangeState.RUNNING.value],
-    ).order_by("pk")
-    return [row for row in rows if row.state == ChangeState.RUNNING or engine.ready(row)]
 
 
 def _shown(config: NetworkingConfig) -> Any:

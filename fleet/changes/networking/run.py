@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+
+from django.db.models import QuerySet
+from typing_extensions import override
 
 from fleet.changes import Busy, LeaseHeld, engine, lease
+from fleet.changes.dialing import Auths
 from fleet.changes.networking import plan as networking_plan
 from fleet.changes.networking import revisions
+from fleet.changes.runner import Runner, StepContext
 from fleet.models.changes import Change
 from fleet.models.networking import NetworkingReading
 from fleet.protocol.networking import config as rules
@@ -19,53 +23,16 @@ from fleet.transport.admin import (
     AdminError,
     Conflict,
     NetworkingConfigAdmin,
-    NotAllowed,
     Stored,
     Unreachable,
 )
-from fleet.transport.channels import TLSError, TLSFiles
-from fleet.transport.connections import Connections
 from fleet.vocabulary.changes import ChangeState
 
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
 Clock = Callable[[], datetime]
-Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 #: How long a write is tried that reaches nobody.
 _TRY_FOR = timedelta(seconds=60)
-
-
-class Auths:
-    """The auths of a cluster, asked in turn."""
-
-    def __init__(self, addresses: Iterable[tuple[str, str]], tls: TLSFiles | None, run: Run) -> None:
-        """`addresses` are host:port with the role of the server; `run` runs a coroutine in the loop of this process."""
-        self._addresses = tuple(addresses)
-        self._tls = tls
-        self._run = run
-
-    def do(self, work: Callable[[NetworkingConfigAdmin], Awaitable[T]]) -> T:
-        """Do something through the first auth that answers. Raises AdminError."""
-        found: T = self._run(self._do(work))
-        return found
-
-    async def _do(self, work: Callable[[NetworkingConfigAdmin], Awaitable[T]]) -> T:
-        connections = Connections(self._tls)
-        last: AdminError = Unreachable("no auth is known")
-        try:
-            for address, role in self._addresses:
-                try:
-                    return await work(NetworkingConfigAdmin(connections.reader(address, role)))
-                except (TLSError, ValueError) as error:
-                    raise AdminError(f"{address}: {error}") from error
-                except (Unreachable, NotAllowed) as error:
-                    # An update that was done after all is seen by its result, so asking on is safe. A gateway shows
-                    # auths its own certificate, and with that nobody writes.
-                    last = error
-        finally:
-            await connections.close()
-        raise last
 
 
 def read(cluster: str, auths: Auths, now: datetime) -> None:
@@ -171,3 +138,22 @@ def _remember_theirs(change: Change, auths: Auths, now: datetime) -> None:
 
 async def _get(client: NetworkingConfigAdmin) -> Stored:
     return await client.get()
+
+
+class NetworkingRunner(Runner):
+    """Writes the config of a change, and holds what agents made of it against the plan."""
+
+    task = "fleet.tasks.look_after_networking"
+
+    @override
+    def due(self, changes: QuerySet[Change]) -> Iterator[Change]:
+        yield from super().due(changes.order_by("pk"))
+        yield from changes.filter(state=ChangeState.VERIFYING.value)
+
+    @override
+    def step(self, change: Change, context: StepContext) -> None:
+        if change.state == ChangeState.VERIFYING:
+            table = context.reader.table(change.cluster_id, context.clock())
+            revisions.verify(change, table, context.moment())
+        else:
+            run(change, context.auths, context.moment, context.holder)

@@ -1,6 +1,6 @@
 """What instances are to run with: desired policies by role and instance, and plans of others. docs/policies.md.
 
-Nothing here dials; rollouts are in `rollouts_run.py`, and how all this compares in `fleet.changes.policies.matrix`.
+Nothing here dials; rollouts are in `run.py`, and how all this compares in `fleet.changes.policies.matrix`.
 """
 
 from __future__ import annotations

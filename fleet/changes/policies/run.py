@@ -11,9 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
+from typing_extensions import override
+
 from fleet.changes import Busy, LeaseHeld, LeaseLost, Stale, WrongState, engine, lease
 from fleet.changes.lease import Lease
 from fleet.changes.policies import desired, matrix
+from fleet.changes.runner import Runner, StepContext
 from fleet.models.actions import RolloutStep
 from fleet.models.changes import Change
 from fleet.monitoring.sources import SourceFailed
@@ -249,6 +252,17 @@ class _Step:
             setattr(row, name, value)
         with lease.fenced(self.held):
             row.save(update_fields=[*values])
+
+
+class RolloutRunner(Runner):
+    """Makes the steps of rollouts."""
+
+    @override
+    def step(self, change: Change, context: StepContext) -> None:
+        cluster, clock = change.cluster_id, context.clock
+        step(
+            change, lambda: context.reader.instances(cluster, clock()), context.dialer, clock, context.holder
+        )
 
 
 def _moment(now: float) -> datetime:

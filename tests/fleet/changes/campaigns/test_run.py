@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from fleet.changes import Refused, WrongState, lease
+from fleet.changes import Refused, WrongState, engine, lease
 from fleet.changes.campaigns import campaigns
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import AuditEntry, Change
@@ -54,7 +54,7 @@ def test_pause_and_resume(cluster: Cluster, alice: User) -> None:
     one = Campaign(cluster, alice, Movers.of(100), rate=600, canaries=0)
     one.confirm()
     one.step(3)
-    campaigns.pause(one.change, by(alice), one.at)
+    engine.pause(one.change, by(alice), one.at)
     asked = one.movers.asked.total()
     one.step(30)
     assert one.movers.asked.total() == asked
@@ -163,7 +163,7 @@ def test_pause_puts_back_who_was_chosen(cluster: Cluster, alice: User) -> None:
     one.confirm()
     one.step(2)
     assert campaigns.counts_of(one.change).due
-    campaigns.pause(one.change, by(alice), one.at)
+    engine.pause(one.change, by(alice), one.at)
     one.step()
     counts = campaigns.counts_of(one.change)
     assert (counts.waiting, counts.in_flight, counts.total) == (30, 0, 30)
@@ -244,7 +244,7 @@ def test_worker_that_was_away_long_fails_nobody(cluster: Cluster, alice: User, m
     with pytest.raises(KeyboardInterrupt):
         one.step()
     lease.revoke(cluster.pk, one.change.pk)
-    campaigns.pause(one.change, by(alice), one.at)
+    engine.pause(one.change, by(alice), one.at)
     monkeypatch.setattr(one.movers, "advise", real)
     one.step(seconds=60)
     one.step(3)
@@ -301,7 +301,7 @@ def test_stop_of_a_campaign_that_ended_meanwhile_changes_nothing(cluster: Cluste
     one.confirm()
     one.step(2)
     seen_before = Change.objects.get()
-    campaigns.pause(one.change, by(alice), one.at)
+    engine.pause(one.change, by(alice), one.at)
     before = campaigns.counts_of(one.change)
     with pytest.raises(WrongState):
         campaigns.stop(seen_before, by(alice), one.at)

@@ -7,8 +7,9 @@ import logging
 import pytest
 from django.contrib.auth.models import User
 
-from fleet.changes import lease
+from fleet.changes import engine, lease
 from fleet.changes.campaigns import campaigns, working
+from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
 from fleet.monitoring.evidence import Timing
 from fleet.monitoring.pollers.conclude import conclude
@@ -52,7 +53,7 @@ def begun(cluster: Cluster, alice: User, movers: Movers, steps: int = 2, **pace:
 
 def sweep(one: Campaign) -> None:
     """What `step_actions` does for campaigns that are over."""
-    for change in working.left_over():
+    for change in working.left_over(Change.objects.all()):
         working.clear(change, one.movers, one.at, "w")
     one.change.refresh_from_db()
 
@@ -85,7 +86,7 @@ def test_every_outcome_takes_it_away(cluster: Cluster, alice: User) -> None:
     one.step(PATIENCE)
     sweep(one)
     assert movers.working == {}
-    assert not working.left_over().exists()
+    assert not working.left_over(Change.objects.all()).exists()
     counts = campaigns.counts_of(one.change)
     assert (counts.ok, counts.failed, counts.skipped) == (2, 1, 1)
 
@@ -113,11 +114,11 @@ def test_abort_takes_it_from_all(cluster: Cluster, alice: User) -> None:
     assert len(one.movers.working) == 3
     one.movers.away = True
     sweep(one)
-    assert working.left_over().exists()
+    assert working.left_over(Change.objects.all()).exists()
     one.movers.away = False
     sweep(one)
     assert one.movers.working == {}
-    assert not working.left_over().exists()
+    assert not working.left_over(Change.objects.all()).exists()
 
 
 def test_clear_while_somebody_has_the_cluster(cluster: Cluster, alice: User) -> None:
@@ -135,7 +136,7 @@ def test_clear_while_somebody_has_the_cluster(cluster: Cluster, alice: User) -> 
 def test_stop_and_pause_keep_who_is_under_way(cluster: Cluster, alice: User) -> None:
     """They are watched still, and are working until it is known what became of them."""
     one = begun(cluster, alice, stubborn(30), per_proxy=4)
-    campaigns.pause(one.change, by(alice), one.at)
+    engine.pause(one.change, by(alice), one.at)
     one.step()
     assert len(one.movers.working) == 12
     campaigns.stop(one.change, by(alice), one.at)
@@ -218,7 +219,7 @@ def test_rounds_say_working_and_then_healthy(
     one.step()
     assert finish(one.now + 0.5) == [State.HEALTHY, State.HEALTHY, State.WORKING]
     campaigns.abort(one.change, by(alice), one.at)
-    for change in working.left_over():
+    for change in working.left_over(Change.objects.all()):
         working.clear(change, writer, one.at, "w")
     assert finish(one.now + 1.5) == [State.HEALTHY] * 3
     turns = [

@@ -9,11 +9,11 @@ import grpc
 import pytest
 from django.contrib.auth.models import User
 
-from fleet.changes import Refused, engine, lease
+from fleet.changes import Refused, engine, lease, runners
+from fleet.changes.dialing import Auths
 from fleet.changes.networking import revisions
 from fleet.changes.networking import run as networking_run
 from fleet.changes.networking.plan import Fleet
-from fleet.changes.networking.run import Auths
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import Cluster
 from fleet.models.networking import NetworkingReading, NetworkingRevision
@@ -115,7 +115,7 @@ def test_run_out_of_reach_is_tried_again_and_then_given_up(
     auth.fails = grpc.StatusCode.UNAVAILABLE
     assert _run(change, auth).state == ChangeState.RUNNING
     assert "tried again" in change.detail
-    assert revisions.waiting(cluster) == [change]
+    assert list(runners.due("fleet.tasks.look_after_networking", cluster.changes.all())) == [change]
     assert _run(change, auth, timedelta(minutes=2)).state == ChangeState.FAILED
 
 

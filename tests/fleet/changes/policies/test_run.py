@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from django.contrib.auth.models import User
 
-from fleet.changes import engine, lease
-from fleet.changes.policies import desired, matrix, rollouts
+from fleet.changes import engine, kinds, lease
+from fleet.changes.policies import desired, matrix
 from fleet.changes.policies import run as rollouts_run
 from fleet.models.actions import RolloutStep
 from fleet.models.changes import Change
@@ -106,8 +106,7 @@ def test_failure_pauses_and_it_can_be_resumed(cluster: Cluster, alice: User) -> 
     assert auths[2].run == 1
     auths[1].comes_back = True
     auths[1].down, auths[1].serving = False, True
-    rollouts.retry(one.change)
-    engine.move(one.change, ChangeState.RUNNING, NOW)
+    kinds.act(one.change, "resume", by(alice), NOW)
     assert one.until_over().state == ChangeState.VERIFIED
     assert [row.state for row in one.rows] == [StepState.OK, StepState.SKIPPED, StepState.OK]
 

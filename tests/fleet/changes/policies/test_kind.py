@@ -1,12 +1,13 @@
-"""People and the steps of a rollout."""
+"""What operators do to a rollout; tests/fleet/changes/test_kinds.py does it by the registry."""
 
 from __future__ import annotations
 
 from django.contrib.auth.models import User
 
-from fleet.changes.policies import rollouts
+from fleet.changes import kinds
 from fleet.models.clusters import Cluster
 from fleet.vocabulary.rollouts import StepState
+from tests.fleet.changes.conftest import NOW, by
 from tests.fleet.changes.policies.test_run import Rollout, auths_of_a_fleet
 
 
@@ -15,16 +16,18 @@ def test_rest_is_skipped_when_cancelled(cluster: Cluster, alice: User) -> None:
     one = Rollout(cluster, alice, *auths_of_a_fleet(3))
     one.step(2)
     under_way = one.rows[0].state
-    rollouts.skip_rest(one.change, "cancelled by alice", one.now)
+    kinds.act(one.change, "abort", by(alice), NOW)
     assert [row.state for row in one.rows] == [under_way, StepState.SKIPPED, StepState.SKIPPED]
 
 
 def test_who_failed_has_another_turn(cluster: Cluster, alice: User) -> None:
     """And only who failed."""
     one = Rollout(cluster, alice, *auths_of_a_fleet(3))
+    one.step()
     states = [StepState.OK, StepState.FAILED, StepState.SKIPPED]
     for row, state in zip(one.rows, states, strict=True):
         row.state = state.value
         row.save()
-    rollouts.retry(one.change)
+    kinds.act(one.change, "pause", by(alice), NOW)
+    kinds.act(one.change, "resume", by(alice), NOW)
     assert [row.state for row in one.rows] == [StepState.OK, StepState.WAITING, StepState.SKIPPED]

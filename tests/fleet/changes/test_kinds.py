@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dashboards.changes import doing
-from fleet.changes import Refused
+from fleet.changes import Refused, kinds
 from fleet.changes.engine import By
+from fleet.changes.kinds import kind_of
 from fleet.models.actions import RolloutStep
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import Cluster
@@ -31,17 +31,17 @@ def test_rollout_is_paused_resumed_and_cancelled() -> None:
         RolloutStep.objects.create(
             change=change, position=position, instance_id=str(position), name="x", state=state
         )
-    assert doing.do(change, "pause", WHO, NOW).state == "paused"
-    assert doing.do(change, "resume", WHO, NOW).state == "running"
+    assert kinds.act(change, "pause", WHO, NOW).state == "paused"
+    assert kinds.act(change, "resume", WHO, NOW).state == "running"
     assert [row.state for row in change.rollout_steps.all()] == ["ok", "waiting", "waiting"]
-    assert doing.do(change, "abort", WHO, NOW).state == "cancelled"
+    assert kinds.act(change, "abort", WHO, NOW).state == "cancelled"
     assert [row.state for row in change.rollout_steps.all()] == ["ok", "skipped", "skipped"]
 
 
 def test_what_cannot_be_done_is_refused() -> None:
     """A write of the networking config ends by itself; the attempt is in the log."""
     with pytest.raises(Refused):
-        doing.do(_change("networking-config"), "pause", WHO, NOW)
+        kinds.act(_change("networking-config"), "pause", WHO, NOW)
     assert AuditEntry.objects.get().outcome == "refused"
 
 
@@ -49,7 +49,7 @@ def test_calling_off_what_runs_aborts_it() -> None:
     """So that no step stays waiting under a change that is over."""
     change = _change("policy")
     RolloutStep.objects.create(change=change, position=0, instance_id="0", name="x", state="waiting")
-    assert doing.cancel(change, WHO, NOW).state == "cancelled"
+    assert kind_of(change).cancel(change, WHO, NOW).state == "cancelled"
     assert [row.state for row in change.rollout_steps.all()] == ["skipped"]
 
 
@@ -58,22 +58,23 @@ def test_calling_off_what_has_not_begun() -> None:
     change = _change("reconnect")
     Change.objects.update(state="planned")
     change.refresh_from_db()
-    assert doing.cancel(change, WHO, NOW).state == "cancelled"
+    assert kind_of(change).cancel(change, WHO, NOW).state == "cancelled"
 
 
 def test_calling_off_a_write_that_is_under_way() -> None:
     """Nobody can say whether it happened."""
+    change = _change("networking-config")
     with pytest.raises(Refused, match="ends by itself"):
-        doing.cancel(_change("networking-config"), WHO, NOW)
+        kind_of(change).cancel(change, WHO, NOW)
 
 
 def test_resume_that_comes_too_late_gives_nobody_another_turn() -> None:
     """The rollout was cancelled meanwhile: what failed in it stays failed."""
     change = _change("policy")
     RolloutStep.objects.create(change=change, position=0, instance_id="0", name="x", state="failed")
-    doing.do(change, "pause", WHO, NOW)
+    kinds.act(change, "pause", WHO, NOW)
     seen_before = Change.objects.get()
-    doing.do(change, "abort", WHO, NOW)
+    kinds.act(change, "abort", WHO, NOW)
     with pytest.raises(Refused):
-        doing.do(seen_before, "resume", WHO, NOW)
+        kinds.act(seen_before, "resume", WHO, NOW)
     assert [row.state for row in change.rollout_steps.all()] == ["failed"]

@@ -1,0 +1,84 @@
+"""Rollouts of policies, as a kind of change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from typing_extensions import override
+
+from fleet.changes import Refused, engine, lease
+from fleet.changes.engine import By
+from fleet.changes.kind import Action, Kind, Record
+from fleet.changes.policies import desired, planning
+from fleet.models.changes import Change
+from fleet.vocabulary.changes import ChangeState
+from fleet.vocabulary.rollouts import StepState
+
+
+def _resume(change: Change, by: By, now: datetime) -> Change:
+    """Continue, and give the instances that failed another turn."""
+    return engine.move(
+        change, ChangeState.RUNNING, now, actor=by.actor, request_id=by.request_id, along=_retry
+    )
+
+
+def _retry(change: Change) -> None:
+    change.rollout_steps.filter(state=StepState.FAILED.value).update(state=StepState.WAITING.value, detail="")
+
+
+def _abort(change: Change, by: By, now: datetime) -> Change:
+    """Skip the instances whose turn has not come. An instance that restarts already finishes by itself."""
+    why = f"cancelled by {by.actor.name}; who is under way comes back by itself"
+    skipped = {"state": StepState.SKIPPED.value, "detail": why, "ended_at": now.timestamp()}
+    ended = engine.move(
+        change,
+        ChangeState.CANCELLED,
+        now,
+        actor=by.actor,
+        detail=why,
+        request_id=by.request_id,
+        along=lambda row: row.rollout_steps.filter(state=StepState.WAITING.value).update(**skipped),
+    )
+    lease.revoke(change.cluster_id, change.pk)
+    return ended
+
+
+class PolicyKind(Kind):
+    """Desired policies, and restarts of the instances that are to run with them."""
+
+    actions: Mapping[str, Action] = {
+        "pause": engine.pause,
+        "resume": _resume,
+        "stop": _abort,
+        "abort": _abort,
+    }
+
+    @override
+    def progress(self, change: Change, now: float) -> Mapping[str, Any]:
+        return {**desired.progress_of(change), "waits_for": str(change.progress.get("waits_for", ""))}
+
+    @override
+    def must_stand(self, change: Change) -> None:
+        desired.must_stand(change)
+
+    @override
+    def undo(self, change: Change, by: By, now: datetime, record: Record) -> Change:
+        """Plan the desired policies that were before, by the terms of the change."""
+        cluster = change.cluster_id
+        with engine.plan_attempt(change.kind, cluster, by, now):
+            if ChangeState.UNDONE not in engine.followers(change):
+                raise Refused("only a change of config or policies that is over can be taken back")
+            policies = desired.taken_back(change)
+        return planning.plan(
+            cluster,
+            policies,
+            record,
+            revision=desired.revision_of(desired.wanted_of(cluster)),
+            terms=change.parameters,
+            roll_out=change.rollout_steps.exists(),
+            by=by,
+            now=now,
+            undoes=change.pk,
+        )

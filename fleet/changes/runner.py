@@ -1,0 +1,58 @@
+"""How workers carry changes of a kind out: one protocol, one object a kind in `runners.py`. docs/changes.md, "Kinds".
+
+What a kind decides without dialing, which pages need as well, is the other half: `kind.py`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
+
+from django.db.models import QuerySet
+
+from fleet.changes import engine
+from fleet.changes.dialing import Auths, Dialer
+from fleet.models.changes import Change
+from fleet.monitoring.state.reader import Reader
+from fleet.monitoring.state.writer import Writer
+from fleet.vocabulary.changes import ChangeState
+
+_UNFINISHED = (ChangeState.CONFIRMED, ChangeState.RUNNING, ChangeState.PAUSED)
+
+
+@dataclass(frozen=True, slots=True)
+class StepContext:
+    """What a worker lends to a step: the record, the instances of the cluster, the clock, chance, and its name."""
+
+    reader: Reader
+    writer: Writer
+    auths: Auths
+    dialer: Dialer
+    #: Seconds since the epoch.
+    clock: Callable[[], float]
+    #: From 0 up to 1.
+    chance: Callable[[], float]
+    holder: str
+
+    def moment(self) -> datetime:
+        """Return the time of the clock."""
+        return datetime.fromtimestamp(self.clock(), UTC)
+
+
+class Runner(Protocol):
+    """How a worker carries changes of one kind out."""
+
+    #: The Celery task that makes the steps, every few seconds.
+    task: str = "fleet.tasks.step_actions"
+
+    def due(self, changes: QuerySet[Change]) -> Iterator[Change]:
+        """Yield those of some changes of this kind that need a step; later ones are looked for after earlier steps."""
+        rows = changes.filter(state__in=[state.value for state in _UNFINISHED])
+        yield from (row for row in rows if row.state != ChangeState.CONFIRMED or engine.ready(row))
+
+    @abstractmethod
+    def step(self, change: Change, context: StepContext) -> None:
+        """Carry a change on by one step, unless another process does. Raises ControlError and StateError."""

@@ -1,0 +1,27 @@
+"""The running half of every kind of change, for workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from django.db.models import QuerySet
+
+from fleet.changes.campaigns.run import CampaignRunner
+from fleet.changes.networking.run import NetworkingRunner
+from fleet.changes.policies.run import RolloutRunner
+from fleet.changes.runner import Runner
+from fleet.models.changes import Change
+from fleet.vocabulary.changes import ChangeKind
+
+RUNNERS: Mapping[ChangeKind, Runner] = {
+    ChangeKind.NETWORKING_CONFIG: NetworkingRunner(),
+    ChangeKind.POLICY: RolloutRunner(),
+    ChangeKind.RECONNECT: CampaignRunner(),
+}
+
+
+def due(task: str, changes: QuerySet[Change]) -> Iterator[Change]:
+    """Yield those of some changes that need a step by a Celery task now, kind by kind."""
+    for kind, runner in RUNNERS.items():
+        if runner.task == task:
+            yield from runner.due(changes.filter(kind=kind.value))
