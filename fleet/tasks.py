@@ -8,8 +8,7 @@ import os
 import random
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 from celery import shared_task
 from channels.layers import get_channel_layer
 from django.conf import settings
-from django.db import DatabaseError, Error, close_old_connections
+from django.db import DatabaseError
 
 from fleet.alerts.outbox import prune as prune_messages
 from fleet.alerts.running import prune as prune_incidents
@@ -30,6 +29,7 @@ from fleet.changes.runner import StepContext
 from fleet.changes.runners import RUNNERS
 from fleet.changes.standing import degrading_run, drains, drains_run, retiring
 from fleet.changes.standing.degrading import DegradeRequest
+from fleet.isolation import apart, each_change, each_cluster
 from fleet.models import Change, Cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.monitoring.evidence import Timing
@@ -96,21 +96,6 @@ def process() -> Process:
     )
 
 
-@contextmanager
-def _apart(subject: str) -> Iterator[None]:
-    """Keep what goes wrong with one cluster or change from those after it: every loop over them uses this."""
-    try:
-        yield
-    except (ControlError, StateError) as error:
-        logger.warning("%s: %s", subject, error)
-    except Error:
-        logger.exception("%s: the database failed", subject)
-        # The connection may be broken as well; the next query makes another.
-        close_old_connections()
-    except Exception:
-        logger.exception("%s", subject)
-
-
 @shared_task(name="fleet.tasks.start_round", ignore_result=True)
 def start_round() -> None:
     """Start the round of this moment in every cluster, unless somebody did already.
@@ -118,18 +103,20 @@ def start_round() -> None:
     The last shard is polled here and now: a fleet of one shard costs one task a round.
     """
     interval = process().timing.round_interval
-    last: tuple[_Shard, Known] | None = None
-    for cluster in Cluster.objects.all():
-        # The next beat tries again; what is shown grows old meanwhile.
-        with _apart(f"cluster {cluster.id}: no round"):
-            now = time.time()
-            for shard in _start(cluster, int(now // interval), now):
-                if last is not None:
-                    poll_shard.apply_async(last[0], expires=interval)
-                last = shard
-    if last is not None:
-        with _apart(f"cluster {last[0].cluster}: no round"):
-            _poll(*last)
+    last: list[tuple[_Shard, Known]] = []
+
+    def begin(cluster: Cluster) -> None:
+        now = time.time()
+        for shard in _start(cluster, int(now // interval), now):
+            for part, _ in last:
+                poll_shard.apply_async(part, expires=interval)
+            last[:] = [shard]
+
+    # The next beat tries again; what is shown grows old meanwhile.
+    each_cluster("no round", begin)
+    for part, known in last:
+        with apart(f"cluster {part.cluster}: no round"):
+            _poll(part, known)
 
 
 @shared_task(name="fleet.tasks.poll_shard", ignore_result=True)
@@ -171,9 +158,7 @@ def prune_history() -> None:
 @shared_task(name="fleet.tasks.look_after_networking", ignore_result=True)
 def look_after_networking() -> None:
     """Read the networking config of every cluster, carry changes of it on, and hold those done against their plans."""
-    for cluster in Cluster.objects.all():
-        with _apart(f"cluster {cluster.id}: networking config"):
-            _look_after(cluster)
+    each_cluster("networking config", _look_after)
 
 
 @shared_task(name="fleet.tasks.run_networking_change", ignore_result=True)
@@ -189,19 +174,19 @@ def run_networking_change(change_id: int) -> None:
 @shared_task(name="fleet.tasks.step_actions", ignore_result=True)
 def step_actions() -> None:
     """Carry every rollout and campaign on by one step; one that is lost is made a second later."""
-    for change in runners.due(step_actions.name, Change.objects.select_related("cluster")):
-        with _apart(f"change {change.pk}"):
-            _step(change)
+    each_change(runners.due(step_actions.name, Change.objects.select_related("cluster")), _step)
 
 
 @shared_task(name="fleet.tasks.read_policies", ignore_result=True)
 def read_policies() -> None:
     """Ask every instance for the policies it runs with."""
+    each_cluster("policies are not read", _read_policies)
+
+
+def _read_policies(cluster: Cluster) -> None:
     here = process()
-    for cluster in Cluster.objects.all():
-        with _apart(f"cluster {cluster.id}: policies are not read"):
-            facts = here.writer.load_instances(cluster.id).values()
-            here.policies.write(cluster.id, here.worker.run(ask_all(facts, _tls())))
+    facts = here.writer.load_instances(cluster.id).values()
+    here.policies.write(cluster.id, here.worker.run(ask_all(facts, _tls())))
 
 
 def _step(change: Change) -> None:
@@ -209,22 +194,20 @@ def _step(change: Change) -> None:
 
 
 def _look_after(cluster: Cluster) -> None:
-    changes = cluster.changes.select_related("cluster")
-    for change in runners.due(look_after_networking.name, changes):
-        with _apart(f"change {change.pk}"):
-            _step(change)
+    each_change(runners.due(look_after_networking.name, cluster.changes.select_related("cluster")), _step)
     networking_run.read(cluster.id, _context(cluster).auths, _now())
 
 
 @shared_task(name="fleet.tasks.apply_drains", ignore_result=True)
 def apply_drains() -> None:
     """Tell instances whether they drain, where they say otherwise than operators want."""
+    each_cluster("drains wait", _apply_drains, Cluster.objects.filter(drains__isnull=False).distinct())
+
+
+def _apply_drains(cluster: Cluster) -> None:
     here = process()
-    for cluster in Cluster.objects.filter(drains__isnull=False).distinct():
-        with _apart(f"cluster {cluster.id}: drains wait"):
-            wanted = drains.due(cluster.id, here.writer.load_instances(cluster.id))
-            if wanted:
-                drains.told(wanted, here.worker.run(drains_run.tell(wanted, _tls())), _now())
+    if due := drains.due(cluster.id, here.writer.load_instances(cluster.id)):
+        drains.told(due, here.worker.run(drains_run.tell(due, _tls())), _now())
 
 
 @shared_task(name="fleet.tasks.degrade_instance", ignore_result=True)
@@ -240,9 +223,7 @@ def degrade_instance(**fields: Any) -> None:
 def apply_retired() -> None:
     """Have the record say which agents operators retired, where it says otherwise."""
     writer = process().writer
-    for cluster in Cluster.objects.all():
-        with _apart(f"cluster {cluster.id}: retired agents wait"):
-            retiring.apply(writer, cluster.id)
+    each_cluster("retired agents wait", lambda cluster: retiring.apply(writer, cluster.id))
 
 
 #: What `tend` does, and how often, seconds.
@@ -267,7 +248,7 @@ def tend() -> None:
         now = time.monotonic()
         if name not in done_at or now - done_at[name] >= every - _EARLY:
             done_at[name] = now
-            with _apart(name):
+            with apart(name):
                 chore()
 
 

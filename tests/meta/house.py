@@ -104,8 +104,8 @@ RULES = (
     ),
     Rule(
         "one-for-all",
-        "a loop over clusters or changes keeps what goes wrong with one from the others: `with _apart(...)` first",
-        r"^ +for (cluster|change) in .*:\n(?! *(#.*\n *)?with _apart\()",
+        "what goes wrong with one cluster or change is kept from the others: loop by each_cluster or each_change",
+        r"^ +for (cluster|change) in |\bin (Cluster|Change)\.objects\b|\bin runners\.due\(",
         ends=("fleet/tasks.py",),
     ),
     Rule(
@@ -116,7 +116,7 @@ RULES = (
     ),
     Rule(
         "thread",
-        "a loop of the console that ends by a fault ends for good: keep each turn `_apart`",
+        "a loop of the console that ends by a fault ends for good: keep each turn `apart`",
         r"threading\.Thread\(",
         where=r"^(fleet/(alerts|changes|monitoring|management|tasks)|dashboards)/",
         # Of Apprise it is one attempt, whose faults go to who waits for it.
