@@ -16,14 +16,7 @@ from typing_extensions import override
 class CollectedStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc] # servestatic is untyped
     """Hashed names also where one of our scripts imports another: a new page must not run an old module."""
 
-    # Ours only: htmx's sources name imports, in strings, that are in no wheel.
-    patterns = (
-        *CompressedManifestStaticFilesStorage.patterns,
-        (
-            "dashboards/*.js",
-            ((r"""(?P<matched>from\s*["'](?P<url>\./.+?)["']\s*;)""", """from "%(url)s";"""),),
-        ),
-    )
+    support_js_module_import_aggregation = True
 
 
 #: The full bundle draws heatmaps without 'unsafe-eval' (only scattergl needs it).

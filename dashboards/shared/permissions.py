@@ -146,11 +146,5 @@ def declared(callback: Any) -> Access | None:
 
 
 def _to_sign_in(request: HttpRequest) -> HttpResponse:
-    """Send somebody to the sign-in page and back; htmx swaps fragments, so it is told to leave the page."""
-    back = request.get_full_path()
-    if request.headers.get("HX-Request") != "true":
-        return redirect(f"{resolve_url(settings.LOGIN_URL)}?next={quote(back)}")
-    page = request.headers.get("HX-Current-URL", "/")
-    response = HttpResponse(status=401)
-    response["HX-Redirect"] = f"{resolve_url(settings.LOGIN_URL)}?next={quote(page)}"
-    return response
+    """Send somebody to the sign-in page and back."""
+    return redirect(f"{resolve_url(settings.LOGIN_URL)}?next={quote(request.get_full_path())}")

@@ -92,12 +92,11 @@ def agents_csv(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResp
 @require_safe
 @needs_record
 def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show one agent.
+    """Show one agent; with `?card`, the card of the map's side panel alone.
 
     Template `dashboards/agent.html`: the frame's, `agent` (AgentRow), `tunnels` (AgentTunnel), `evidence` as
     (words, value), `said` (Said or None), `history` (Change, newest first), `retirement` (or None),
-    `may_act`. htmx with the target
-    `agent-card` gets `dashboards/_agent_card.html` with `agent`.
+    `may_act`. Template `dashboards/_agent_card.html`: `agent`.
     """
     now = reading.current_time()
     reader = reading.reader()
@@ -106,7 +105,7 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
         raise Http404(f"There is no agent {agent_id} in the cluster {cluster}.")
     context = presenters.agent_page(explanation, now) | {"said": said(explanation, now)}
     context["may_act"] = may(request.user, Permission.ACT_ON_FLEET, cluster)
-    if request.headers.get("HX-Target") == "agent-card":
+    if "card" in request.GET:
         return render(request, "dashboards/_agent_card.html", context)
     context["retirement"] = retirement(cluster, explanation, now)
     context["history"] = presenters.history(

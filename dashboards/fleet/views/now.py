@@ -24,21 +24,18 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     """Show the fleet in numbers.
 
     Template `dashboards/fleet.html`: the frame's (presenters.frame), `auths` and `proxies` (InstanceCard), `causes`
-    (SickCause) and `may_act`. htmx with the target `instances` gets `dashboards/_instances.html` with the last four.
+    (SickCause) and `may_act`.
     """
     now = reading.current_time()
     reader = reading.reader()
-    may_act = may(request.user, Permission.ACT_ON_FLEET, cluster)
     table = reader.table(cluster, now)
-    cards = {
+    context = {
+        **presenters.frame(reader.summary(cluster, now), now, "fleet"),
         **presenters.instance_cards(tuple(table.instances.values()), now),
         "causes": causes_now(table),
-        "may_act": may_act,
+        "may_act": may(request.user, Permission.ACT_ON_FLEET, cluster),
     }
-    if request.headers.get("HX-Target") == "instances":
-        return render(request, "dashboards/_instances.html", cards)
-    frame = presenters.frame(reader.summary(cluster, now), now, "fleet")
-    return render(request, "dashboards/fleet.html", frame | cards)
+    return render(request, "dashboards/fleet.html", context)
 
 
 @functools.wraps(fleet_now)

@@ -171,7 +171,7 @@ def test_next_leads_nowhere_else(client: Client, person: MakeUser, settings: Set
 
 
 def test_next_at_the_same_host_is_followed(client: Client, person: MakeUser) -> None:
-    """As htmx sends it: the whole address of the page."""
+    """The whole address of a page, with its host, is allowed as well."""
     user = person("viewer")
     fields = {"login": user.username, "password": "correct horse"}
     answer = client.post("/accounts/login/?next=http://testserver/map/", fields)

@@ -2,7 +2,7 @@
 
 import { STATES } from "./fleet-state.js";
 import { Live } from "./live.js";
-import { announce, CLOCKS_DIFFER_MS, fetchPart, formatAge, formatCount, interrupt, markTab, showFreshness, throttled } from "./page.js";
+import { announce, CLOCKS_DIFFER_MS, fetchPart, formatAge, formatCount, interrupt, markTab, showFreshness, swap, throttled } from "./page.js";
 import { Strandings } from "./stranding.js";
 
 /** Ages of instances are told by the server: ask again this often even without a hint. */
@@ -169,10 +169,7 @@ async function fetchInstances() {
     // Unreachable: the age of the heartbeats goes on growing, which is the truth.
   }
   if (fresh === null) return;
-  const old = document.getElementById("instances");
-  const focused = old.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
-  old.replaceWith(fresh);
-  if (focused !== null) fresh.querySelector(`[href="${CSS.escape(focused)}"]`)?.focus();
+  swap(document.getElementById("instances"), fresh);
   adoptBeats();
   paintBeats();
   paintStatusLine();

@@ -48,7 +48,7 @@ export class Tip {
   }
 
   async explain(agent, id, why) {
-    const card = await fetchPart(agentUrl(this.prefix, id), "agent-card").catch(() => null);
+    const card = await fetchPart(`${agentUrl(this.prefix, id)}?card`, "agent-card").catch(() => null);
     if (this.agent !== agent || card === null) return;
     why.textContent = card.querySelector(".agent-sentence")?.textContent ?? "";
   }
@@ -92,7 +92,7 @@ export class Panel {
     this.timer = null;
     this.fetchedAt = performance.now();
     const id = this.id;
-    const card = await fetchPart(agentUrl(this.prefix, id), "agent-card").catch(() => null);
+    const card = await fetchPart(`${agentUrl(this.prefix, id)}?card`, "agent-card").catch(() => null);
     if (this.id !== id) return;
     if (card === null) {
       this.body.textContent = "This agent cannot be read at the moment.";

@@ -23,7 +23,7 @@ export function formatAge(ms) {
 export const CLOCKS_DIFFER_MS = 2_000;
 
 /** The age of numbers in words; of those dated ahead of the console, that clocks differ. */
-export function ageWords(ms) {
+function ageWords(ms) {
   return ms < -CLOCKS_DIFFER_MS ? `dated ${formatAge(ms)} ahead` : `${formatAge(Math.max(0, ms))} old`;
 }
 
@@ -47,9 +47,9 @@ export function throttled(paint, everyMs) {
   return request;
 }
 
-/** Fetch a page as a document of its own, or null when it is not to be had. headers: more of them. */
-export async function fetchPage(url, headers = {}) {
-  const answer = await fetch(url, { headers });
+/** Fetch a page as a document of its own, or null when it is not to be had. */
+export async function fetchPage(url) {
+  const answer = await fetch(url);
   // Signed out: the sign-in is no part of this page.
   if (!answer.ok || answer.redirected) return null;
   return new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -57,9 +57,22 @@ export async function fetchPage(url, headers = {}) {
 
 /** Fetch one element of a page by its id, or null. */
 export async function fetchPart(url, id) {
-  const page = await fetchPage(url, { "HX-Request": "true", "HX-Target": id });
-  const part = page?.getElementById(id) ?? null;
-  return part === null ? null : document.importNode(part, true);
+  const part = (await fetchPage(url))?.getElementById(id);
+  return part ? document.importNode(part, true) : null;
+}
+
+/** Put the fresh element in the old one's place; the focus stays on the same link, tables where they were scrolled, and
+    what was unfolded stays so. */
+export function swap(old, fresh) {
+  const frames = [...old.querySelectorAll(".table-frame[id]")].map((frame) => [frame.id, frame.scrollLeft]);
+  const focused = old.contains(document.activeElement) ? document.activeElement : null;
+  const [left, link] = [old.scrollLeft, focused?.getAttribute("href")];
+  for (const { id } of old.querySelectorAll("details[id][open]")) fresh.querySelector(`#${CSS.escape(id)}`)?.setAttribute("open", "");
+  old.replaceWith(fresh);
+  fresh.scrollLeft = left;
+  for (const [id, scrolled] of frames) document.getElementById(id)?.scrollTo(scrolled, 0);
+  if (focused === old) fresh.focus();
+  else if (link) fresh.querySelector(`[href="${CSS.escape(link)}"]`)?.focus();
 }
 
 /** Keep every relative time below `root` true, from the ages the server rendered. */

@@ -1,7 +1,7 @@
 /* Pages of tables: what is marked data-refresh is asked for again every few seconds, with the same address.
    Nothing moves while somebody selects text, writes into a form or paused it (WCAG 2.2.2). */
 
-import { adoptAge, adoptTimes, fetchPage } from "./page.js";
+import { adoptAge, adoptTimes, fetchPage, swap } from "./page.js";
 
 const EVERY_MS = Number(document.querySelector("[data-refresh-ms]")?.dataset.refreshMs) || 5_000;
 
@@ -12,20 +12,6 @@ let asking = false;
 function busy() {
   const selection = document.getSelection();
   return asking || paused || document.hidden || (selection !== null && !selection.isCollapsed) || document.activeElement?.form;
-}
-
-/** Put the fresh element in the old one's place; the focus stays on the same link, tables where they were scrolled, and
-    what was unfolded stays so. */
-function swap(old, fresh) {
-  const frames = [...old.querySelectorAll(".table-frame[id]")].map((frame) => [frame.id, frame.scrollLeft]);
-  const focused = old.contains(document.activeElement) ? document.activeElement : null;
-  const [left, link] = [old.scrollLeft, focused?.getAttribute("href")];
-  for (const { id } of old.querySelectorAll("details[id][open]")) fresh.querySelector(`#${CSS.escape(id)}`)?.setAttribute("open", "");
-  old.replaceWith(fresh);
-  fresh.scrollLeft = left;
-  for (const [id, scrolled] of frames) document.getElementById(id)?.scrollTo(scrolled, 0);
-  if (focused === old) fresh.focus();
-  else if (link) fresh.querySelector(`[href="${CSS.escape(link)}"]`)?.focus();
 }
 
 async function refresh() {

@@ -1,6 +1,6 @@
 /* What a silence would match, while it is written. */
 
-import { adoptTimes } from "./page.js";
+import { adoptTimes, fetchPage } from "./page.js";
 
 const form = document.getElementById("silence-form");
 const preview = document.getElementById("preview");
@@ -11,10 +11,8 @@ async function show() {
   const number = (asked += 1);
   const query = new URLSearchParams({ matchers: form.elements.matchers.value });
   try {
-    const answer = await fetch(`${form.dataset.preview}?${query}`);
-    const text = await answer.text();
-    if (!answer.ok || answer.redirected || number !== asked) return;
-    const page = new DOMParser().parseFromString(text, "text/html");
+    const page = await fetchPage(`${form.dataset.preview}?${query}`);
+    if (page === null || number !== asked) return;
     preview.replaceChildren(...[...page.body.childNodes].map((node) => document.importNode(node, true)));
   } catch {
     preview.textContent = "What it matches cannot be asked now.";
