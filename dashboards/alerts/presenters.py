@@ -26,7 +26,7 @@ from fleet.alerts.messages import agents_path, clock, duration_words, headline, 
 from fleet.alerts.routes import Route, escalates_at, leaves, receivers
 from fleet.alerts.rules import Rule
 from fleet.alerts.silences import Silence, active, silencing
-from fleet.alerts.values import CauseKind, IncidentState, Notice, NoticeKind, Severity, is_of_console
+from fleet.alerts.values import CauseKind, IncidentState, Notice, NoticeKind, is_of_console
 from fleet.models.access import shown_clusters
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.changes import AuditEntry, Change
@@ -392,8 +392,3 @@ def delivery_row(row: Delivery, now: float, *, limited: bool) -> dict[str, Any]:
 def span_words(starts_at: float, ends_at: float) -> str:
     """When something is, in UTC."""
     return f"{clock(starts_at)[:16]} to {clock(ends_at)[:16]} UTC"
-
-
-def severities() -> list[tuple[int, str]]:
-    """Choices of a form."""
-    return [(int(severity), severity.slug) for severity in Severity]

@@ -79,8 +79,6 @@ class AgentRow:
     since: datetime | None
     since_ms: int | None
     auth: str
-    #: Slug of the auth's state; empty when it is not known.
-    auth_slug: str
     #: The policy of its auth connection: `reconnect, health check`; empty when no heartbeat says.
     mode: str
     proxies: tuple[str, ...]
@@ -165,7 +163,6 @@ def agent_row(view: AgentView, instances: Mapping[str, InstanceView], now: float
         return (instance or "") if known is None else known.facts.name
 
     verdict = view.verdict
-    auth = instances.get(view.auth or "")
     return AgentRow(
         id=view.id,
         name=view.name,
@@ -177,7 +174,6 @@ def agent_row(view: AgentView, instances: Mapping[str, InstanceView], now: float
         since=moment(view.since),
         since_ms=age_ms(view.since, now),
         auth=name(view.auth),
-        auth_slug="" if auth is None else auth.state.slug,
         mode=mode_words(view.mode, health_check=bool(view.health_check)),
         proxies=tuple(name(proxy) for proxy in view.proxies),
         generations=_generations(instances[proxy].facts for proxy in view.proxies if proxy in instances),

@@ -32,8 +32,7 @@ _TURNING: Mapping[RuleKind, Callable[[str], bool]] = {
     RuleKind.BACKEND: lambda instance: instance.startswith(_BACKEND),
     RuleKind.UNREACHABLE: lambda instance: instance.startswith(_CLUSTER),
 }
-#: Kinds that the history of agents can answer for, and those that the history of instances can.
-BY_AGENTS = frozenset({*_WATCHED, RuleKind.RATE})
+#: Kinds that the history of instances can answer for.
 BY_INSTANCES = frozenset(_TURNING)
 #: Why others cannot be played.
 UNPLAYABLE: Mapping[RuleKind, str] = {

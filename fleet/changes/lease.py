@@ -89,11 +89,5 @@ def held(cluster: str, holder: str, now: datetime, *, change: int | None = None)
         release(lease)
 
 
-def holder_of(cluster: str, now: datetime) -> ClusterLease | None:
-    """Who holds it now; None when nobody does."""
-    row = ClusterLease.objects.filter(cluster=cluster).first()
-    return row if row is not None and row.holder and row.expires_at > now else None
-
-
 def _ours(lease: Lease) -> QuerySet[ClusterLease]:
     return ClusterLease.objects.filter(cluster=lease.cluster, token=lease.token, holder=lease.holder)

@@ -88,13 +88,6 @@ class NetworkingConfigAdmin:
         )
         return await self._call(self._stub.UpdateClusterNetworkingConfig(request, timeout=self._within))
 
-    async def upsert(self, stored: Stored, wanted: Resource) -> Stored:
-        """Write what is wanted over whatever is stored."""
-        request = clusterconfig_pb2.UpsertClusterNetworkingConfigRequest(
-            cluster_network_config=_merged(stored, wanted)
-        )
-        return await self._call(self._stub.UpsertClusterNetworkingConfig(request, timeout=self._within))
-
     async def reset(self) -> Stored:
         """Go back to the defaults. Raises Refused when the config comes from the auths' file."""
         request = clusterconfig_pb2.ResetClusterNetworkingConfigRequest()

@@ -16,6 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from fleet.monitoring.classify import classify_columns, prepare
+from fleet.monitoring.events import Delta
 from fleet.monitoring.evidence import Timing
 from fleet.monitoring.pollers.conclude import conclude
 from fleet.monitoring.publish import Layer, publish
@@ -154,8 +155,9 @@ class _Bench:
             self._writer, CLUSTER, self._round, now=time.time(), timing=_TIMING, clock=time.perf_counter
         )
         assert done is not None, "nobody else concludes"
-        if done.states_changed != moved:
-            raise BenchError(f"{done.states_changed} agents changed in a round where {moved} should have")
+        changed = sum(len(event.changes) for event in done.events if isinstance(event, Delta))
+        if changed != moved:
+            raise BenchError(f"{changed} agents changed in a round where {moved} should have")
         began = time.perf_counter()
         await publish(layer, CLUSTER, done.events)
         return {

@@ -48,9 +48,6 @@ class Concluded:
     header: Header
     #: To be published, in this order.
     events: tuple[Event, ...]
-    #: Agents whose state changed, and agents whose verdict changed in any way.
-    states_changed: int
-    rows_changed: int
     #: Seconds, by step: `read`, `classify`, `record`.
     took: Mapping[str, float]
 
@@ -72,14 +69,7 @@ def conclude(
         classified = clock()
         if writer.commit(cluster, record, judged.conclusion):
             took = {"read": read - started, "classify": classified - read, "record": clock() - classified}
-            deltas = [event for event in judged.events if isinstance(event, Delta)]
-            return Concluded(
-                header=judged.conclusion.header,
-                events=judged.events,
-                states_changed=sum(len(delta.changes) for delta in deltas),
-                rows_changed=len(judged.conclusion.verdicts_changed),
-                took=took,
-            )
+            return Concluded(header=judged.conclusion.header, events=judged.events, took=took)
     return None
 
 

@@ -32,8 +32,6 @@ log = logging.getLogger(__name__)
 
 #: A new keep-alive interval is told to the proxy within this, seconds.
 _TELL_WITHIN = 5.0
-#: Once Register is over, its reason is there within this, seconds.
-_REASON_WITHIN = 0.1
 #: When a proxy ends a tunnel, sessions that it ended before may take so long to have their last bytes, seconds.
 _FINISH_WITHIN = 5.0
 #: From dialling to the proxy's hello, and from there to its taking our targets, seconds: a balancer may give us a

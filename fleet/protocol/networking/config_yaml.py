@@ -1,12 +1,11 @@
-"""ClusterNetworkingConfig as a document: Teleport's YAML and JSON, in and out.
+"""ClusterNetworkingConfig as a document: Teleport's YAML, in and out.
 
-YAML is read strictly, because a person wrote it: unknown and doubled keys are refused. JSON of other programs is read
-with unknown keys ignored, as Teleport does. Pure.
+YAML is read strictly, because a person wrote it: unknown and doubled keys are refused. Documents of other programs are
+read with unknown keys ignored, as Teleport does. Pure.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -79,15 +78,6 @@ def from_yaml(text: str) -> Resource:
     except strict_yaml.StrictYAMLError as error:
         raise NetworkingConfigError([Problem("YAML", str(error))]) from None
     return from_document(document, strict=True)
-
-
-def from_json(text: str) -> Resource:
-    """Read what a program wrote; unknown keys are ignored. Raises NetworkingConfigError."""
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise NetworkingConfigError([Problem("JSON", str(error))]) from None
-    return from_document(document, strict=False)
 
 
 def from_document(document: object, *, strict: bool) -> Resource:

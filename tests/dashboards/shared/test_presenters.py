@@ -122,6 +122,5 @@ def test_agent_page_names_instances() -> None:
     page = presenters.agent_page(explanation, NOW)
     assert page["agent"].proxies == ("proxy-2",)
     assert page["agent"].cause == "proxy-1"
-    assert page["agent"].auth_slug == "ok"
     assert [(tunnel.proxy, tunnel.opened_ms) for tunnel in page["tunnels"]] == [("proxy-2", 60_000)]
     assert ("Reconnect mode", "reconnect") in page["evidence"]

@@ -6,7 +6,6 @@ import pytest
 
 from fleet.models.changes import AuditEntry
 from fleet.vocabulary.actions import (
-    LOGGED_STATES,
     LONGEST_ACTION,
     AuditAction,
     ChangeStep,
@@ -15,6 +14,7 @@ from fleet.vocabulary.actions import (
     of_request,
 )
 from fleet.vocabulary.changes import FOLLOWERS, ChangeKind, ChangeState
+from tests.meta.vocabularies import LOGGED_STATES
 
 
 def test_action_of_a_change_is_its_kind_and_a_word() -> None:

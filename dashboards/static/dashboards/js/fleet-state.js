@@ -7,7 +7,7 @@ export const STATES = Object.freeze([
   "unknown", "retired", "never", "stranded", "offline", "at_risk", "working", "degraded", "excess", "healthy",
 ]);
 export const UNKNOWN = 0;
-export const RETIRED = 1;
+const RETIRED = 1;
 export const STRANDED = STATES.indexOf("stranded");
 export const AT_RISK = STATES.indexOf("at_risk");
 export const HEALTHY = STATES.indexOf("healthy");
