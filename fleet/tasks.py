@@ -37,7 +37,8 @@ from fleet.monitoring.history.store import prune, recall, settle
 from fleet.monitoring.pollers.conclude import conclude
 from fleet.monitoring.pollers.plan import operators_auths, plan
 from fleet.monitoring.pollers.policies import ask_all
-from fleet.monitoring.pollers.worker import Known, Polling, Worker
+from fleet.monitoring.pollers.recording import Place
+from fleet.monitoring.pollers.worker import Polling, Worker
 from fleet.monitoring.publish import publish
 from fleet.monitoring.state import RecordLost, StateError
 from fleet.monitoring.state.connect import connect, reaching
@@ -103,7 +104,7 @@ def start_round() -> None:
     The last shard is polled here and now: a fleet of one shard costs one task a round.
     """
     interval = process().timing.round_interval
-    last: list[tuple[_Shard, Known]] = []
+    last: list[tuple[_Shard, Place]] = []
 
     def begin(cluster: Cluster) -> None:
         now = time.time()
@@ -114,9 +115,9 @@ def start_round() -> None:
 
     # The next beat tries again; what is shown grows old meanwhile.
     each_cluster("no round", begin)
-    for part, known in last:
+    for part, place in last:
         with apart(f"cluster {part.cluster}: no round"):
-            _poll(part, known)
+            _poll(part, place)
 
 
 @shared_task(name="fleet.tasks.poll_shard", ignore_result=True)
@@ -288,32 +289,31 @@ class _Shard(NamedTuple):
     bootstrap: Sequence[str]
 
 
-def _start(cluster: Cluster, number: int, now: float) -> list[tuple[_Shard, Known]]:
-    """Begin a round; return its shards with what was read for them, none if somebody else began it."""
+def _start(cluster: Cluster, number: int, now: float) -> list[tuple[_Shard, Place]]:
+    """Begin a round; return its shards with the record that they poll, none if somebody else began it."""
     here = process()
     if not here.rounds.claim(cluster.id, number):
         return []
     epoch = here.writer.epoch(cluster.id) or here.writer.create(cluster.id, recall(cluster.id))
-    known = Known(epoch, here.writer.load_instances(cluster.id))
-    shards = plan(known.instances, settings.REFLOAT_SHARD_SIZE, now)
+    place = here.worker.place(cluster.id, epoch)
+    shards = plan(place.instances, settings.REFLOAT_SHARD_SIZE, now)
     unfinished = here.rounds.begin(cluster.id, number, [shard.number for shard in shards])
     if unfinished is not None:
         # A shard of it died with its worker, or is late: what the others saw must not wait.
         _conclude(cluster.id, unfinished)
     return [
-        (_Shard(cluster.id, number, one.number, one.instances, one.lists, cluster.auths), known)
+        (_Shard(cluster.id, number, one.number, one.instances, one.lists, cluster.auths), place)
         for one in shards
     ]
 
 
-def _poll(part: _Shard, known: Known | None = None) -> None:
+def _poll(part: _Shard, place: Place | None = None) -> None:
     here, cluster, number = process(), part.cluster, part.round
     try:
         if not here.rounds.claim_shard(cluster, number, part.shard):
             return
-        here.worker.poll_shard(
-            cluster, number, part.instances, lists=part.lists, bootstrap=part.bootstrap, known=known
-        )
+        place = place or here.worker.place(cluster, here.writer.epoch(cluster))
+        here.worker.poll_shard(place, number, part.instances, part.bootstrap if part.lists else None)
         if here.rounds.finish(cluster, number, part.shard):
             _conclude(cluster, number)
     except StateError as error:

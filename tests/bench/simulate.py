@@ -105,9 +105,9 @@ class _Bench:
         self._number += 1
         began, cpu = time.perf_counter(), time.process_time()
         for shard in plan(self._writer.load_instances(_CLUSTER), _SHARD, time.time()):
-            self._worker.poll_shard(
-                _CLUSTER, self._number, shard.instances, lists=shard.lists, bootstrap=self._auths
-            )
+            place = self._worker.place(_CLUSTER, self._writer.epoch(_CLUSTER))
+            bootstrap = self._auths if shard.lists else None
+            self._worker.poll_shard(place, self._number, shard.instances, bootstrap)
         polled = time.perf_counter()
         done = conclude(
             self._writer, _CLUSTER, self._number, now=time.time(), timing=_TIMING, clock=time.perf_counter

@@ -85,7 +85,8 @@ class Scene:
         self.round += 1
         (shard,) = plan(self.writer.load_instances(CLUSTER), 100, time.time())
         bootstrap = [str(self.auths[1].announced["grpc"])]
-        self.worker.poll_shard(CLUSTER, self.round, shard.instances, lists=True, bootstrap=bootstrap)
+        place = self.worker.place(CLUSTER, self.writer.epoch(CLUSTER))
+        self.worker.poll_shard(place, self.round, shard.instances, bootstrap)
         timing = Timing(round_interval=INTERVAL)
         conclude(self.writer, CLUSTER, self.round, now=time.time(), timing=timing, clock=time.monotonic)
         return self.reader.table(CLUSTER, time.time())

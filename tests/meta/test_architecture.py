@@ -10,6 +10,8 @@ from tests.meta.house import ROOT, tracked
 
 #: Modules of one folder; its listing is read at a glance.
 _MOST_MODULES = 25
+#: A step of a walk: a file and a function in it.
+_STEP = re.compile(r"`([\w/-]+\.(?:py|js))`: `(?:\w+\.)?(\w+)`")
 
 
 def _drawn(container: str) -> list[str]:
@@ -27,6 +29,16 @@ def test_layers_are_drawn_as_they_are_held() -> None:
     for contract in contracts:
         (container,) = contract["containers"]
         assert _drawn(container) == [layer.translate({40: None, 41: None}) for layer in contract["layers"]]
+
+
+def test_walks_name_functions_that_exist() -> None:
+    """A step that the code no longer has would mislead the reader."""
+    steps = _STEP.findall((ROOT / "docs" / "architecture.md").read_text("utf-8"))
+    assert len(steps) > 20
+    for path, name in steps:
+        texts = [(ROOT / file).read_text("utf-8") for file in tracked() if file.endswith(f"/{path}")]
+        texts += [(ROOT / path).read_text("utf-8")] if (ROOT / path).is_file() else []
+        assert any(re.search(rf"\b{name}\(", text) for text in texts), f"{path}: {name}"
 
 
 def test_no_folder_has_more_modules_than_are_read_at_a_glance() -> None:

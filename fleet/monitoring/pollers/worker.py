@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -47,14 +47,6 @@ class Polling:
     destination_health: destination.Settings = destination.RECOMMENDED
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """The record's epoch, and the facts of all instances."""
-
-    epoch: str
-    instances: Mapping[int, InstanceFacts]
-
-
 class Worker:
     """Polls shards and records them. Use it in the process that made it only."""
 
@@ -71,35 +63,24 @@ class Worker:
         assert os.getpid() == self._pid, "connections do not survive a fork: make a worker in each child"
         return self._runner.run(work)
 
-    def poll_shard(
-        self,
-        cluster: str,
-        number: int,
-        instances: Sequence[int],
-        *,
-        lists: bool,
-        bootstrap: Sequence[str],
-        known: Known | None = None,
-    ) -> Seen:
-        """Ask the instances of a shard, and the lists if it is the one that does; record what came of it.
+    def place(self, cluster: str, epoch: str | None) -> Place:
+        """Return the record of that epoch as it is now. Raises RecordLost, StateUnavailable."""
+        if epoch is None:
+            raise RecordLost(f"cluster {cluster}: there is no record")
+        return Place(
+            self.writer, cluster, epoch, self.writer.load_instances(cluster), self.writer.feeds(cluster)
+        )
 
-        `known`: what whoever began the round has just read. Raises RecordLost, StateUnavailable.
+    def poll_shard(
+        self, place: Place, number: int, instances: Sequence[int], bootstrap: Sequence[str] | None
+    ) -> None:
+        """Ask the instances of a shard, and the lists unless `bootstrap` is None; record the answers.
+
+        Raises RecordLost, StateUnavailable.
         """
-        place = self.place(cluster, known)
-        errand = self._errand(place, number, instances, bootstrap if lists else None)
-        seen = self.run(self._poll(place, errand))
+        seen = self.run(self._poll(place, self._errand(place, number, instances, bootstrap)))
         record_sightings(place, seen, self.polling.destination_health)
         record_lists(place, seen)
-        return seen
-
-    def place(self, cluster: str, known: Known | None = None) -> Place:
-        """The record as it is now. Raises RecordLost, StateUnavailable."""
-        if known is None:
-            epoch = self.writer.epoch(cluster)
-            if epoch is None:
-                raise RecordLost(f"cluster {cluster}: there is no record")
-            known = Known(epoch, self.writer.load_instances(cluster))
-        return Place(self.writer, cluster, known.epoch, known.instances, self.writer.feeds(cluster))
 
     def close(self) -> None:
         """Close connections and loop."""

@@ -57,7 +57,8 @@ class Fleet:
         self.round += 1
         [shard] = plan(self.writer.load_instances(CLUSTER), 100, time.time())
         bootstrap = [self.auths[0].address]
-        self.worker.poll_shard(CLUSTER, self.round, shard.instances, lists=True, bootstrap=bootstrap)
+        place = self.worker.place(CLUSTER, self.writer.epoch(CLUSTER))
+        self.worker.poll_shard(place, self.round, shard.instances, bootstrap)
 
     def facts(self, name: str) -> InstanceFacts:
         """Facts of an instance by name."""
