@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dashboards.fleet.figures import COLOURS
 from fleet.monitoring.columns import NO_INSTANCE, REASON_BITS
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.verdicts import Reason, State
@@ -41,7 +40,7 @@ def pictures(table: FleetTable, indices: Indices) -> dict[str, Any] | None:
         "ribbons": _ribbons(table, indices),
         # Two stops: amber for at risk, red for stranded.
         "colours": {
-            name: [[0, COLOURS[State.AT_RISK][theme]], [1, COLOURS[State.STRANDED][theme]]]
+            name: [[0, State.AT_RISK.look.colours[theme]], [1, State.STRANDED.look.colours[theme]]]
             for theme, name in enumerate(("light", "dark"))
         },
     }

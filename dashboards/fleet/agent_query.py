@@ -27,7 +27,6 @@ MAX_LIMIT = 1000
 MAX_WORDS = 20
 #: Digits of a number in a cursor; no key or index has more, and numpy compares no larger ones.
 _MAX_DIGITS = 18
-_STATES = {state.slug: state for state in State}
 #: What a list can be ordered by; a minus before it turns the order round. Without any: the order of the map.
 SORTS = ("name", "state", "since")
 #: By cluster: the names that were ranked last, and their ranks. Names are one tuple from round to round.
@@ -64,12 +63,11 @@ class Page:
     next_cursor: str | None
 
 
-def state_of(slug: str) -> State:
-    """Read a state's name; `at-risk` and `at_risk` are the same. Raises QueryError."""
+def _state(slug: str) -> State:
     try:
-        return _STATES[slug.strip().lower().replace("-", "_")]
-    except KeyError:
-        raise QueryError(f"There is no state {slug!r}; the states are: {', '.join(_STATES)}.") from None
+        return State.read(slug)
+    except ValueError as error:
+        raise QueryError(str(error)) from None
 
 
 def parse(text: str) -> AgentQuery:
@@ -92,8 +90,8 @@ def parse(text: str) -> AgentQuery:
     if len(words) > MAX_WORDS:
         raise QueryError(f"A filter takes at most {MAX_WORDS} words.")
     return AgentQuery(
-        states=tuple(state_of(slug) for slug in found.get("state", [])),
-        not_states=tuple(state_of(slug) for slug in found.get("-state", [])),
+        states=tuple(_state(slug) for slug in found.get("state", [])),
+        not_states=tuple(_state(slug) for slug in found.get("-state", [])),
         proxies=tuple(found.get("proxy", [])),
         not_proxies=tuple(found.get("-proxy", [])),
         auths=tuple(found.get("auth", [])),
@@ -108,8 +106,8 @@ def narrow(
     """Add the filters of form fields or parameters: `-stranded` negates. Raises QueryError."""
     return replace(
         query,
-        states=(*query.states, *(state_of(slug) for slug in states if not slug.startswith("-"))),
-        not_states=(*query.not_states, *(state_of(slug[1:]) for slug in states if slug.startswith("-"))),
+        states=(*query.states, *(_state(slug) for slug in states if not slug.startswith("-"))),
+        not_states=(*query.not_states, *(_state(slug[1:]) for slug in states if slug.startswith("-"))),
         proxies=(*query.proxies, *proxies),
         auths=(*query.auths, *auths),
     )

@@ -1,34 +1,11 @@
-"""Figures as plotly wants them: colours and layout are decided here, the browser only fills in the cells.
-
-Colours are those of static/dashboards/css/tokens.css (a test holds them equal), but healthy is paler on the map:
-it is the ground on which the others must be seen.
-"""
+"""Figures as plotly wants them: colours and layout are decided here, the browser only fills in the cells."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from fleet.vocabulary.verdicts import State
+from fleet.vocabulary.verdicts import HARMED, State
 
-#: (light, dark) by verdict. Checked for 3:1 against the page, and apart under protan and deutan vision.
-COLOURS: dict[State, tuple[str, str]] = {
-    State.UNKNOWN: ("#4b4c4e", "#c6c9cc"),
-    State.RETIRED: ("#85888c", "#7d8590"),
-    State.NEVER: ("#85888c", "#7d8590"),
-    State.STRANDED: ("#a81e0b", "#ec2313"),
-    State.OFFLINE: ("#85888c", "#7d8590"),
-    State.AT_RISK: ("#bd7d0a", "#ffcf55"),
-    State.WORKING: ("#0649e6", "#30a6fa"),
-    State.DEGRADED: ("#bd7d0a", "#ffcf55"),
-    State.EXCESS: ("#2a7268", "#6fbfb4"),
-    State.HEALTHY: ("#43a294", "#3e7470"),
-}
-#: Where a cell of the map differs from the colour of the word.
-CELL_COLOURS: dict[State, tuple[str, str]] = {
-    State.HEALTHY: ("#9fd0c8", "#285350"),
-    State.RETIRED: ("#e6e9eb", "#1d242c"),
-    State.NEVER: ("#d3d8dc", "#2d3641"),
-}
 #: What the filter leaves out is drawn this much of the way to the page.
 FADED = 0.86
 PAGES = ("#ffffff", "#0d1117")
@@ -36,7 +13,7 @@ PAGES = ("#ffffff", "#0d1117")
 
 def cell_colour(state: State, theme: int) -> str:
     """The colour of a cell; theme 0 is light, 1 is dark."""
-    return CELL_COLOURS.get(state, COLOURS[state])[theme]
+    return (state.look.cells or state.look.colours)[theme]
 
 
 def mix(colour: str, ground: str, share: float) -> str:
@@ -46,7 +23,7 @@ def mix(colour: str, ground: str, share: float) -> str:
 
 
 def colourscale(theme: int) -> list[list[float | str]]:
-    """Discrete colours: two stops per value of z. z is the state, or the state + 10 where the filter fades it."""
+    """Discrete colours: two stops per value of z. z is the state, and beyond them all where it is faded."""
     solid = [cell_colour(state, theme) for state in State]
     colours = solid + [mix(colour, PAGES[theme], FADED) for colour in solid]
     width = 1 / len(colours)
@@ -89,5 +66,8 @@ def map_figure() -> dict[str, Any]:
         "config": {"staticPlot": True, "displayModeBar": False, "responsive": False},
         "colourscales": {"light": colourscale(0), "dark": colourscale(1)},
         "pages": {"light": PAGES[0], "dark": PAGES[1]},
-        "colours": {state.slug: list(COLOURS[state]) for state in State},
+        "colours": [state.look.colours for state in State],
+        "marks": [state.look.mark for state in State],
+        # In small cells only what a person must not overlook is marked.
+        "loud": HARMED,
     }

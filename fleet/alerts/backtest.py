@@ -14,15 +14,15 @@ from fleet.alerts.facts import RATE_SECONDS
 from fleet.alerts.messages import duration_words
 from fleet.alerts.rules import Rule, RuleKind
 from fleet.vocabulary.instances import FAULTS
-from fleet.vocabulary.verdicts import State
+from fleet.vocabulary.verdicts import HARMED, LOST_OR_AT_RISK, State
 
 _WATCHED = {
     RuleKind.STRANDED: State.STRANDED.slug,
     RuleKind.AT_RISK: State.AT_RISK.slug,
     RuleKind.EXCESS: State.EXCESS.slug,
 }
-_LOST = frozenset({State.STRANDED.slug, State.OFFLINE.slug, State.AT_RISK.slug})
-_HARMED = frozenset({State.STRANDED.slug, State.AT_RISK.slug})
+_LOST = frozenset(state.slug for state in LOST_OR_AT_RISK)
+_HARMED = frozenset(state.slug for state in HARMED)
 _SICK = frozenset(state.slug for state in FAULTS)
 #: What the history calls that which is no instance, before the cluster's name.
 _BACKEND, _CLUSTER = "backend/", "cluster/"

@@ -19,7 +19,7 @@ from fleet.monitoring.classify import FleetFrame, prepare
 from fleet.monitoring.columns import HEALTH_CHECK, REASON_BITS, RECOVERY_SHIFT
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.instances import FAULTS, InstanceKind, InstanceState
-from fleet.vocabulary.verdicts import BACKEND_CAUSE, Reason, Recovery, State
+from fleet.vocabulary.verdicts import BACKEND_CAUSE, HARMED, LOST_OR_AT_RISK, Reason, Recovery, State
 
 #: The rate of loss is that of so many seconds.
 RATE_SECONDS = 60.0
@@ -206,7 +206,7 @@ def agents_of(table: FleetTable, key: str) -> npt.NDArray[np.intp]:
     counted = _COUNTED_BY_KEY.get(key) or (_counting if key == whole_of(table.cluster).key else None)
     if counted is not None:
         return np.flatnonzero(counted(table, table.verdicts))
-    hurt = np.flatnonzero(np.isin(table.verdicts["state"], (State.STRANDED, State.AT_RISK)))
+    hurt = np.flatnonzero(np.isin(table.verdicts["state"], HARMED))
     if not len(hurt):
         return hurt
     places = _places(table.verdicts, hurt)
@@ -255,7 +255,7 @@ def _groups(
 ) -> tuple[Affected, ...]:
     """Count each cause in one pass over the columns: the agents of a cause stand side by side in `hurt`."""
     states = verdicts["state"]
-    hurt = np.flatnonzero((states == State.STRANDED) | (states == State.AT_RISK))
+    hurt = np.flatnonzero(np.isin(states, HARMED))
     if not len(hurt):
         return ()
     places = _places(verdicts, hurt)
@@ -354,7 +354,7 @@ def _counting(_: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
 
 def _lost_lately(table: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
     """Agents that became stranded, offline or at risk within the last minute."""
-    lost = np.isin(verdicts["state"], (State.STRANDED, State.OFFLINE, State.AT_RISK))
+    lost = np.isin(verdicts["state"], LOST_OR_AT_RISK)
     return lost & (verdicts["since"] > (table.as_of or 0.0) - RATE_SECONDS)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from fleet.alerts.values import Cause, CauseKind, Incident, IncidentState, Notice, NoticeKind, Severity
+from fleet.vocabulary.verdicts import HARMED, LOST_OR_AT_RISK, State
 
 #: Labels of links in a text, where the name of the link alone would read as another line of it.
 _LINK_LABELS = {"Agents": "List of agents"}
@@ -110,17 +111,17 @@ def prefix_url(console: str, cluster: str) -> str:
 
 
 #: States of the agents that rules of the whole fleet count, by the kind of the rule.
-_FLEET_STATES = {"rate": ("stranded", "offline", "at_risk"), "excess": ("excess",)}
+_FLEET_STATES = {"rate": LOST_OR_AT_RISK, "excess": (State.EXCESS,)}
 
 
 def agents_path(cause: Cause) -> str:
     """Return the path of the page that lists the agents of a cause; all agents where no filter fits."""
     if cause.kind is CauseKind.FLEET:
-        query = [("state", state) for state in _FLEET_STATES.get(cause.id, ())]
+        query = [("state", state.slug) for state in _FLEET_STATES.get(cause.id, ())]
     elif cause.kind is CauseKind.CLUSTER:
         query = []
     else:
-        query = [("state", "stranded"), ("state", "at_risk")]
+        query = [("state", state.slug) for state in HARMED]
     if cause.kind in (CauseKind.PROXY, CauseKind.AUTH):
         query.append((cause.kind.value, cause.name))
     return f"/agents/?{urlencode(query)}" if query else "/agents/"

@@ -15,13 +15,6 @@ from fleet.vocabulary.verdicts import State
 
 #: Home, and clear to the end of the screen: less flicker than clearing first.
 _REDRAW = "\033[H\033[J"
-_COLOURS = {
-    State.STRANDED: "red",
-    State.AT_RISK: "yellow",
-    State.DEGRADED: "yellow",
-    State.HEALTHY: "green",
-    State.WORKING: "blue",
-}
 
 
 @click.command()
@@ -59,5 +52,5 @@ def draw(console: api.Console, cluster: str, columns: int) -> str:
         count = summary["counts"].get(state.slug, 0)
         if count:
             bar = "█" * max(1, round(room * count / max(summary["agents"], 1)))
-            lines.append(f"{state.label:<10} {count:>7}  {click.style(bar, fg=_COLOURS.get(state))}")
+            lines.append(f"{state.label:<10} {count:>7}  {click.style(bar, fg=state.look.terminal)}")
     return "\n".join([*lines, "", instance_table(found)])

@@ -128,7 +128,7 @@ async def test_legend_filters(visiting: Visiting) -> None:
     await wait_drawn(page)
     await page.click('.chip[data-state="stranded"]')
     await wait_cells(page, State.HEALTHY + 10, 198)
-    await wait_cells(page, State.AT_RISK + 10, 1)
+    await wait_cells(page, State.AT_RISK + len(State), 1)
     await wait_cells(page, State.STRANDED, 1)
     await expect(page.locator("#as-table")).to_have_attribute(
         "href", f"{visit.prefix}/agents/?state=stranded"

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 from django.contrib.auth.models import AnonymousUser
-from django.test import RequestFactory
+from django.test import Client, RequestFactory
 from django.urls import resolve
 
 from dashboards.context import console
+from fleet.vocabulary.verdicts import State
 from tests.dashboards.conftest import MakeUser
 
 pytestmark = pytest.mark.django_db
@@ -20,7 +24,8 @@ def test_links_stay_in_the_cluster(path: str, cluster: str, prefix: str) -> None
     request = RequestFactory().get(path)
     request.user = AnonymousUser()
     request.resolver_match = resolve(path)
-    assert console(request) == {"cluster": cluster, "url_prefix": prefix, "can": set()}
+    found = console(request)
+    assert (found["cluster"], found["url_prefix"], found["can"]) == (cluster, prefix, set())
 
 
 def test_can_names_permissions(person: MakeUser) -> None:
@@ -28,3 +33,29 @@ def test_can_names_permissions(person: MakeUser) -> None:
     request = RequestFactory().get("/nowhere/")
     request.user = person("operator")
     assert console(request)["can"] == {"view_fleet", "view_metrics", "view_audit", "act_on_fleet"}
+
+
+@pytest.mark.parametrize("path", ["/accounts/login/", "/nowhere/"])
+def test_page_hands_over_the_verdicts(client: Client, path: str) -> None:
+    """Each has its colours, its symbol and its place among the words; the policy lets the style through."""
+    answer = client.get(path)
+    page = answer.content.decode()
+    words = re.search(r'<script id="verdicts" type="application/json">(.*?)</script>', page)
+    assert words is not None
+    assert [(word["slug"], word["label"]) for word in json.loads(words[1])] == [
+        (state.slug, state.label) for state in State
+    ]
+    nonce = re.search(r'<style nonce="(.+?)">', page)
+    assert nonce is not None
+    assert f"style-src 'self' 'nonce-{nonce[1]}'" in answer["Content-Security-Policy"]
+    for state in State:
+        light, dark = state.look.colours
+        assert f"--{state.slug}: light-dark({light}, {dark});" in page
+        assert (
+            f".state-{state.slug} {{ --tone: var(--{state.slug}); --wash: var(--wash-{state.look.wash}); }}"
+            in page
+        )
+        assert (
+            f'<symbol id="shape-{state.slug}" viewBox="0 0 16 16"><path d="{state.look.shape[0].path}"'
+            in page
+        )

@@ -22,8 +22,9 @@ from fleet.vocabulary.watch import UNWATCHED, Watch
 
 Rows = npt.NDArray[np.void]
 
-_MAGIC = b"RFV1"
-_HEADER = struct.Struct("<4sI16sQQddII10I")
+#: A verdict more makes a header longer, so it is another version. Ten were there first.
+_MAGIC = b"RFV%d" % (len(State) - 9)
+_HEADER = struct.Struct(f"<4sI16sQQddII{len(State)}I")
 #: Texts whose value is kept: resources change with each heartbeat of an instance only, and most spells are alike.
 _KEPT = 4096
 #: Of text; `json.loads` looks for encodings and for what follows first, in half of its time, and rounds read hundreds.

@@ -22,12 +22,6 @@ def css_colour(name: str) -> tuple[str, str]:
     return found[1], found[2]
 
 
-@pytest.mark.parametrize("state", State)
-def test_colours_are_those_of_the_style_sheet(state: State) -> None:
-    """The word and the mark of a state have the same colour, light and dark."""
-    assert css_colour(state.slug.replace("_", "-")) == figures.COLOURS[state]
-
-
 def luminance(colour: str) -> float:
     """The relative luminance of a colour, by WCAG 2."""
     shares = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
@@ -60,7 +54,7 @@ def test_numbers_above_the_blocks_of_the_map_have_a_colour_for_text() -> None:
 @pytest.mark.parametrize("theme", [0, 1])
 @pytest.mark.parametrize("state", State)
 def test_colourscale_each_state_in_its_own_band(state: State, theme: int) -> None:
-    """The middle of a state's band has that state's colour, and its faded twin is ten bands further."""
+    """The middle of a state's band has that state's colour, and its faded twin comes after those of all states."""
     stops = figures.colourscale(theme)
     assert len(stops) == 4 * len(State)
     assert (stops[0][0], stops[-1][0]) == (0.0, 1.0)
@@ -73,7 +67,7 @@ def test_colourscale_each_state_in_its_own_band(state: State, theme: int) -> Non
 
 def test_only_stranded_is_red() -> None:
     """No other state has a hue near red."""
-    for state, colours in figures.COLOURS.items():
+    for state, colours in ((state, state.look.colours) for state in State):
         for colour in colours:
             red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
             assert (red > 2 * max(green, blue)) == (state is State.STRANDED), (state, colour)
@@ -84,18 +78,8 @@ def test_map_figure_is_json() -> None:
     figure = json.loads(json.dumps(figures.map_figure()))
     assert figure["layout"]["template"] == "none"
     assert figure["trace"]["zmax"] - figure["trace"]["zmin"] == 2 * len(State)
-
-
-@pytest.mark.parametrize("state", State)
-def test_every_state_has_a_mark_and_a_word(state: State) -> None:
-    """The sprite has its shape, the style sheet its class, the live script its number."""
-    templates = Path(figures.__file__).parents[2] / "templates"
-    assert f'id="shape-{state.slug}"' in (templates / "_shapes.html").read_text()
-    assert f".state-{state.slug} {{" in (STATIC / "css" / "tokens.css").read_text()
-    script = (STATIC / "js" / "fleet-state.js").read_text()
-    listed = re.search(r"STATES = Object.freeze\(\[(.*?)\]\)", script, re.DOTALL)
-    assert listed is not None
-    assert re.findall(r'"(\w+)"', listed[1])[state] == state.slug
+    assert len(figure["colours"]) == len(figure["marks"]) == len(State)
+    assert figure["loud"] == [State.STRANDED, State.AT_RISK]
 
 
 def _luminance(colour: str) -> float:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State
+import pytest
+
+from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, READING_ORDER, Reason, Recovery, State
+from tests.meta.house import ROOT
 
 
 def test_states_keep_their_numbers_and_slugs() -> None:
@@ -17,6 +20,32 @@ def test_states_keep_their_numbers_and_slugs() -> None:
 def test_labels_are_words() -> None:
     """People read words, not slugs."""
     assert State.AT_RISK.label == "at risk"
+
+
+def test_verdicts_are_read_as_people_write_them() -> None:
+    """Hyphens and capitals are no error; a word that is no verdict is, with the list of those there are."""
+    assert State.read(" At-Risk") is State.AT_RISK
+    with pytest.raises(
+        ValueError, match="no state 'calm'; the states are: unknown, retired, never, stranded"
+    ):
+        State.read("calm")
+
+
+def test_reading_order_has_every_verdict_once_and_what_needs_people_first() -> None:
+    """Two verdicts in one place would change places from page to page."""
+    assert READING_ORDER[:3] == (State.STRANDED, State.AT_RISK, State.DEGRADED)
+    for places in (
+        [state.look.order for state in State],
+        [state.look.headline for state in State if state.look.headline],
+    ):
+        assert len(set(places)) == len(places)
+
+
+@pytest.mark.parametrize("state", State)
+def test_ground_of_each_verdict_is_in_the_style_sheet(state: State) -> None:
+    """A missing custom property would leave the tile without a ground."""
+    sheet = ROOT / "dashboards/static/dashboards/css/tokens.css"
+    assert f"--wash-{state.look.wash}: light-dark(" in sheet.read_text()
 
 
 def test_reasons_fit_their_bits() -> None:

@@ -1,20 +1,19 @@
 /* What the browser knows of a fleet: one state byte per agent, and the place in the event stream.
-   Pure: no DOM, no socket, no clock. docs/live.md, *Wire protocol*.
+   Pure but for the list of verdicts, which the page hands over: no socket, no clock. docs/live.md, *Wire protocol*.
    Law: an old snapshot and the deltas after it equal a fresh snapshot. */
 
 /** Verdicts by their number on the wire (fleet.vocabulary.verdicts.State). */
-export const STATES = Object.freeze([
-  "unknown", "retired", "never", "stranded", "offline", "at_risk", "working", "degraded", "excess", "healthy",
-]);
-export const UNKNOWN = 0;
-const RETIRED = 1;
-export const STRANDED = STATES.indexOf("stranded");
-export const AT_RISK = STATES.indexOf("at_risk");
-export const HEALTHY = STATES.indexOf("healthy");
+const VERDICTS = JSON.parse(document.getElementById("verdicts").textContent);
+export const STATES = VERDICTS.map(({ slug }) => slug);
+/** The ones that a sentence on the fleet names, the worst first. */
+export const HEADLINES = VERDICTS.filter(({ headline }) => headline > 0).sort((a, b) => a.headline - b.headline);
+const number = (slug) => STATES.indexOf(slug);
+const RETIRED = number("retired");
+export const [UNKNOWN, STRANDED, HEALTHY] = ["unknown", "stranded", "healthy"].map(number);
 
 /** The word for a state, as people read it. */
 export function label(state) {
-  return STATES[state].replace("_", " ");
+  return VERDICTS[state].label;
 }
 
 export class FleetState {

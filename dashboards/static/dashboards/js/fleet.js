@@ -1,6 +1,6 @@
 /* Fleet now: counts, the sentence and the instances strip, kept live. */
 
-import { STATES } from "./fleet-state.js";
+import { HEADLINES, STATES } from "./fleet-state.js";
 import { Live } from "./live.js";
 import { announce, CLOCKS_DIFFER_MS, fetchPart, formatAge, formatCount, interrupt, markTab, showFreshness, swap, throttled } from "./page.js";
 import { Strandings } from "./stranding.js";
@@ -66,7 +66,7 @@ function paintStatusLine() {
   const distrust = live.distrust;
   const causes = sickCauses();
   const sick = sickWords(causes);
-  const worst = ["stranded", "at_risk", "unknown", "offline", "degraded"].find((slug) => counts[slug] > 0);
+  const worst = HEADLINES.find(({ slug }) => counts[slug] > 0);
   let shape = "healthy";
   let text = "No stranded agents.";
   if (live.ageMs === null) {
@@ -75,12 +75,12 @@ function paintStatusLine() {
   } else if (distrust !== null) {
     shape = "unknown";
     text = "Nothing can be said of the agents now.";
-  } else if (worst === "stranded") {
-    shape = worst;
+  } else if (worst?.slug === "stranded") {
+    shape = worst.slug;
     text = `${formatCount(counts.stranded)} stranded${sick === "" ? "." : `: ${sick}.`}`;
   } else if (worst !== undefined) {
-    shape = worst;
-    text = `No stranded agents, but ${formatCount(counts[worst])} ${worst.replace("_", " ")}${sick === "" ? "." : `: ${sick}.`}`;
+    shape = worst.slug;
+    text = `No stranded agents, but ${formatCount(counts[worst.slug])} ${worst.label}${sick === "" ? "." : `: ${sick}.`}`;
   } else if (sick !== "") {
     shape = "at_risk";
     text = `No stranded agents, but ${sick}.`;

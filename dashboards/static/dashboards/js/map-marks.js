@@ -2,38 +2,27 @@
    A canvas of its own, because a mark may be larger than its cell: a single stranded agent among 100,000
    must be seen, while marks on every cell of a dense block would only wash its colour out. */
 
-import { HEALTHY, STATES, UNKNOWN } from "./fleet-state.js";
+import { UNKNOWN } from "./fleet-state.js";
 
 /** From this size on a mark fits into its cell. */
 const ROOMY = 10;
 /** In smaller cells only where the bad are rare: below this share of their block. */
 const RARE = 0.2;
-/** States without a mark: too many to say anything, or nothing to say. */
-const BARE = new Set([HEALTHY, STATES.indexOf("retired")]);
-/** In small cells only what a person must not overlook is marked. */
-const LOUD = new Set(["stranded", "at_risk"].map((slug) => STATES.indexOf(slug)));
-
-const DRAW = {
-  stranded: (c, r) => { line(c, -r, -r, r, r); line(c, r, -r, -r, r); },
-  at_risk: (c, r) => { c.beginPath(); c.moveTo(0, -r); c.lineTo(r * 1.1, r * 0.85); c.lineTo(-r * 1.1, r * 0.85); c.closePath(); c.fill(); c.lineWidth /= 2; c.stroke(); },
-  degraded: (c, r) => { ring(c, r); c.beginPath(); c.arc(0, 0, r, Math.PI / 2, -Math.PI / 2); c.fill(); },
-  excess: (c, r) => { line(c, -r, 0, r, 0); line(c, 0, -r, 0, r); },
-  offline: (c, r) => { ring(c, r); line(c, -r * 0.6, 0, r * 0.6, 0); },
-  unknown: (c, r) => { line(c, -r, r, r, -r); },
-  working: (c, r) => { line(c, -r, 0, r, 0); line(c, r * 0.1, -r * 0.8, r, 0); line(c, r * 0.1, r * 0.8, r, 0); },
-  never: (c, r) => { c.strokeRect(-r * 0.8, -r * 0.8, r * 1.6, r * 1.6); },
-};
+/** Draw the mark of unit size that these paths are: what is filled has an outline, half as wide as a line. */
+function draw(c, [lines, area], radius) {
+  c.scale(radius, radius);
+  c.lineWidth /= radius;
+  c.stroke(lines);
+  c.lineWidth /= 2;
+  c.fill(area);
+  c.stroke(area);
+  c.scale(1 / radius, 1 / radius);
+}
 
 function line(c, x1, y1, x2, y2) {
   c.beginPath();
   c.moveTo(x1, y1);
   c.lineTo(x2, y2);
-  c.stroke();
-}
-
-function ring(c, r) {
-  c.beginPath();
-  c.arc(0, 0, r, 0, 2 * Math.PI);
   c.stroke();
 }
 
@@ -43,6 +32,7 @@ export class Marks {
     this.canvas = canvas;
     this.context = canvas.getContext("2d");
     this.figure = figure;
+    this.paths = figure.marks.map((mark) => mark.map((path) => new Path2D(path)));
   }
 
   /** Match the grid's size, sharp on every screen. */
@@ -82,7 +72,7 @@ export class Marks {
 
   paintBlock(block, grid, states, shown, dark, page) {
     const c = this.context;
-    const marked = block.agents.filter((agent) => !BARE.has(states[agent]) && shown(states[agent]));
+    const marked = block.agents.filter((agent) => this.paths[states[agent]].length > 0 && shown(states[agent]));
     if (marked.length === 0) return;
     const roomy = grid.cell >= ROOMY;
     if (!roomy && marked.length / block.agents.length >= RARE) {
@@ -91,36 +81,36 @@ export class Marks {
     }
     for (const agent of marked) {
       const state = states[agent];
-      if (!roomy && !LOUD.has(state)) continue;
+      if (!roomy && !this.figure.loud.includes(state)) continue;
       const at = grid.cellOf[agent];
       c.save();
       c.translate((at % grid.cols + 0.5) * grid.cell, (Math.floor(at / grid.cols) + 0.5) * grid.cell);
-      if (roomy) this.within(STATES[state], grid.cell, page);
-      else this.above(STATES[state], dark, page);
+      if (roomy) this.within(state, grid.cell, page);
+      else this.above(state, dark, page);
       c.restore();
     }
   }
 
   /** A mark inside its cell, in the colour of the page. */
-  within(slug, cell, page) {
+  within(state, cell, page) {
     const c = this.context;
     c.strokeStyle = page;
     c.fillStyle = page;
     c.lineWidth = Math.max(1.5, cell / 9);
     c.lineCap = "round";
-    DRAW[slug]?.(c, cell * 0.25);
+    draw(c, this.paths[state], cell * 0.25);
   }
 
   /** A mark larger than its cell, in its own colour on a halo. */
-  above(slug, dark, page) {
+  above(state, dark, page) {
     const c = this.context;
     const radius = 3.5;
     c.lineCap = "round";
-    for (const [colour, width] of [[page, 5], [this.figure.colours[slug][dark ? 1 : 0], 2.2]]) {
+    for (const [colour, width] of [[page, 5], [this.figure.colours[state][dark ? 1 : 0], 2.2]]) {
       c.strokeStyle = colour;
       c.fillStyle = colour;
       c.lineWidth = width;
-      DRAW[slug]?.(c, colour === page ? radius + 0.5 : radius);
+      draw(c, this.paths[state], colour === page ? radius + 0.5 : radius);
     }
   }
 

@@ -1,7 +1,7 @@
 /* The map: keeps the heatmap, its marks, the legend and the cursor equal to the live state.
    Deltas only change bytes; what is seen is painted in one frame for all that came meanwhile. */
 
-import { AT_RISK, HEALTHY, STATES, STRANDED, label } from "./fleet-state.js";
+import { HEALTHY, STATES, STRANDED, label } from "./fleet-state.js";
 import { Live } from "./live.js";
 import { Panel, Tip, agentUrl } from "./map-inspect.js";
 import { arrange, groupByHome, step } from "./map-layout.js";
@@ -211,7 +211,7 @@ function agentAt(event) {
     for (let dx = -reach; dx <= reach; dx += grid.cell) {
       const agent = at(x + dx, y + dy);
       const far = dx * dx + dy * dy;
-      if (agent >= 0 && far < distance && [STRANDED, AT_RISK].includes(live.state.states[agent])) [nearest, distance] = [agent, far];
+      if (agent >= 0 && far < distance && figure.loud.includes(live.state.states[agent])) [nearest, distance] = [agent, far];
     }
   }
   return nearest;
