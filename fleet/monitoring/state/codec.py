@@ -24,13 +24,14 @@ Rows = npt.NDArray[np.void]
 
 #: A verdict more makes a header longer, so it is another version. Ten were there first.
 _MAGIC = b"RFV%d" % (len(State) - 9)
-_HEADER = struct.Struct(f"<4sI16sQQddII{len(State)}I")
+_PLACE = struct.Struct("<4sI16sQQddII")
+_COUNTS = struct.Struct(f"<{len(State)}I")
 #: Texts whose value is kept: resources change with each heartbeat of an instance only, and most spells are alike.
 _KEPT = 4096
 #: Of text; `json.loads` looks for encodings and for what follows first, in half of its time, and rounds read hundreds.
 _read = json.JSONDecoder().raw_decode
 #: Bytes of the header; the rows follow it.
-HEADER_SIZE = _HEADER.size
+HEADER_SIZE = _PLACE.size + _COUNTS.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Header:
 
 def pack_header(header: Header) -> bytes:
     """The header's bytes."""
-    return _HEADER.pack(
+    place = _PLACE.pack(
         _MAGIC,
         header.rows,
         header.epoch.encode(),
@@ -70,15 +71,22 @@ def pack_header(header: Header) -> bytes:
         header.interval,
         header.homed,
         header.instances,
-        *header.counts,
     )
+    return place + _COUNTS.pack(*header.counts)
 
 
 def unpack_header(blob: bytes) -> Header | None:
-    """The header at the beginning of `blob`; None when there is none, or one of another version."""
-    if len(blob) < HEADER_SIZE or not blob.startswith(_MAGIC):
+    """The header at the beginning of `blob`; None when there is none.
+
+    Of one of another version only the place in the event stream: the next round goes on from there, with new rows.
+    """
+    if len(blob) < _PLACE.size or not blob.startswith(_MAGIC[:3]):
         return None
-    _, rows, epoch, seq, number, as_of, interval, homed, instances, *counts = _HEADER.unpack_from(blob)
+    magic, rows, epoch, seq, number, as_of, interval, homed, instances = _PLACE.unpack_from(blob)
+    if magic != _MAGIC:
+        return Header(epoch=epoch.rstrip(b"\0").decode(), seq=seq, round=number, interval=interval)
+    if len(blob) < HEADER_SIZE:
+        return None
     return Header(
         epoch=epoch.rstrip(b"\0").decode(),
         rows=rows,
@@ -88,7 +96,7 @@ def unpack_header(blob: bytes) -> Header | None:
         interval=interval,
         homed=homed,
         instances=instances,
-        counts=tuple(counts),
+        counts=_COUNTS.unpack_from(blob, _PLACE.size),
     )
 
 

@@ -154,3 +154,18 @@ def test_redis_down(prefix: str) -> None:
     """One exception, with a sentence."""
     with pytest.raises(StateUnavailable, match="Redis does not answer"):
         Writer(connect("redis://127.0.0.1:1/0"), prefix).epoch("default")
+
+
+def test_round_after_another_number_of_verdicts(writer: Writer, redis: Redis) -> None:
+    """A record that a version with other verdicts wrote is gone on with: same epoch, next round, new rows."""
+    epoch = fill(writer, [State.HEALTHY, State.STRANDED], as_of=AS_OF)
+    key, before = writer.keys("default").verdicts, writer.load("default").header
+    redis.setrange(key, 3, b"0")
+    other = Writer(redis, writer.prefix)
+    found = other.load("default").header
+    assert (found.epoch, found.seq, found.round) == (epoch, before.seq, before.round)
+    assert (found.rows, found.as_of) == (0, 0.0)
+    assert conclude(other, [State.HEALTHY, State.STRANDED], as_of=AS_OF + 1)
+    now = Writer(redis, writer.prefix).load("default")
+    assert now.verdicts["state"].tolist() == [State.HEALTHY, State.STRANDED]
+    assert (now.header.epoch, now.header.rows, now.header.round) == (epoch, 2, before.round + 1)
