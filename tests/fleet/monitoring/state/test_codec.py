@@ -7,11 +7,12 @@ from fleet.monitoring.evidence import Feed
 from fleet.monitoring.state import codec
 from fleet.protocol.destination.health import Health
 from fleet.vocabulary.instances import Attempt, InstanceState, ServingStatus
+from fleet.vocabulary.verdicts import State
 
 
 def test_header_round_trip() -> None:
     """Every field comes back; what is no header is none."""
-    header = codec.Header("0123456789abcdef", 5, 7, 9, 1.5, 0.6, 3, 2, tuple(range(10)))
+    header = codec.Header("0123456789abcdef", 5, 7, 9, 1.5, 0.6, 3, 2, tuple(range(len(State))))
     blob = codec.pack_header(header)
     assert len(blob) == codec.HEADER_SIZE
     assert codec.unpack_header(blob + b"rows") == header
