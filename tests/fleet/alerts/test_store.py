@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fleet.alerts import store
+from fleet.alerts.matching import Matcher
 from fleet.alerts.rules import DEFAULT_RULES
 from fleet.alerts.values import IncidentState, NoticeKind, Severity
 from fleet.models import Cluster
@@ -79,10 +80,10 @@ def test_routes_are_read_as_a_tree() -> None:
     below.channels.set([on, off])
     (tree,) = store.routes("default")
     (child,) = tree.children
-    assert (child.channels, child.least, str(child.matchers[0])) == (
+    assert (child.channels, child.least, child.matchers) == (
         (on.pk,),
         Severity.CRITICAL,
-        "kind=proxy",
+        (Matcher("kind", "proxy"),),
     )
 
 
