@@ -5,14 +5,16 @@ It runs in a process of its own by its own clock, so dead pollers, a dead broker
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from time import perf_counter
 
 import numpy as np
-from django.db import transaction
 
+from fleet import lease
 from fleet.alerts import digest, messages, store
 from fleet.alerts.calm import Calm, calm_after
 from fleet.alerts.facts import Facts, Harmed, Mask, blind, gather, match_names
@@ -26,6 +28,7 @@ from fleet.alerts.silences import WARN_BEFORE, Silence, active
 from fleet.alerts.values import Happening, Incident, IncidentState, Notice, NoticeKind, Severity, TimelineKind
 from fleet.models import alerting
 from fleet.models import incidents as rows
+from fleet.models.clusters import ClusterLease
 from fleet.monitoring.state import StateError
 from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.views import FleetTable, InstanceView
@@ -36,17 +39,11 @@ Drift = Callable[[str, Iterable[InstanceView]], Sequence[str]]
 _NOBODY = "To nobody, for no channel is on its route: "
 #: Seconds between two looks whether a digest is due.
 _DIGEST_LOOK = 60.0
-#: Who looks keeps the right to for so long, seconds.
-LEASE_SECONDS = 15.0
 
 
 def no_drift(cluster: str, views: Iterable[InstanceView]) -> Sequence[str]:
     """Nothing is wanted, so nothing drifts."""
     return ()
-
-
-class NotOurs(Exception):
-    """Another process looks at this cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +88,15 @@ class Evaluator:
         self._facts: dict[str, tuple[tuple[object, ...], Facts]] = {}
         self._harmed: dict[str, Harmed] = {}
         self._known: dict[str, _Known] = {}
-        self._held_until: dict[str, float] = {}
+        self._leases: dict[str, ClusterLease] = {}
         self._open: dict[str, Mapping[str, int]] = {}
 
     def look(self, cluster: str, now: float) -> News | None:
-        """Take one look and keep what it changed; answers what is new. Raises NotOurs, DatabaseError."""
+        """Take one look and keep what it changed; answers what is new. Raises LeaseHeld, DatabaseError."""
         began = perf_counter()
-        self._take_lease(cluster, now)
+        if cluster not in self._leases:
+            alerting.AlertClock.objects.get_or_create(cluster_id=cluster)
+            self._leases[cluster] = lease.take(cluster, lease.ALERTS, self._holder, _moment(now))
         rules = tuple(store.rules(cluster))
         quiet = tuple(active(store.silences(now), store.windows(), cluster, now))
         facts = self.facts(cluster, now, quiet)
@@ -106,8 +105,7 @@ class Evaluator:
         if calm is not None and calm.holds(
             facts, rules, quiet, store.routes(cluster) if calm.routes is not None else None
         ):
-            with transaction.atomic():
-                self._keep(cluster, now, (perf_counter() - began) * 1000)
+            with self._keeping(cluster, now, began):
                 self._note(cluster, facts, now)
             return None
         # Whatever goes wrong from here on, the next look reads them again.
@@ -118,8 +116,7 @@ class Evaluator:
         tree = store.routes(cluster) if outcome.notices or escalating else ()
         _escalate(outcome, tree, now)
         _say_nobody(outcome, kept, tree, now)
-        with transaction.atomic():
-            self._keep(cluster, now, (perf_counter() - began) * 1000)
+        with self._keeping(cluster, now, began):
             store.save(kept, outcome.changed, outcome.dropped, outcome.happened, known.values)
             for notice in outcome.notices:
                 self._enqueue(notice, kept[notice.incident.key], tree, rules, now)
@@ -170,32 +167,19 @@ class Evaluator:
             self._labels[table.cluster] = known
         return known[1]
 
-    def _take_lease(self, cluster: str, now: float) -> None:
-        """See that we may look; each look that is kept prolongs the lease, so that seldom anything is written here."""
-        if now + LEASE_SECONDS / 2 <= self._held_until.get(cluster, 0.0) <= now + LEASE_SECONDS:
-            return
-        clocks = alerting.AlertClock.objects
-        mine = clocks.filter(cluster=cluster, holder=self._holder).update(held_until=now + LEASE_SECONDS)
-        if not mine:
-            self._lose(cluster)
-            clocks.get_or_create(cluster_id=cluster)
-            free = clocks.filter(cluster=cluster, held_until__lte=now)
-            if not free.update(holder=self._holder, held_until=now + LEASE_SECONDS):
-                raise NotOurs(f"another process looks at the cluster {cluster}")
-        self._held_until[cluster] = now + LEASE_SECONDS
-
-    def _keep(self, cluster: str, now: float, took_ms: float) -> None:
-        """Say that we looked, if the lease is still ours: the first write of the transaction fences the rest."""
-        mine = alerting.AlertClock.objects.filter(cluster=cluster, holder=self._holder)
-        if not mine.update(looked_at=now, took_ms=took_ms, held_until=now + LEASE_SECONDS):
-            self._lose(cluster)
-            raise NotOurs(f"another process took over the cluster {cluster}")
-        self._held_until[cluster] = now + LEASE_SECONDS
-
-    def _lose(self, cluster: str) -> None:
-        """Forget what is true only as long as nobody else looks."""
-        self._held_until.pop(cluster, None)
-        self._known.pop(cluster, None)
+    @contextmanager
+    def _keeping(self, cluster: str, now: float, began: float) -> Iterator[None]:
+        """A transaction that keeps a look. Its first write fences the others, and prolongs the lease."""
+        try:
+            with lease.fenced(self._leases[cluster], _moment(now)):
+                took_ms = (perf_counter() - began) * 1000
+                alerting.AlertClock.objects.filter(cluster=cluster).update(looked_at=now, took_ms=took_ms)
+                yield
+        except lease.LeaseLost:
+            # What is in memory is true only as long as no other process looks.
+            del self._leases[cluster]
+            self._known.pop(cluster, None)
+            raise
 
     def _note(self, cluster: str, facts: Facts, now: float) -> None:
         """Keep what versions run, for those who ask what changed; and make digests when they are due."""
@@ -305,6 +289,10 @@ def warn_of_ends(now: float) -> list[alerting.Silence]:
         if one.ends_at - now <= (one.ends_at - one.starts_at) / 2
         and alerting.Silence.objects.filter(pk=one.pk, warned=False).update(warned=True)
     ]
+
+
+def _moment(now: float) -> datetime:
+    return datetime.fromtimestamp(now, UTC)
 
 
 def _may_escalate(outcome: Outcome) -> bool:

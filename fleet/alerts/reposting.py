@@ -11,15 +11,17 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from django.db import DatabaseError
 
+from fleet import lease
 from fleet.alerts import messages, store
 from fleet.alerts.channels import Errand, SendError
 from fleet.alerts.channels.registry import REPOSTS
 from fleet.alerts.values import IncidentState, Notice, NoticeKind
-from fleet.models.alerting import AlertClock, Channel, Delivery
+from fleet.models.alerting import Channel, Delivery
 from fleet.models.incidents import Incident
 from fleet.models.sealed import SealError, unseal
 
@@ -35,7 +37,7 @@ FAILING_WITHIN = 30.0
 class Reposter:
     """Posts for the clusters that this process looks at."""
 
-    #: As in `AlertClock.holder`.
+    #: As the evaluator of this process takes its leases.
     holder: str
     clock: Callable[[], float]
     #: Of a monotonic clock.
@@ -45,8 +47,7 @@ class Reposter:
 
     def post(self) -> int:
         """Post the open alerts of every channel that lists them; return how many were taken. Raises DatabaseError."""
-        clocks = AlertClock.objects.filter(holder=self.holder, held_until__gt=self.clock())
-        clusters = list(clocks.values_list("cluster", flat=True))
+        clusters = lease.clusters_of(self.holder, lease.ALERTS, datetime.fromtimestamp(self.clock(), UTC))
         channels = Channel.objects.filter(kind__in=REPOSTS, enabled=True)
         by_key = {channel.pk: channel for channel in channels}
         failing = [by_key.pop(key) for key in list(self._failing) if key in by_key]

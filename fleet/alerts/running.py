@@ -15,9 +15,10 @@ from django.db.models import Max
 
 from fleet.alerts.acting import warn_of_end
 from fleet.alerts.deadman import Deadman
-from fleet.alerts.evaluating import Evaluator, News, NotOurs, warn_of_ends
+from fleet.alerts.evaluating import Evaluator, News, warn_of_ends
 from fleet.alerts.outbox import SENDERS, SENDING, Outbox, Places
 from fleet.alerts.reposting import INTERVAL, Reposter
+from fleet.lease import LeaseHeld
 from fleet.models import Cluster
 from fleet.models.alerting import Silence
 from fleet.models.clusters import ensure_default_cluster
@@ -84,7 +85,7 @@ class Alerting:
                 if news.text:
                     self._owed.set()
                 self.tell(news)
-        except NotOurs as why:
+        except LeaseHeld as why:
             logger.debug("%s", why)
         except DatabaseError:
             logger.exception("cluster %s: the database does not take it: the next look tries again", cluster)

@@ -34,11 +34,3 @@ class Stale(Refused):
         super().__init__(sentence)
         self.what = what
         self.revision = revision
-
-
-class LeaseHeld(ControlError):
-    """Another process works on the cluster's change now."""
-
-
-class LeaseLost(ControlError):
-    """Another process took over: what is under way here must stop, and write nothing."""

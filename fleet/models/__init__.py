@@ -14,8 +14,8 @@ from fleet.models.alerting import (
     Route,
     Silence,
 )
-from fleet.models.changes import AuditEntry, Change, ClusterLease
-from fleet.models.clusters import Cluster, ensure_default_cluster
+from fleet.models.changes import AuditEntry, Change
+from fleet.models.clusters import Cluster, ClusterLease, ensure_default_cluster
 from fleet.models.drains import Drain
 from fleet.models.incidents import Incident, IncidentEvent
 from fleet.models.networking import NetworkingReading, NetworkingRevision

@@ -248,13 +248,11 @@ class Delivery(models.Model):
 
 
 class AlertClock(models.Model):
-    """Who looks at a cluster, until when nobody else may, and when it last did: the watchdog."""
+    """When alerting last looked at a cluster: the watchdog."""
 
     cluster = models.OneToOneField(
         Cluster, on_delete=models.CASCADE, primary_key=True, related_name="alert_clock"
     )
-    holder = models.CharField(max_length=100, blank=True, default="")
-    held_until = models.FloatField(default=0.0)
     looked_at = models.FloatField(null=True, blank=True)
     took_ms = models.FloatField(default=0.0)
     #: The newest digest of what is not worth a message of its own.
@@ -265,4 +263,4 @@ class AlertClock(models.Model):
 
     @override
     def __str__(self) -> str:
-        return f"{self.cluster_id}: {self.holder or 'nobody'}"
+        return f"{self.cluster_id}: {self.looked_at}"

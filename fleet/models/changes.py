@@ -1,4 +1,4 @@
-"""Changes to clusters, the lease of who works on one, and the log of all that anybody did. docs/changes.md.
+"""Changes to clusters, and the log of all that anybody did. docs/changes.md.
 
 Rows only: `fleet.changes` writes them, one function for each thing that may happen.
 """
@@ -90,24 +90,6 @@ class Change(models.Model):
     @override
     def __str__(self) -> str:
         return f"{self.kind} {self.pk}: {self.title}"
-
-
-class ClusterLease(models.Model):
-    """Which process works on a cluster's change now. Each holder's token is higher than all before it."""
-
-    cluster = models.OneToOneField(Cluster, on_delete=models.CASCADE, primary_key=True, related_name="lease")
-    #: Who, in words; empty: nobody.
-    holder = models.CharField(max_length=200, blank=True, default="")
-    change = models.ForeignKey(Change, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
-    token = models.PositiveBigIntegerField(default=0)
-    expires_at = models.DateTimeField()
-
-    class Meta:
-        default_permissions = ()
-
-    @override
-    def __str__(self) -> str:
-        return f"{self.cluster_id}: {self.holder or 'free'}"
 
 
 class AppendOnlyError(Exception):

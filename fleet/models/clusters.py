@@ -1,4 +1,4 @@
-"""Clusters the console watches. Every key, row, event and route carries a cluster's id."""
+"""Clusters the console watches, and leases of them. Every key, row, event and route carries a cluster's id."""
 
 from __future__ import annotations
 
@@ -37,6 +37,26 @@ class Cluster(models.Model):
     @override
     def __str__(self) -> str:
         return self.name
+
+
+class ClusterLease(models.Model):
+    """Which process works on a cluster for a purpose. Each holder's token is higher than all before it."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="leases")
+    purpose = models.CharField(max_length=16)
+    #: Empty: the lease is free.
+    holder = models.CharField(max_length=200, blank=True, default="")
+    change = models.ForeignKey("Change", on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+    token = models.PositiveBigIntegerField(default=0)
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        default_permissions = ()
+        constraints = (models.UniqueConstraint(fields=("cluster", "purpose"), name="one_lease_per_purpose"),)
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.cluster_id}, {self.purpose}: {self.holder or 'free'}"
 
 
 def ensure_default_cluster(auths: Sequence[str] = ()) -> Cluster:

@@ -49,6 +49,8 @@ def test_models_and_api_on_postgresql(database_url: str) -> None:
                 "no:cacheprovider",
             ),
             *(
+                "tests/fleet/test_lease.py",
+                "tests/fleet/migrations",
                 "tests/fleet/models",
                 "tests/fleet/changes",
                 "tests/fleet/monitoring/history",

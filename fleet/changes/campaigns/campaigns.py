@@ -16,7 +16,8 @@ import numpy.typing as npt
 from django.db import transaction
 from django.db.models import Count
 
-from fleet.changes import Blind, Refused, WrongState, engine, lease
+from fleet import lease
+from fleet.changes import Blind, Refused, WrongState, engine
 from fleet.changes.audit import Attempt, attempted
 from fleet.changes.campaigns.moves import Move, Sight, move_of
 from fleet.changes.engine import By, Draft
@@ -179,7 +180,7 @@ def stop(change: Change, by: By, now: datetime) -> Change:
             raise Refused(f"it is {change.state}: there is nothing to stop")
         with transaction.atomic():
             # The lease first, as steps of workers do, so that no two wait for each other.
-            lease.revoke(change.cluster_id, change.pk)
+            lease.revoke(change)
             same = Change.objects.filter(pk=change.pk, state=change.state, step=change.step)
             if not same.update(parameters={**change.parameters, "stopped_by": by.actor.name}):
                 raise WrongState("the change was paused, resumed or ended meanwhile: look at it again")
@@ -202,7 +203,7 @@ def abort(change: Change, by: By, now: datetime) -> Change:
         request_id=by.request_id,
         along=lambda row: close(row, why, now.timestamp()),
     )
-    lease.revoke(change.cluster_id, change.pk)
+    lease.revoke(change)
     return ended
 
 

@@ -15,14 +15,15 @@ from typing import Protocol
 from django.db.models import QuerySet
 from typing_extensions import override
 
-from fleet.changes import Busy, LeaseHeld, LeaseLost, WrongState, engine, lease
+from fleet import lease
+from fleet.changes import Busy, WrongState, engine
 from fleet.changes.campaigns import campaigns, working
 from fleet.changes.campaigns.moves import Sight
 from fleet.changes.campaigns.working import Marks
-from fleet.changes.lease import Lease
 from fleet.changes.runner import Runner, StepContext
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import Change
+from fleet.models.clusters import ClusterLease
 from fleet.monitoring.views import FleetTable
 from fleet.transport.admin import AdminError, Advised
 from fleet.vocabulary import campaigns as campaign
@@ -61,7 +62,7 @@ def step(
     """Carry it on by one step, if it runs and nobody else does it now."""
     now = clock()
     try:
-        with lease.held(change.cluster_id, holder, _moment(now), change=change.pk) as held:
+        with lease.held(change, holder, _moment(now)) as held:
             change.refresh_from_db()
             if change.state == ChangeState.CONFIRMED:
                 engine.start(change, _moment(now))
@@ -70,9 +71,7 @@ def step(
     except Busy as error:
         if change.detail != str(error):
             engine.note(change, detail=str(error))
-    except (LeaseHeld, LeaseLost) as error:
-        logger.info("campaign %d: %s", change.pk, error)
-    except WrongState as error:
+    except (lease.LeaseHeld, WrongState) as error:
         # Somebody paused or ended it meanwhile: the next step sees what they did.
         logger.info("campaign %d: %s", change.pk, error)
 
@@ -88,7 +87,7 @@ class _Step:
         marks: Marks,
         clock: Callable[[], float],
         chance: Callable[[], float],
-        held: Lease,
+        held: ClusterLease,
     ) -> None:
         self.change, self.table, self.advisor, self.marks = change, table, advisor, marks
         self.now, self.clock, self.chance, self.held = clock(), clock, chance, held

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 from django.db.models import QuerySet
 
-from fleet.changes import LeaseHeld, engine, lease
+from fleet import lease
+from fleet.changes import engine
 from fleet.changes.campaigns import campaigns
 from fleet.models.changes import Change
 from fleet.monitoring.state import StateError
@@ -54,7 +55,7 @@ def left_over(changes: QuerySet[Change]) -> QuerySet[Change]:
 def clear(change: Change, marks: Marks, now: datetime, holder: str) -> None:
     """Take the marks of one that is over away, unless somebody else works on its cluster now."""
     try:
-        with lease.held(change.cluster_id, holder, now, change=change.pk):
+        with lease.held(change, holder, now):
             others = Change.objects.filter(cluster=change.cluster_id, **{f"progress__{_MARKED}": True})
             if others.filter(state__in=[state.value for state in OCCUPYING]).exists():
                 # The next step of the one that runs says who is working, and names none of this one's.
@@ -63,7 +64,7 @@ def clear(change: Change, marks: Marks, now: datetime, holder: str) -> None:
                 said = _told(change, marks, {})
             if {**change.progress, **said} != change.progress:
                 engine.note(change, progress={**change.progress, **said})
-    except LeaseHeld as error:
+    except lease.LeaseHeld as error:
         logger.info("campaign %d: %s", change.pk, error)
 
 

@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 from django.db.models import QuerySet
 from typing_extensions import override
 
-from fleet.changes import Busy, LeaseHeld, engine, lease
+from fleet import lease
+from fleet.changes import Busy, engine
 from fleet.changes.dialing import Auths
 from fleet.changes.networking import plan as networking_plan
 from fleet.changes.networking import revisions
@@ -50,7 +51,7 @@ def read(cluster: str, auths: Auths, now: datetime) -> None:
 def run(change: Change, auths: Auths, clock: Clock, holder: str) -> None:
     """Carry a confirmed change out, or go on with one whose worker died. Whoever comes second does nothing."""
     try:
-        with lease.held(change.cluster_id, holder, clock(), change=change.pk):
+        with lease.held(change, holder, clock()):
             change.refresh_from_db()
             resumed = change.state == ChangeState.RUNNING
             if not resumed:
@@ -58,7 +59,7 @@ def run(change: Change, auths: Auths, clock: Clock, holder: str) -> None:
             _write(change, auths, clock, resumed=resumed)
     except Busy as error:
         engine.note(change, detail=str(error))
-    except LeaseHeld as error:
+    except lease.LeaseHeld as error:
         logger.info("change %d waits: %s", change.pk, error)
 
 

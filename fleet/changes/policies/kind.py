@@ -8,7 +8,8 @@ from typing import Any
 
 from typing_extensions import override
 
-from fleet.changes import Refused, engine, lease
+from fleet import lease
+from fleet.changes import Refused, engine
 from fleet.changes.engine import By
 from fleet.changes.kind import Action, Kind, Record
 from fleet.changes.policies import desired, planning
@@ -41,7 +42,7 @@ def _abort(change: Change, by: By, now: datetime) -> Change:
         request_id=by.request_id,
         along=lambda row: row.rollout_steps.filter(state=StepState.WAITING.value).update(**skipped),
     )
-    lease.revoke(change.cluster_id, change.pk)
+    lease.revoke(change)
     return ended
 
 

@@ -13,12 +13,13 @@ from typing import Protocol
 
 from typing_extensions import override
 
-from fleet.changes import Busy, LeaseHeld, LeaseLost, Stale, WrongState, engine, lease
-from fleet.changes.lease import Lease
+from fleet import lease
+from fleet.changes import Busy, Stale, WrongState, engine
 from fleet.changes.policies import desired, matrix
 from fleet.changes.runner import Runner, StepContext
 from fleet.models.actions import RolloutStep
 from fleet.models.changes import Change
+from fleet.models.clusters import ClusterLease
 from fleet.monitoring.sources import SourceFailed
 from fleet.monitoring.views import InstanceView
 from fleet.protocol.policies import env_policies
@@ -62,7 +63,7 @@ def step(
     """Carry it on by one step, if it runs and nobody else does it now."""
     now = clock()
     try:
-        with lease.held(change.cluster_id, holder, _moment(now), change=change.pk) as held:
+        with lease.held(change, holder, _moment(now)) as held:
             change.refresh_from_db()
             if change.state == ChangeState.CONFIRMED:
                 engine.start(change, _moment(now))
@@ -72,7 +73,7 @@ def step(
     except Busy as error:
         if change.detail != str(error):
             engine.note(change, detail=str(error))
-    except (LeaseHeld, LeaseLost, WrongState) as error:
+    except (lease.LeaseHeld, WrongState) as error:
         logger.info("rollout %d: %s", change.pk, error)
 
 
@@ -87,7 +88,7 @@ class _Step:
     """One step, at one moment."""
 
     def __init__(
-        self, change: Change, views: Sequence[InstanceView], nodes: Nodes, now: float, held: Lease
+        self, change: Change, views: Sequence[InstanceView], nodes: Nodes, now: float, held: ClusterLease
     ) -> None:
         self.change, self.nodes, self.now, self.held = change, nodes, now, held
         self.terms: Terms = desired.terms_of(change)

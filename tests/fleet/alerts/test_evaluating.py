@@ -10,8 +10,9 @@ from django.db import DatabaseError, connection
 from django.test.utils import CaptureQueriesContext
 
 from fleet.alerts.acting import warn_of_end
-from fleet.alerts.evaluating import Evaluator, NotOurs, warn_of_ends
+from fleet.alerts.evaluating import Evaluator, warn_of_ends
 from fleet.alerts.outbox import due
+from fleet.lease import LeaseHeld, LeaseLost
 from fleet.models import Cluster
 from fleet.models.alerting import AgentLabel, AlertClock, Channel, Delivery, Route, Silence
 from fleet.models.incidents import Incident, IncidentEvent
@@ -122,11 +123,33 @@ def test_second_process_waits_for_the_lease() -> None:
     told = Told()
     told.run(5)
     second = Evaluator(cast("Reader", told.fleet), "second")
-    with pytest.raises(NotOurs):
+    with pytest.raises(LeaseHeld):
         second.look("default", told.now + 1)
     second.look("default", told.now + 20)
-    with pytest.raises(NotOurs):
+    with pytest.raises(LeaseHeld):
         told.evaluator.look("default", told.now + 21)
+    assert AlertClock.objects.get().looked_at == told.now + 20
+
+
+def test_process_that_was_paused_past_its_lease_writes_nothing() -> None:
+    """It goes on in the middle of a look, with what it read before another process took over: a page too many."""
+    told = Told()
+    told.run(60)
+    second = Evaluator(cast("Reader", told.fleet), "me")
+    read = told.fleet.table
+
+    def pause(cluster: str, now: float) -> FleetTable:
+        """Answer after another process has looked at a fleet in which all is well."""
+        told.fleet.table = read  # type: ignore[method-assign]
+        told.fleet.as_of = now + 20
+        second.look(cluster, now + 20)
+        told.fleet.states = [State.STRANDED] * 20 + [State.HEALTHY] * 20
+        return read(cluster, now)
+
+    told.fleet.table = pause  # type: ignore[method-assign]
+    with pytest.raises(LeaseLost):
+        told.run(5)
+    assert not Incident.objects.exists()
     assert AlertClock.objects.get().looked_at == told.now + 20
 
 
@@ -258,7 +281,7 @@ def test_look_that_finds_the_same_reads_little_and_writes_no_incident() -> None:
     with CaptureQueriesContext(connection) as taken:
         told.evaluator.look("default", told.now)
     writes = [query["sql"].split()[1] for query in taken if query["sql"].startswith(("UPDATE", "INSERT"))]
-    assert writes == ['"fleet_alertclock"']
+    assert writes == ['"fleet_clusterlease"', '"fleet_alertclock"']
     assert not [query for query in taken if "marks" in query["sql"]]
     assert AlertClock.objects.get().looked_at == told.now
 
@@ -286,6 +309,8 @@ def test_process_that_takes_over_reads_what_the_other_left() -> None:
     assert told.kinds == ["firing", "resolved"]
     told.now += 20
     told.evaluator = first
+    with pytest.raises(LeaseLost):
+        told.run(5)
     told.run(400)
     assert told.kinds == ["firing", "resolved"]
 

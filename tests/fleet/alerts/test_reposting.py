@@ -5,18 +5,20 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fleet import lease
 from fleet.alerts import messages, store
 from fleet.alerts.channels import Errand, SendError, alertmanager
 from fleet.alerts.outbox import Outbox
 from fleet.alerts.reposting import Reposter
 from fleet.alerts.values import Notice, NoticeKind
 from fleet.models import Cluster
-from fleet.models.alerting import AlertClock, Channel, Delivery
+from fleet.models.alerting import Channel, Delivery
 from fleet.models.incidents import Incident
 from tests.fakes.alertmanager import Alertmanager
 from tests.fakes.receivers import Receiver, receiving
@@ -30,7 +32,7 @@ class Scene:
     def __init__(self, url: str) -> None:
         self.now = time.time()
         self.cluster, _ = Cluster.objects.get_or_create(id="default", defaults={"name": "Default"})
-        AlertClock.objects.create(cluster=self.cluster, holder="me", held_until=self.now + 3600)
+        lease.take("default", lease.ALERTS, "me", datetime.now(UTC) + timedelta(hours=1))
         self.channel = Channel.objects.create(
             name="am", kind="alertmanager", config={"url": url}, allow_private=True
         )

@@ -4,20 +4,22 @@ import itertools
 import threading
 import time
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from typing import cast
 
 import pytest
 from django.db import OperationalError
 from typing_extensions import override
 
+from fleet import lease
 from fleet.alerts import messages, running, store
 from fleet.alerts.deadman import Deadman
-from fleet.alerts.evaluating import Evaluator, News, NotOurs
+from fleet.alerts.evaluating import Evaluator, News
 from fleet.alerts.reposting import Reposter
 from fleet.alerts.running import Alerting, prune
 from fleet.alerts.values import Notice, NoticeKind
 from fleet.models import Cluster
-from fleet.models.alerting import AlertClock, Channel, Delivery, Silence
+from fleet.models.alerting import Channel, Delivery, Silence
 from fleet.models.incidents import Incident
 from tests.fakes.receivers import receiving
 from tests.fakes.waiting import eventually_sync
@@ -50,7 +52,9 @@ def test_look_tells_news_and_survives_what_goes_wrong() -> None:
     """A locked database, a bug and another process cost one look each."""
     told: list[News] = []
     news = News("default", {"critical": 1}, "CRIT", "critical", 1)
-    alerting = _alerting(Looker(OperationalError("locked"), KeyError("bug"), NotOurs("other"), news), told)
+    alerting = _alerting(
+        Looker(OperationalError("locked"), KeyError("bug"), lease.LeaseHeld("other"), news), told
+    )
     assert [alerting.look(1.0) for _ in range(4)] == [False, False, True, True]
     assert told == [news]
 
@@ -192,7 +196,7 @@ def _open_incident(url: str) -> Incident:
     """Return an incident that fires, and that an Alertmanager at `url` was told of by this process."""
     now = time.time()
     cluster, _ = Cluster.objects.get_or_create(id="default", defaults={"name": "Default"})
-    AlertClock.objects.create(cluster=cluster, holder="me", held_until=now + 3600)
+    lease.take("default", lease.ALERTS, "me", datetime.now(UTC) + timedelta(hours=1))
     channel = Channel.objects.create(name="am", kind="alertmanager", config={"url": url}, allow_private=True)
     incident = Incident.objects.create(
         cluster=cluster, key="proxy/p1", cause_kind="proxy", cause_id="p1", cause_name="p1", generation=1,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.changes import LeaseHeld, Refused
+from fleet.changes import ControlError, Refused
 from fleet.changes.audit import Attempt, attempted, counting, record, shell
 from fleet.models.changes import AuditEntry
 from fleet.vocabulary.changes import SYSTEM
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.mark.parametrize(
     ("error", "outcome"),
-    [(None, "done"), (Refused("no"), "refused"), (LeaseHeld("no"), "failed"), (KeyError("no"), "failed")],
+    [(None, "done"), (Refused("no"), "refused"), (ControlError("no"), "failed"), (KeyError("no"), "failed")],
 )
 def test_every_attempt_is_one_row(error: Exception | None, outcome: str) -> None:
     """However it ends; the error goes on."""
@@ -21,7 +21,7 @@ def test_every_attempt_is_one_row(error: Exception | None, outcome: str) -> None
         with attempted(Attempt(SYSTEM, "x.try"), lambda: NOW):
             if error is not None:
                 raise error
-    except (Refused, LeaseHeld, KeyError) as caught:
+    except (Refused, ControlError, KeyError) as caught:
         assert caught is error  # noqa: PT017 - which one is the parameter
     entry = AuditEntry.objects.get()
     assert (entry.outcome, "no" in entry.detail, entry.at) == (outcome, error is not None, NOW)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from fleet.changes import Refused, WrongState, engine, lease
+from fleet import lease
+from fleet.changes import Refused, WrongState, engine
 from fleet.changes.campaigns import campaigns
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import AuditEntry, Change
@@ -243,7 +244,7 @@ def test_worker_that_was_away_long_fails_nobody(cluster: Cluster, alice: User, m
     monkeypatch.setattr(one.movers, "advise", dies)
     with pytest.raises(KeyboardInterrupt):
         one.step()
-    lease.revoke(cluster.pk, one.change.pk)
+    lease.revoke(one.change)
     engine.pause(one.change, by(alice), one.at)
     monkeypatch.setattr(one.movers, "advise", real)
     one.step(seconds=60)
@@ -272,7 +273,7 @@ def test_step_that_died_is_made_again(cluster: Cluster, alice: User, monkeypatch
         monkeypatch.setattr(one.movers, "advise", dies)
         with pytest.raises(KeyboardInterrupt):
             one.step()
-        lease.revoke(cluster.pk, one.change.pk)
+        lease.revoke(one.change)
     monkeypatch.setattr(one.movers, "advise", real)
     assert one.until_over().state == ChangeState.VERIFIED
     assert set(one.movers.asked.values()) == {1}
@@ -314,7 +315,7 @@ def test_abort_ends_it_now(cluster: Cluster, alice: User) -> None:
     one = Campaign(cluster, alice, Movers.of(100), rate=600, canaries=0)
     one.confirm()
     one.step(2)
-    held = lease.take(cluster.pk, "worker", one.at, change=one.change.pk)
+    held = lease.take(cluster.pk, lease.CHANGES, "worker", one.at, one.change)
     ended = campaigns.abort(one.change, by(alice), one.at)
     assert ended.state == ChangeState.CANCELLED
     assert campaigns.counts_of(ended).remaining == 0

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from django.contrib.auth.models import User
 
-from fleet.changes import engine, kinds, lease
+from fleet import lease
+from fleet.changes import engine, kinds
 from fleet.changes.policies import desired, matrix
 from fleet.changes.policies import run as rollouts_run
 from fleet.models.actions import RolloutStep
@@ -157,7 +158,7 @@ def test_step_that_died_restarts_nobody_twice(
     monkeypatch.setattr(one.nodes, "restart", dies)
     with pytest.raises(KeyboardInterrupt):
         one.step(10)
-    lease.revoke(cluster.pk, one.change.pk)
+    lease.revoke(one.change)
     monkeypatch.setattr(one.nodes, "restart", real)
     assert one.until_over().state == ChangeState.VERIFIED
     assert [auth.run for auth in auths] == [2, 2]
