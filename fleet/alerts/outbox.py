@@ -2,8 +2,9 @@
 
 docs/alerts.md, "The outbox".
 
-A step leases one message, sends it, and records what came of it. Who dies between sending and recording leaves a lease
-that ends, and the message is sent again under the same key.
+A step leases one message, sends it, and records what came of it. A process that dies between sending and recording
+leaves a lease that ends, and the message is sent again under the same key. `attempts` rises with each lease: with the
+holder it is the fencing token, and a step that was paused for longer than its lease records nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
@@ -114,19 +114,18 @@ class Outbox:
                 continue
             won = (
                 due(now)
-                .filter(pk=delivery.pk)
+                .filter(pk=delivery.pk, attempts=delivery.attempts)
                 .update(leased_by=self.holder, leased_until=now + LEASE_SECONDS, attempts=F("attempts") + 1)
             )
             if won:
-                delivery.attempts += 1
+                delivery.leased_by, delivery.attempts = self.holder, delivery.attempts + 1
                 return delivery
         return None
 
     def _errand(self, delivery: Delivery) -> Errand:
         channel = _channel_of(delivery)
-        payload: Mapping[str, Any] = delivery.payload
         return Errand(
-            payload,
+            delivery.payload,
             delivery.key,
             self.clock(),
             channel.config,
@@ -139,9 +138,10 @@ class Outbox:
     def _taken(self, delivery: Delivery) -> None:
         """Record that a message was sent, and its line in the timeline: both or neither, whenever the process ends."""
         now = self.clock()
-        self._mine(delivery).update(
+        if not _ours(delivery).update(
             sent_at=now, attempted_at=now, leased_until=0.0, leased_by="", last_error="", waits_for=""
-        )
+        ):
+            return
         # What waited for this channel to work need not wait any longer.
         held = open_deliveries().filter(channel=delivery.channel, waits_for=_AFTER_ANOTHER)
         held.update(next_attempt_at=now, waits_for="")
@@ -156,21 +156,22 @@ class Outbox:
             self._give_up(delivery, now, why)
             return
         at = now + wait(delivery.attempts, self.chance())
-        self._mine(delivery).update(
+        if not _ours(delivery).update(
             next_attempt_at=at,
             attempted_at=now,
             leased_until=0.0,
             leased_by="",
             last_error=why,
             waits_for="it failed before",
-        )
+        ):
+            return
         behind = open_deliveries().filter(channel=delivery.channel, attempts=0, next_attempt_at__lt=at)
         behind.exclude(pk=delivery.pk).update(next_attempt_at=at, waits_for=_AFTER_ANOTHER)
 
     @transaction.atomic
     def _give_up(self, delivery: Delivery, now: float, why: str = "") -> None:
         error = why or delivery.last_error or "nobody took it within a day"
-        given_up = open_deliveries().filter(pk=delivery.pk)
+        given_up = _ours(delivery).filter(sent_at=None, failed_at=None)
         columns = {"attempted_at": now} if why else {}
         if given_up.update(
             failed_at=now, leased_until=0.0, leased_by="", last_error=error, waits_for="", **columns
@@ -178,9 +179,6 @@ class Outbox:
             # Without the error: it may name an address that only the owners of the channel may see.
             sentence = f"{delivery.kind} could not be sent to {delivery.channel}: the delivery log says why."
             self._tell(delivery, now, sentence)
-
-    def _mine(self, delivery: Delivery) -> QuerySet[Delivery]:
-        return Delivery.objects.filter(pk=delivery.pk, leased_by=self.holder)
 
     def _tell(self, delivery: Delivery, now: float, text: str) -> None:
         if delivery.incident_id is not None:
@@ -215,6 +213,11 @@ def prune(before: float) -> int:
     """Delete finished messages created before that; how many."""
     finished = Delivery.objects.filter(created_at__lt=before).exclude(sent_at=None, failed_at=None)
     return finished.delete()[0]
+
+
+def _ours(delivery: Delivery) -> QuerySet[Delivery]:
+    """Return the row, unless another step has leased it since."""
+    return Delivery.objects.filter(pk=delivery.pk, leased_by=delivery.leased_by, attempts=delivery.attempts)
 
 
 def _channel_of(delivery: Delivery) -> Channel:

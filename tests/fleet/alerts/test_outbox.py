@@ -8,7 +8,7 @@ from pytest_django import Settings
 
 from fleet.alerts.channels import Errand, SendError
 from fleet.alerts.messages import Links, payload, trial
-from fleet.alerts.outbox import GIVE_UP_AFTER, SENDERS, Outbox, Places, prune, wait
+from fleet.alerts.outbox import GIVE_UP_AFTER, LEASE_SECONDS, SENDERS, Outbox, Places, prune, wait
 from fleet.models import Cluster
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.incidents import Incident, IncidentEvent
@@ -112,6 +112,30 @@ def test_killed_before_the_timeline_knows_sends_again(monkeypatch: pytest.Monkey
     post.now += 61
     assert box.step()
     assert IncidentEvent.objects.filter(kind="delivery").count() == 1
+
+
+@pytest.mark.parametrize("error", [None, SendError("refused"), SendError("no such room", permanent=True)])
+def test_step_that_was_paused_past_its_lease_records_nothing(error: SendError | None) -> None:
+    """Another step sends the message meanwhile. Both have the same name: the process was started again."""
+    post = Post()
+    row = post.put("a/1", post.incident())
+    post.put("b/1", post.incident(2))
+    post.die_after_sending = True
+    kept: list[tuple[Any, ...]] = []
+
+    def pause(errand: Errand) -> None:
+        post.now += LEASE_SECONDS + 1
+        with pytest.raises(Killed):
+            post.outbox("one").step()
+        kept.extend(Delivery.objects.order_by("pk").values_list())
+        if error is not None:
+            raise error
+
+    post.outbox("one", {"webhook": pause}).step()
+    row.refresh_from_db()
+    assert (row.attempts, row.leased_by, row.sent_at, row.failed_at) == (2, "one", None, None)
+    assert list(Delivery.objects.order_by("pk").values_list()) == kept
+    assert not IncidentEvent.objects.exists()
 
 
 def test_server_down_for_an_hour_loses_nothing_and_keeps_the_order() -> None:
