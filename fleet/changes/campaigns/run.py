@@ -350,7 +350,9 @@ class _Step:
         lease.renew(self.held, _moment(self.clock()))
 
     def _note(self, waits_for: str) -> None:
-        engine.note(self.change, progress={**self.progress, "stepped_at": self.now, "waits_for": waits_for})
+        progress = {**self.progress, "stepped_at": self.now, "waits_for": waits_for}
+        with lease.fenced(self.held):
+            engine.note(self.change, progress=progress)
 
 
 class CampaignRunner(Runner):

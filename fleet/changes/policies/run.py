@@ -130,7 +130,8 @@ class _Step:
         )
         for place in turns:
             self._begin(self.rows[place])
-        engine.note(self.change, progress={"stepped_at": self.now, "waits_for": waits_for})
+        with lease.fenced(self.held):
+            engine.note(self.change, progress={"stepped_at": self.now, "waits_for": waits_for})
 
     def _sick(self) -> list[str]:
         """Instances of the same roles, not under way themselves, of which it is not seen that they are well.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from fleet.changes.campaigns import campaigns
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import Cluster
+from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.changes import ChangeState
 from tests.fakes.movers import Movers
 from tests.fleet.changes.conftest import NOW, Campaign, by
@@ -278,6 +280,28 @@ def test_step_that_died_is_made_again(cluster: Cluster, alice: User, monkeypatch
     assert one.until_over().state == ChangeState.VERIFIED
     assert set(one.movers.asked.values()) == {1}
     assert campaigns.counts_of(one.change).ok == 30
+
+
+def test_step_that_was_paused_past_its_lease_writes_nothing(
+    cluster: Cluster, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process takes over and makes steps while the first one reads a record in which all is blind."""
+    one = Campaign(cluster, alice, Movers.of(30), rate=6000, canaries=0)
+    one.confirm()
+    one.step()
+    read = one.movers.table
+    rows: list[object] = []
+
+    def pause(now: float) -> FleetTable:
+        monkeypatch.setattr(one.movers, "table", read)
+        lease.revoke(one.change)
+        one.step(3)
+        rows.extend([*one.change.campaign_agents.order_by("pk").values(), one.change.progress])
+        return replace(read(now), stale=True)
+
+    monkeypatch.setattr(one.movers, "table", pause)
+    one.step()
+    assert [*one.change.campaign_agents.order_by("pk").values(), one.change.progress] == rows
 
 
 def test_stop_watches_who_was_asked(cluster: Cluster, alice: User) -> None:

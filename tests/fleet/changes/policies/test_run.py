@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from django.contrib.auth.models import User
 
@@ -12,6 +14,7 @@ from fleet.changes.policies import run as rollouts_run
 from fleet.models.actions import RolloutStep
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
+from fleet.monitoring.views import InstanceView
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
 from fleet.vocabulary.changes import ChangeState
 from fleet.vocabulary.instances import InstanceState
@@ -162,6 +165,29 @@ def test_step_that_died_restarts_nobody_twice(
     monkeypatch.setattr(one.nodes, "restart", real)
     assert one.until_over().state == ChangeState.VERIFIED
     assert [auth.run for auth in auths] == [2, 2]
+
+
+def test_step_that_was_paused_past_its_lease_writes_nothing(
+    cluster: Cluster, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process takes over and makes steps while the first one reads how the instances are."""
+    auths = auths_of_a_fleet()
+    one = Rollout(cluster, alice, *auths)
+    for auth in auths:
+        auth.state = InstanceState.UNKNOWN
+    read = one.nodes.views
+    progress: dict[str, Any] = {}
+
+    def pause() -> tuple[InstanceView, ...]:
+        monkeypatch.setattr(one.nodes, "views", read)
+        lease.revoke(one.change)
+        progress.update(one.step(2).progress)
+        return read()
+
+    monkeypatch.setattr(one.nodes, "views", pause)
+    one.step()
+    assert progress["stepped_at"] == one.now
+    assert one.change.progress == progress
 
 
 def test_desired_state_that_changed_meanwhile_fails_it(cluster: Cluster, alice: User) -> None:
