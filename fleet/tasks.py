@@ -32,6 +32,7 @@ from fleet.changes.standing.degrading import DegradeRequest
 from fleet.isolation import apart, each_change, each_cluster
 from fleet.models import Change, Cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.models.moments import to_seconds
 from fleet.monitoring.evidence import Timing
 from fleet.monitoring.history.store import prune, recall, settle
 from fleet.monitoring.pollers.conclude import conclude
@@ -147,8 +148,8 @@ def prune_history() -> None:
     try:
         before = datetime.now(UTC) - timedelta(days=settings.REFLOAT_HISTORY_DAYS)
         pruned = prune(before)
-        prune_incidents(before.timestamp())
-        prune_messages(before.timestamp())
+        prune_incidents(to_seconds(before))
+        prune_messages(to_seconds(before))
     except DatabaseError:
         logger.exception("old history is kept until the next hour")
     else:

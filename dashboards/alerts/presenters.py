@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import reduce
 from operator import or_
 from shlex import quote
@@ -31,6 +31,7 @@ from fleet.models.access import shown_clusters
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange
+from fleet.models.moments import to_moment
 from fleet.models.networking import NetworkingRevision
 from fleet.monitoring.columns import NO_INSTANCE, REASON_BITS
 from fleet.monitoring.views import FleetTable
@@ -229,9 +230,7 @@ def changed_before(cluster: str, opened_at: float, *, limited: bool) -> list[Bef
 
     `limited`: the reader is limited to some clusters, and sees no act that concerns the whole installation.
     """
-    since, until = moment(opened_at - _BEFORE), moment(opened_at)
-    assert since is not None
-    assert until is not None
+    since, until = to_moment(opened_at - _BEFORE), to_moment(opened_at)
     ran = Change.objects.filter(cluster=cluster, started_at__lte=until).filter(
         Q(ended_at=None, state__in=[state.value for state in OCCUPYING]) | Q(ended_at__gte=since)
     )
@@ -270,7 +269,7 @@ def _versions(rows: Iterable[VersionChange]) -> Iterator[Before]:
         called = sorted((row.name for row in some), key=natural)
         names = ", ".join(called[:5]) + (f" and {len(some) - 5} more" if len(some) > 5 else "")
         what = f"version {old} became {new}" if old else f"seen for the first time, version {new}"
-        yield Before(datetime.fromtimestamp(some[0].at, UTC), names, what)
+        yield Before(to_moment(some[0].at), names, what)
 
 
 def in_common(table: FleetTable, indices: Indices) -> list[dict[str, Any]]:
@@ -370,7 +369,7 @@ def delivery_row(row: Delivery, now: float, *, limited: bool) -> dict[str, Any]:
         state, at = "sent", row.sent_at
     elif row.failed_at is not None:
         state, at = "failed", row.failed_at
-    elif row.leased_until > now:
+    elif (row.leased_until or 0.0) > now:
         state, at = "sending", row.next_attempt_at
     else:
         state, at = "waiting", row.next_attempt_at

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 
 from dashboards.changes import change_rows
 from fleet.changes.campaigns import campaigns
@@ -51,7 +51,7 @@ def campaign_page(change: Change, state: str, now: float) -> dict[str, Any]:
         x += width
     eta = found["eta"]
     rows = results(change, state if state in set(map(str, campaign.AgentState)) else "").order_by(
-        "-ended_at", "-asked_at"
+        F("ended_at").desc(nulls_last=True), F("asked_at").desc(nulls_last=True)
     )
     pace = campaigns.pace_of(change)
     return {

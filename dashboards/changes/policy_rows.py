@@ -134,6 +134,6 @@ def three_way(
     ]
 
 
-def took(began_at: float, ended_at: float) -> str:
+def took(began_at: float | None, ended_at: float | None) -> str:
     """How long something took; empty while it does."""
     return durations.format_seconds(round(ended_at - began_at, 1)) if began_at and ended_at else ""

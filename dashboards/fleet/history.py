@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Min, QuerySet
 
 from dashboards.shared import presenters
 from fleet.alerts.backtest import Change, Turn
+from fleet.models.moments import to_moment, to_seconds
 from fleet.models.transitions import InstanceTransition, Transition
 
 #: So many changes are played at most: of a history that is longer the newest part.
@@ -41,12 +42,12 @@ class TurnLine:
 
 def read(cluster: str, now: float, days: float, *, turns: bool) -> History:
     """Read the last so many days; of instances only when they are asked for."""
-    since = datetime.fromtimestamp(now - days * _DAY, UTC)
+    since = to_moment(now - days * _DAY)
     agents = Transition.objects.filter(cluster=cluster)
     rows = agents.filter(at__gte=since).order_by("-at", "-pk")
     columns = ("at", "agent", "old", "new", "cause", "round")
     found = [
-        Change(at.timestamp(), agent, old, new, cause, number)
+        Change(to_seconds(at), agent, old, new, cause, number)
         for at, agent, old, new, cause, number in rows.values_list(*columns)[:_CHANGES]
     ]
     found.reverse()
@@ -63,13 +64,13 @@ def read(cluster: str, now: float, days: float, *, turns: bool) -> History:
 def _first(rows: QuerySet[Any]) -> float | None:
     """When the oldest change that is kept was."""
     at: datetime | None = rows.aggregate(first=Min("at"))["first"]
-    return None if at is None else at.timestamp()
+    return None if at is None else to_seconds(at)
 
 
 def _turns(cluster: str, since: datetime) -> list[Turn]:
     rows = InstanceTransition.objects.filter(cluster=cluster, at__gte=since).order_by("at", "pk")
     return [
-        Turn(at.timestamp(), instance, new, number)
+        Turn(to_seconds(at), instance, new, number)
         for at, instance, new, number in rows.values_list("at", "instance", "new", "round")
     ]
 
@@ -77,4 +78,4 @@ def _turns(cluster: str, since: datetime) -> list[Turn]:
 def turns_of(cluster: str, instance: str, now: float) -> list[TurnLine]:
     """How an instance, or the backend, fared lately, newest first."""
     rows = InstanceTransition.objects.filter(cluster=cluster, instance=instance)[:_SHOWN]
-    return [TurnLine(row.at, presenters.age_ms(row.at.timestamp(), now), row.old, row.new) for row in rows]
+    return [TurnLine(row.at, presenters.age_ms(to_seconds(row.at), now), row.old, row.new) for row in rows]

@@ -13,6 +13,7 @@ from fleet.changes.engine import By
 from fleet.changes.standing import retiring
 from fleet.changes.standing.retiring import Wanted
 from fleet.models.changes import AuditEntry
+from fleet.models.moments import to_seconds
 from fleet.models.remembered import Agent
 from fleet.monitoring.views import Explanation
 from fleet.vocabulary.actions import AuditAction
@@ -62,5 +63,5 @@ def retirement(cluster: str, explanation: Explanation, now: float) -> Retirement
     )
     if entry is None:
         return Retirement(retired, retired is judged)
-    ago = age_ms(entry.at.timestamp(), now)
+    ago = age_ms(to_seconds(entry.at), now)
     return Retirement(retired, retired is judged, entry.who, entry.reason, entry.at, ago)

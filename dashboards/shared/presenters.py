@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
+from fleet.models.moments import to_moment, to_seconds
 from fleet.models.tokens import ApiToken
 from fleet.models.transitions import Transition
 from fleet.monitoring.evidence import AgentEvidence, Heartbeat, Mode
@@ -23,7 +24,7 @@ _NAMED_PROXIES = 4
 
 def moment(at: float | None) -> datetime | None:
     """Turn seconds since the epoch into an aware UTC date; 0 means none in packed columns."""
-    return datetime.fromtimestamp(at, UTC) if at else None
+    return to_moment(at) if at else None
 
 
 def age_ms(at: float | None, now: float) -> int | None:
@@ -233,7 +234,7 @@ def history(transitions: Iterable[Transition], now: float) -> list[Change]:
     return [
         Change(
             at=row.at,
-            at_ms=round((now - row.at.timestamp()) * 1000),
+            at_ms=round((now - to_seconds(row.at)) * 1000),
             old=State[row.old.upper()],
             new=State[row.new.upper()],
             reason="" if row.reason == Reason.NONE.slug else row.reason,

@@ -15,6 +15,7 @@ from fleet.alerts.routes import leaves, receivers
 from fleet.alerts.values import IncidentState, Notice, NoticeKind, TimelineKind
 from fleet.models.alerting import Channel, Delivery, Silence
 from fleet.models.incidents import Incident, IncidentEvent
+from fleet.models.moments import to_seconds
 
 #: Silences are no way to switch alerts off.
 LONGEST_SILENCE = 30 * 86400.0
@@ -115,7 +116,7 @@ def _same_silence(
 
 def beginning(wanted: datetime | None, now: float) -> float:
     """When a silence begins for which somebody wants that; None: now. Raises ActError."""
-    at = now if wanted is None else wanted.timestamp()
+    at = now if wanted is None else to_seconds(wanted)
     if not -_TYPED_FOR <= at - now <= _SOONEST:
         raise ActError("a silence begins now, or within ninety days")
     return at

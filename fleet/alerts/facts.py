@@ -343,7 +343,8 @@ def beginnings(table: FleetTable, frame: FleetFrame) -> dict[str, float]:
         began[backend_of(table.cluster).key] = frame.backend_since - margin
     if frame.unreachable:
         began[whole_of(table.cluster).key] = frame.now - margin
-    return began
+    # As rows keep it: two causes of one moment are compared, and either may have been read from its row.
+    return {key: round(at, 6) for key, at in began.items()}
 
 
 def _counting(_: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:

@@ -139,7 +139,7 @@ class Outbox:
         """Record that a message was sent, and its line in the timeline: both or neither, whenever the process ends."""
         now = self.clock()
         if not _ours(delivery).update(
-            sent_at=now, attempted_at=now, leased_until=0.0, leased_by="", last_error="", waits_for=""
+            sent_at=now, attempted_at=now, leased_until=None, leased_by="", last_error="", waits_for=""
         ):
             return
         # What waited for this channel to work need not wait any longer.
@@ -159,7 +159,7 @@ class Outbox:
         if not _ours(delivery).update(
             next_attempt_at=at,
             attempted_at=now,
-            leased_until=0.0,
+            leased_until=None,
             leased_by="",
             last_error=why,
             waits_for="it failed before",
@@ -174,7 +174,7 @@ class Outbox:
         given_up = _ours(delivery).filter(sent_at=None, failed_at=None)
         columns = {"attempted_at": now} if why else {}
         if given_up.update(
-            failed_at=now, leased_until=0.0, leased_by="", last_error=error, waits_for="", **columns
+            failed_at=now, leased_until=None, leased_by="", last_error=error, waits_for="", **columns
         ):
             # Without the error: it may name an address that only the owners of the channel may see.
             sentence = f"{delivery.kind} could not be sent to {delivery.channel}: the delivery log says why."
@@ -198,7 +198,8 @@ def due(now: float) -> QuerySet[Delivery]:
     )
     return (
         open_deliveries()
-        .filter(Q(channel__enabled=True), next_attempt_at__lte=now, leased_until__lte=now)
+        .filter(Q(channel__enabled=True), next_attempt_at__lte=now)
+        .exclude(leased_until__gt=now)
         .exclude(Exists(older))
         .order_by("next_attempt_at", "pk")
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Protocol
 
 from django.db.models import QuerySet
@@ -16,6 +16,7 @@ from django.db.models import QuerySet
 from fleet.changes import engine
 from fleet.changes.dialing import Auths, Dialer
 from fleet.models.changes import Change
+from fleet.models.moments import to_moment
 from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.state.writer import Writer
 from fleet.vocabulary.changes import ChangeState
@@ -39,7 +40,7 @@ class StepContext:
 
     def moment(self) -> datetime:
         """Return the time of the clock."""
-        return datetime.fromtimestamp(self.clock(), UTC)
+        return to_moment(self.clock())
 
 
 class Runner(Protocol):

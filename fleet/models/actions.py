@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
+from fleet.models.moments import SecondsField
 from fleet.vocabulary.campaigns import AgentState
 from fleet.vocabulary.rollouts import StepState
 
@@ -52,10 +53,10 @@ class RolloutStep(models.Model):
     detail = models.TextField(blank=True, default="")
     #: The run that is to end.
     run_id = models.CharField(max_length=64, blank=True, default="")
-    #: When its present state began, and when its turn came; seconds since the epoch.
-    since = models.FloatField(default=0.0)
-    began_at = models.FloatField(default=0.0)
-    ended_at = models.FloatField(default=0.0)
+    #: When its present state began, when its turn came, and when it ended; None: not yet.
+    since = SecondsField(null=True, blank=True)
+    began_at = SecondsField(null=True, blank=True)
+    ended_at = SecondsField(null=True, blank=True)
 
     class Meta:
         default_permissions = ()
@@ -86,10 +87,10 @@ class CampaignAgent(models.Model):
     via = models.CharField(max_length=64, blank=True, default="")
     #: The proxy has taken note of it.
     told = models.BooleanField(default=False)
-    #: Seconds since the epoch; 0: not yet.
-    due_at = models.FloatField(default=0.0)
-    asked_at = models.FloatField(default=0.0)
-    ended_at = models.FloatField(default=0.0)
+    #: None: not yet.
+    due_at = SecondsField(null=True, blank=True)
+    asked_at = SecondsField(null=True, blank=True)
+    ended_at = SecondsField(null=True, blank=True)
     new_proxy = models.CharField(max_length=64, blank=True, default="")
     new_auth = models.CharField(max_length=64, blank=True, default="")
 

@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from fleet.models.clusters import Cluster
 from fleet.models.incidents import Incident
+from fleet.models.moments import SecondsField
 
 _Row = TypeVar("_Row", bound="Owned")
 
@@ -99,9 +100,9 @@ class Silence(Owned):
     reason = models.CharField(max_length=500)
     #: From the sign-in, never from a form.
     creator = models.CharField(max_length=200)
-    created_at = models.FloatField(default=time.time)
-    starts_at = models.FloatField()
-    ends_at = models.FloatField()
+    created_at = SecondsField(default=time.time)
+    starts_at = SecondsField()
+    ends_at = SecondsField()
     #: The warning before its end was given.
     warned = models.BooleanField(default=False)
 
@@ -213,19 +214,19 @@ class Delivery(models.Model):
     key = models.CharField(max_length=400)
     kind = models.CharField(max_length=16)
     payload = models.JSONField()
-    created_at = models.FloatField()
+    created_at = SecondsField()
     #: Quiet hours, or a wait before the next attempt; and why, if not at once.
-    next_attempt_at = models.FloatField()
+    next_attempt_at = SecondsField()
     waits_for = models.CharField(max_length=300, blank=True, default="")
     attempts = models.PositiveIntegerField(default=0)
     #: When the newest attempt ended.
-    attempted_at = models.FloatField(null=True, blank=True)
+    attempted_at = SecondsField(null=True, blank=True)
     #: Who is sending it now, and until when nobody else may.
     leased_by = models.CharField(max_length=100, blank=True, default="")
-    leased_until = models.FloatField(default=0.0)
-    sent_at = models.FloatField(null=True, blank=True)
+    leased_until = SecondsField(null=True, blank=True)
+    sent_at = SecondsField(null=True, blank=True)
     #: Given up after a day, or because the receiver will never take it.
-    failed_at = models.FloatField(null=True, blank=True)
+    failed_at = SecondsField(null=True, blank=True)
     last_error = models.TextField(blank=True, default="")
 
     class Meta:
@@ -253,10 +254,10 @@ class AlertClock(models.Model):
     cluster = models.OneToOneField(
         Cluster, on_delete=models.CASCADE, primary_key=True, related_name="alert_clock"
     )
-    looked_at = models.FloatField(null=True, blank=True)
+    looked_at = SecondsField(null=True, blank=True)
     took_ms = models.FloatField(default=0.0)
     #: The newest digest of what is not worth a message of its own.
-    digest_at = models.FloatField(null=True, blank=True)
+    digest_at = SecondsField(null=True, blank=True)
 
     class Meta:
         default_permissions = ()

@@ -1,7 +1,4 @@
-"""Incidents and their timelines as rows. `fleet.alerts.store` turns them into values and back.
-
-Times are seconds since the epoch, as in the values: they are compared with rounds, never with calendars.
-"""
+"""Incidents and their timelines as rows. `fleet.alerts.store` turns them into values and back."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from django.db.models import Q
 from typing_extensions import override
 
 from fleet.models.clusters import Cluster
+from fleet.models.moments import SecondsField
 
 
 class Incident(models.Model):
@@ -24,16 +22,16 @@ class Incident(models.Model):
     generation = models.PositiveIntegerField()
     state = models.CharField(max_length=12)
     severity = models.PositiveSmallIntegerField()
-    opened_at = models.FloatField()
+    opened_at = SecondsField()
     #: When the cause fell sick, or at the earliest.
-    began_at = models.FloatField(null=True, blank=True)
-    fired_at = models.FloatField(null=True, blank=True)
-    quiet_since = models.FloatField(null=True, blank=True)
-    resolved_at = models.FloatField(null=True, blank=True)
+    began_at = SecondsField(null=True, blank=True)
+    fired_at = SecondsField(null=True, blank=True)
+    quiet_since = SecondsField(null=True, blank=True)
+    resolved_at = SecondsField(null=True, blank=True)
     affected = models.PositiveIntegerField(default=0)
     peak = models.PositiveIntegerField(default=0)
     names = models.JSONField(default=list)
-    heals_at = models.FloatField(null=True, blank=True)
+    heals_at = SecondsField(null=True, blank=True)
     stuck = models.BooleanField(default=False)
     sentence = models.TextField(blank=True, default="")
     worst_severity = models.PositiveSmallIntegerField(null=True, blank=True)
@@ -42,18 +40,18 @@ class Incident(models.Model):
     worst_stranded = models.PositiveIntegerField(default=0)
     marks = models.JSONField(default=dict)
     flips = models.JSONField(default=list)
-    flapping_since = models.FloatField(null=True, blank=True)
+    flapping_since = SecondsField(null=True, blank=True)
     trend = models.JSONField(default=list)
-    notified_at = models.FloatField(null=True, blank=True)
+    notified_at = SecondsField(null=True, blank=True)
     notified_severity = models.PositiveSmallIntegerField(null=True, blank=True)
     notified_affected = models.PositiveIntegerField(default=0)
     notices = models.PositiveIntegerField(default=0)
-    escalated_at = models.FloatField(null=True, blank=True)
+    escalated_at = SecondsField(null=True, blank=True)
     inhibited_by = models.CharField(max_length=300, blank=True, default="")
     silenced_by = models.CharField(max_length=300, blank=True, default="")
     labels = models.JSONField(default=list)
     #: People write these two; a look never does.
-    acked_at = models.FloatField(null=True, blank=True)
+    acked_at = SecondsField(null=True, blank=True)
     acked_by = models.CharField(max_length=200, blank=True, default="")
 
     class Meta:
@@ -86,7 +84,7 @@ class VersionChange(models.Model):
     #: Empty when it was seen for the first time.
     old = models.CharField(max_length=64, blank=True, default="")
     new = models.CharField(max_length=64)
-    at = models.FloatField()
+    at = SecondsField()
 
     class Meta:
         default_permissions = ()
@@ -102,7 +100,7 @@ class IncidentEvent(models.Model):
     """A line of an incident's timeline: what happened to it, or what somebody did or noted."""
 
     incident = models.ForeignKey(Incident, on_delete=models.CASCADE, related_name="events")
-    at = models.FloatField()
+    at = SecondsField()
     #: `firing`, `notice`, `note`, `acknowledged` ...
     kind = models.CharField(max_length=16)
     #: Empty for the console itself.

@@ -78,7 +78,7 @@ def test_process_killed_between_sent_and_recorded_loses_and_doubles_nothing(home
             process.send_signal(signal.SIGKILL)
         assert sql(home, "select sent_at from fleet_delivery") == [(None,)]
         sql(home, "drop trigger no_record")
-        sql(home, "update fleet_delivery set leased_until = 0")
+        sql(home, "update fleet_delivery set leased_until = null")
         sql(home, "update fleet_clusterlease set holder = '' where purpose = 'alerts'")
         with _alerting(home):
             _until(

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -205,13 +206,13 @@ def test_frozen_proxy_is_one_page_and_one_resolve(console: Console) -> None:
     # What a busy machine makes late are rounds; so they are counted. One that asks a frozen proxy lasts until its
     # deadline, so what concluded sooner had asked before.
     assert sum(frozen_at + DEADLINE <= at <= min(judged) + 0.01 for at in seen) <= 2
-    ((waited,),) = sql(
+    ((sent, opened),) = sql(
         console.home,
-        "select min(d.created_at) - i.opened_at from fleet_delivery d join fleet_incident i on i.id = d.incident_id"
+        "select min(d.created_at), i.opened_at from fleet_delivery d join fleet_incident i on i.id = d.incident_id"
         " where i.cause_name = ? and i.severity = 2",
         FROZEN,
     )
-    assert waited >= GROUP_WAIT
+    assert datetime.fromisoformat(sent) - datetime.fromisoformat(opened) >= timedelta(seconds=GROUP_WAIT)
     stranded = {"healthy": AGENTS - ON_IT, "stranded": ON_IT}
     eventually_sync(lambda: console.counts() == stranded, seconds=_PATIENCE)
     console.fault("thaw", FROZEN)

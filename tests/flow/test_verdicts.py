@@ -13,6 +13,7 @@ import pytest
 from grpc_health.v1 import health_pb2
 
 from fleet.management import programs
+from fleet.models.moments import to_moment
 from fleet.protocol.destination.standing import DEGRADED_HEADER
 from fleet.protocol.instance_labels import GROUP_ID_LABEL, REGION_LABEL
 from fleet.wire import fleet_pb2
@@ -279,12 +280,17 @@ def test_incident_that_comes_and_goes(fleet: Fleet) -> None:
             console.home,
             "insert into fleet_silence (cluster, matchers, reason, creator, created_at, starts_at, ends_at, warned)"
             " values ('', ?, 'to see its end', 'ada', ?, ?, ?, 0)",
-            *(f"cause=proxy/{proxy.id}", now - 600, now - 600, now + LONG),
+            *(f"cause=proxy/{proxy.id}", _column(now - 600), _column(now - 600), _column(now + LONG)),
         )
         silenced = "select 1 from fleet_incident where silenced_by != ''"
         eventually_sync(lambda: bool(sql(console.home, silenced)), seconds=PATIENCE)
-        sql(console.home, "update fleet_silence set ends_at = ?", now + 300)
+        sql(console.home, "update fleet_silence set ends_at = ?", _column(now + 300))
         produced(home, seconds=PATIENCE, timeline=("steady", "silence ends"))
+
+
+def _column(seconds: float) -> str:
+    """Return a moment as SQLite keeps it."""
+    return str(to_moment(seconds).replace(tzinfo=None))
 
 
 def _await_incident(console: Console, state: str) -> None:

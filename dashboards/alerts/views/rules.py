@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import messages
@@ -29,6 +28,7 @@ from fleet.alerts.runbooks import RUNBOOKS
 from fleet.models.access import Permission, may
 from fleet.models.alerting import AgentLabel, AlertRule, in_cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.models.moments import to_moment
 from fleet.models.remembered import Agent, Instance
 from fleet.vocabulary.actions import AuditAction
 
@@ -260,7 +260,7 @@ def _played(rule: Rule, cluster: str) -> tuple[str, list[dict[str, Any]]]:
     names = dict(Instance.objects.filter(cluster=cluster).values_list("instance_id", "name"))
     shown = [
         {
-            "at": datetime.fromtimestamp(one.began_at, UTC),
+            "at": to_moment(one.began_at),
             "lasted": duration_words(one.seconds),
             "peak": one.peak,
             "cause": names.get(one.cause, one.cause),

@@ -29,6 +29,7 @@ from fleet.changes import kinds
 from fleet.changes.kinds import kind_of
 from fleet.models.access import Permission
 from fleet.models.changes import Change
+from fleet.models.moments import to_seconds
 
 router = Router()
 per_cluster = PerCluster(router)
@@ -165,7 +166,7 @@ def _progress(response: HttpResponse, row: Change) -> Progress:
         "state": row.state,
         "detail": row.detail,
     }
-    return Progress(**common, **kind_of(row).progress(row, timezone.now().timestamp()))
+    return Progress(**common, **kind_of(row).progress(row, to_seconds(timezone.now())))
 
 
 def _results(row: Change, filters: ResultFilters) -> ResultsAnswer:

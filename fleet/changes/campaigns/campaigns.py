@@ -23,6 +23,7 @@ from fleet.changes.campaigns.moves import Move, Sight, move_of
 from fleet.changes.engine import By, Draft
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import Change
+from fleet.models.moments import to_seconds
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary import campaigns
 from fleet.vocabulary.actions import AuditAction
@@ -154,7 +155,7 @@ def counts_of(change: Change) -> Counts:
 
 def advisory_of(change: Change) -> str:
     """The one name of its intent, at every proxy: a proxy advises nobody twice under it."""
-    return f"campaign-{change.pk}-{int(change.created_at.timestamp())}"
+    return f"campaign-{change.pk}-{int(to_seconds(change.created_at))}"
 
 
 def resume(change: Change, by: By, now: datetime) -> Change:
@@ -184,7 +185,7 @@ def stop(change: Change, by: By, now: datetime) -> Change:
             same = Change.objects.filter(pk=change.pk, state=change.state, step=change.step)
             if not same.update(parameters={**change.parameters, "stopped_by": by.actor.name}):
                 raise WrongState("the change was paused, resumed or ended meanwhile: look at it again")
-            skip_unasked(change, f"stopped by {by.actor.name}", now.timestamp())
+            skip_unasked(change, f"stopped by {by.actor.name}", to_seconds(now))
         change.refresh_from_db()
     if change.state == ChangeState.PAUSED:
         return resume(change, by, now)
@@ -201,7 +202,7 @@ def abort(change: Change, by: By, now: datetime) -> Change:
         actor=by.actor,
         detail=why,
         request_id=by.request_id,
-        along=lambda row: close(row, why, now.timestamp()),
+        along=lambda row: close(row, why, to_seconds(now)),
     )
     lease.revoke(change)
     return ended
@@ -217,7 +218,7 @@ def call_off(change: Change, by: By, now: datetime) -> Change:
         now,
         actor=by.actor,
         request_id=by.request_id,
-        along=lambda row: row.campaign_agents.all().delete() if mere else close(row, why, now.timestamp()),
+        along=lambda row: row.campaign_agents.all().delete() if mere else close(row, why, to_seconds(now)),
     )
 
 

@@ -140,7 +140,7 @@ class TunnelMove(Move):
     @override
     def outcome(self, row: CampaignAgent, sight: Sight, pace: Pace, now: float) -> Outcome | None:
         return campaigns.outcome(
-            frozenset(row.held), row.leaves, row.asked_at, sight.agent(row.agent_id), pace, now
+            frozenset(row.held), row.leaves, row.asked_at or 0.0, sight.agent(row.agent_id), pace, now
         )
 
     @override
@@ -178,7 +178,7 @@ class AuthMove(Move):
     @override
     def outcome(self, row: CampaignAgent, sight: Sight, pace: Pace, now: float) -> Outcome | None:
         return auth_connections.outcome(
-            row.leaves, row.asked_at, sight.agent(row.agent_id), sight.auths, pace, now
+            row.leaves, row.asked_at or 0.0, sight.agent(row.agent_id), sight.auths, pace, now
         )
 
     @override

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
-from datetime import UTC, datetime
 from typing import Protocol
 
 from django.db.models import QuerySet
@@ -24,6 +23,7 @@ from fleet.changes.runner import Runner, StepContext
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import Change
 from fleet.models.clusters import ClusterLease
+from fleet.models.moments import to_moment
 from fleet.monitoring.views import FleetTable
 from fleet.transport.admin import AdminError, Advised
 from fleet.vocabulary import campaigns as campaign
@@ -62,10 +62,10 @@ def step(
     """Carry it on by one step, if it runs and nobody else does it now."""
     now = clock()
     try:
-        with lease.held(change, holder, _moment(now)) as held:
+        with lease.held(change, holder, to_moment(now)) as held:
             change.refresh_from_db()
             if change.state == ChangeState.CONFIRMED:
-                engine.start(change, _moment(now))
+                engine.start(change, to_moment(now))
             if change.state in (ChangeState.RUNNING, ChangeState.PAUSED):
                 _Step(change, table(), advisor, marks, clock, chance, held).make()
     except Busy as error:
@@ -128,7 +128,7 @@ class _Step:
         done = []
         for row in rows:
             found = self.move.outcome(row, sight, self.pace, self.now)
-            if found is None or (self.table.as_of or 0) <= row.asked_at:
+            if found is None or (self.table.as_of or 0) <= (row.asked_at or 0.0):
                 continue
             if not row.told and found.state is AgentState.FAILED:
                 continue  # its time begins when its proxy has been told
@@ -142,7 +142,7 @@ class _Step:
 
     def _hear(self, rows: list[CampaignAgent]) -> None:
         """Hear who answered that it stays: it was not moved, and no harm was done."""
-        rows = [row for row in rows if self.now - row.asked_at >= _ANSWER_AFTER]
+        rows = [row for row in rows if self.now - (row.asked_at or 0.0) >= _ANSWER_AFTER]
         if not rows or self.now - float(self.progress.get("heard_at", 0.0)) < _ANSWER_AFTER:
             return
         self.progress["heard_at"] = self.now
@@ -171,7 +171,7 @@ class _Step:
         why = campaign.why_abort(
             counts, self.pace, stranded=sight.stranded, stranded_before=self.progress["stranded"]
         )
-        moment = _moment(self.now)
+        moment = to_moment(self.now)
         if why:
             self._close(ChangeState.FAILED, f"aborted: {why}")
             return True
@@ -198,7 +198,7 @@ class _Step:
         engine.move(
             self.change,
             state,
-            _moment(self.now),
+            to_moment(self.now),
             detail=said,
             along=lambda row: campaigns.close(row, said, self.now),
         )
@@ -264,7 +264,7 @@ class _Step:
         """Nobody is to be asked now: who was chosen waits again, for the fleet will be another one then."""
         with lease.fenced(self.held):
             self.change.campaign_agents.filter(state=AgentState.DUE.value).update(
-                state=AgentState.WAITING.value, leaves="", via="", held=[], due_at=0.0
+                state=AgentState.WAITING.value, leaves="", via="", held=[], due_at=None
             )
 
     def _ask_due(self) -> None:
@@ -325,7 +325,7 @@ class _Step:
             )
         except AdminError as error:
             logger.warning("campaign %d: %s: %s", self.change.pk, proxy, error)
-            self._not_told([row for row in rows if self.now - row.asked_at >= self.pace.patience])
+            self._not_told([row for row in rows if self.now - (row.asked_at or 0.0) >= self.pace.patience])
             return  # the others are asked again by the next step
         absent = set(advised.absent_ids)
         for row in rows:
@@ -347,7 +347,7 @@ class _Step:
 
     def _keep(self) -> None:
         """Keep the lease: proxies that do not answer take seconds each."""
-        lease.renew(self.held, _moment(self.clock()))
+        lease.renew(self.held, to_moment(self.clock()))
 
     def _note(self, waits_for: str) -> None:
         progress = {**self.progress, "stepped_at": self.now, "waits_for": waits_for}
@@ -386,7 +386,3 @@ def _by_proxy(rows: list[CampaignAgent]) -> dict[tuple[str, str], list[CampaignA
     for row in rows:
         found[(row.via, row.leaves) if row.via else (row.leaves, "")].append(row)
     return found
-
-
-def _moment(now: float) -> datetime:
-    return datetime.fromtimestamp(now, UTC)

@@ -37,7 +37,7 @@ def mark(change: Change, marks: Marks, progress: dict[str, Any]) -> None:
     """Say whom a running campaign has under way, each until it would have failed; take note of it in `progress`."""
     patience = campaigns.pace_of(change).patience
     asked = change.campaign_agents.filter(state=AgentState.ASKED.value).values_list("agent_id", "asked_at")
-    until = {agent: at + patience for agent, at in asked}
+    until = {agent: (at or 0.0) + patience for agent, at in asked}
     if not until and not progress.get(_MARKED):
         return
     if not change.progress.get(_MARKED):

@@ -14,6 +14,7 @@ from fleet.changes.engine import By
 from fleet.changes.kind import Action, Kind, Record
 from fleet.changes.policies import desired, planning
 from fleet.models.changes import Change
+from fleet.models.moments import to_seconds
 from fleet.vocabulary.changes import ChangeState
 from fleet.vocabulary.rollouts import StepState
 
@@ -32,7 +33,7 @@ def _retry(change: Change) -> None:
 def _abort(change: Change, by: By, now: datetime) -> Change:
     """Skip the instances whose turn has not come. An instance that restarts already finishes by itself."""
     why = f"cancelled by {by.actor.name}; who is under way comes back by itself"
-    skipped = {"state": StepState.SKIPPED.value, "detail": why, "ended_at": now.timestamp()}
+    skipped = {"state": StepState.SKIPPED.value, "detail": why, "ended_at": to_seconds(now)}
     ended = engine.move(
         change,
         ChangeState.CANCELLED,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Protocol
 
 from typing_extensions import override
@@ -20,6 +19,7 @@ from fleet.changes.runner import Runner, StepContext
 from fleet.models.actions import RolloutStep
 from fleet.models.changes import Change
 from fleet.models.clusters import ClusterLease
+from fleet.models.moments import to_moment
 from fleet.monitoring.sources import SourceFailed
 from fleet.monitoring.views import InstanceView
 from fleet.protocol.policies import env_policies
@@ -63,10 +63,10 @@ def step(
     """Carry it on by one step, if it runs and nobody else does it now."""
     now = clock()
     try:
-        with lease.held(change, holder, _moment(now)) as held:
+        with lease.held(change, holder, to_moment(now)) as held:
             change.refresh_from_db()
             if change.state == ChangeState.CONFIRMED:
-                engine.start(change, _moment(now))
+                engine.start(change, to_moment(now))
                 _store(change, now)
             if change.state == ChangeState.RUNNING:
                 _Step(change, instances(), nodes, now, held).make()
@@ -81,7 +81,7 @@ def _store(change: Change, now: float) -> None:
     try:
         desired.store(change)
     except Stale as error:
-        engine.move(change, ChangeState.FAILED, _moment(now), detail=str(error), reason=change.reason)
+        engine.move(change, ChangeState.FAILED, to_moment(now), detail=str(error), reason=change.reason)
 
 
 class _Step:
@@ -106,7 +106,7 @@ class _Step:
         failed = [row for row in self.rows if row.state == StepState.FAILED]
         if failed:
             said = f"{failed[0].name}: {failed[0].detail}"
-            engine.move(self.change, ChangeState.PAUSED, _moment(self.now), detail=said)
+            engine.move(self.change, ChangeState.PAUSED, to_moment(self.now), detail=said)
             return
         if all(row.state in (StepState.OK, StepState.SKIPPED) for row in self.rows):
             said = (
@@ -115,7 +115,7 @@ class _Step:
             engine.move(
                 self.change,
                 ChangeState.VERIFIED,
-                _moment(self.now),
+                to_moment(self.now),
                 detail=said,
                 reason=self.change.reason,
                 outcome=desired.progress_of(self.change),
@@ -123,7 +123,7 @@ class _Step:
             undone = self.change.undoes
             if undone is not None and ChangeState.UNDONE in engine.followers(undone):
                 said = f"taken back by change {self.change.pk}"
-                engine.move(undone, ChangeState.UNDONE, _moment(self.now), detail=said)
+                engine.move(undone, ChangeState.UNDONE, to_moment(self.now), detail=said)
             return
         turns, waits_for = rollouts.turns(
             [StepState(row.state) for row in self.rows], self.terms, self._sick()
@@ -186,7 +186,7 @@ class _Step:
         seen = self._see(row)
         found = rollouts.following(
             StepState(row.state),
-            since=row.since,
+            since=row.since or 0.0,
             run_id=row.run_id,
             seen=seen,
             terms=self.terms,
@@ -246,7 +246,7 @@ class _Step:
 
     def _to(self, row: RolloutStep, state: StepState, detail: str, **more: object) -> None:
         over = state in (StepState.OK, StepState.FAILED, StepState.SKIPPED)
-        ended_at = self.now if over else 0.0
+        ended_at = self.now if over else None
         self._save(row, state=state.value, detail=detail, since=self.now, ended_at=ended_at, **more)
 
     def _save(self, row: RolloutStep, **values: object) -> None:
@@ -265,7 +265,3 @@ class RolloutRunner(Runner):
         step(
             change, lambda: context.reader.instances(cluster, clock()), context.dialer, clock, context.holder
         )
-
-
-def _moment(now: float) -> datetime:
-    return datetime.fromtimestamp(now, UTC)

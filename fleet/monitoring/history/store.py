@@ -6,12 +6,13 @@ All writes are idempotent, so a result is settled at least once and nothing is l
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 from typing import TypeVar
 
 import numpy as np
 
+from fleet.models.moments import to_moment, to_seconds
 from fleet.models.remembered import Agent, Instance
 from fleet.models.transitions import InstanceTransition, Transition
 from fleet.monitoring.columns import (
@@ -52,7 +53,7 @@ def recall(cluster: str) -> Remembered:
         proxies = [at[proxy] for proxy in agent.last_proxies if proxy in at]
         row["last_proxies"][: len(proxies)] = proxies
         row["flags"] = HAD_TUNNEL * agent.had_tunnel | RETIRED * agent.retired
-        row["lost_at"] = agent.lost_at.timestamp() if agent.lost_at else 0.0
+        row["lost_at"] = to_seconds(agent.lost_at) if agent.lost_at else 0.0
     return Remembered(
         agents=[(agent.agent_id, agent.name) for agent in agents],
         instances=[(instance.instance_id, instance.kind, instance.name) for instance in instances],
@@ -149,7 +150,7 @@ def _agent(cluster: str, index: int, row: np.void, saved: _Names) -> Agent:
             saved.instance(proxy) for proxy in row["last_proxies"].tolist() if proxy != NO_INSTANCE
         ],
         had_tunnel=bool(row["flags"] & HAD_TUNNEL),
-        lost_at=_moment(float(row["lost_at"])) if row["lost_at"] else None,
+        lost_at=to_moment(float(row["lost_at"])) if row["lost_at"] else None,
     )
 
 
@@ -163,7 +164,7 @@ def _save_transitions(cluster: str, rounds: Sequence[Owed], saved: _Names) -> No
             reason=Reason(packed & REASON_BITS).slug,
             recovery=Recovery(packed >> RECOVERY_SHIFT).slug,
             cause=saved.cause(cluster, cause),
-            at=_moment(owed.at),
+            at=to_moment(owed.at),
             round=owed.round,
         )
         for owed in rounds
@@ -182,7 +183,7 @@ def _save_turns(cluster: str, rounds: Sequence[Owed], saved: _Names) -> None:
             instance=identity,
             old=InstanceState(old).slug,
             new=InstanceState(new).slug,
-            at=_moment(owed.at),
+            at=to_moment(owed.at),
             round=owed.round,
         )
         for owed in rounds
@@ -209,7 +210,3 @@ def _chunks(rows: Iterable[T]) -> Iterator[list[T]]:
     left = iter(rows)
     while chunk := list(islice(left, _CHUNK)):
         yield chunk
-
-
-def _moment(at: float) -> datetime:
-    return datetime.fromtimestamp(at, UTC)

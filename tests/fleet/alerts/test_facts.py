@@ -117,13 +117,14 @@ def test_gather_says_since_when_each_cause_has_been_sick() -> None:
         fleet=small_fleet.fleet(
             auth_1=UNHEALTHY,
             auth_2={**UNHEALTHY, "sick_since": now - 8},
-            proxy_1={**SILENT, "sick_since": now - 300},
+            proxy_1={**SILENT, "sick_since": now - 300.123456789},
         ),
     )
+    # As a row gives it back: two causes that began at the same moment stay equal when one has been read.
     assert gather(table, now).began == {
         "auth/auth-id-1": now - 2,
         "auth/auth-id-2": now - 8,
-        "proxy/proxy-id-1": now - 300,
+        "proxy/proxy-id-1": now - 300.123457,
         "backend/default": now - 18,
     }
 

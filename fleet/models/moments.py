@@ -1,0 +1,55 @@
+"""Moments: `timestamptz` in the database, seconds since the epoch in the engine. Both are converted here only.
+
+Columns of what the engine compares with its clock are `SecondsField`; those that people read are `DateTimeField`.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from django.db import models
+from typing_extensions import override
+
+#: What a column takes and what it holds, so that mypy knows which may be None. Django's fields are generic in their
+#: stubs only.
+_Set = TypeVar("_Set")
+_Get = TypeVar("_Get")
+if TYPE_CHECKING:
+
+    class _Column(models.FloatField[_Set, _Get]): ...
+
+else:
+
+    class _Column(models.FloatField, Generic[_Set, _Get]): ...
+
+
+#: The last second that has a date. An expiry that another program sent may be later.
+_LATEST = 253402300799.0
+
+
+def to_moment(seconds: float) -> datetime:
+    """Return seconds since the epoch as an aware datetime, to the microsecond."""
+    return datetime.fromtimestamp(min(seconds, _LATEST), UTC)
+
+
+def to_seconds(moment: datetime) -> float:
+    """Return an aware datetime as seconds since the epoch. `to_moment` makes the same datetime of them again."""
+    return moment.timestamp()
+
+
+class SecondsField(_Column[_Set, _Get]):
+    """A column of moments that a model holds as seconds since the epoch."""
+
+    @override
+    def get_internal_type(self) -> str:
+        return "DateTimeField"
+
+    @override
+    def get_db_prep_value(self, value: Any, connection: Any, prepared: bool = False) -> Any:
+        seconds = self.get_prep_value(value)
+        return connection.ops.adapt_datetimefield_value(None if seconds is None else to_moment(seconds))
+
+    def from_db_value(self, value: datetime | None, *_: Any) -> float | None:
+        """Return what the database holds, in seconds."""
+        return None if value is None else to_seconds(value)
