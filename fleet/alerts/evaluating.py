@@ -66,12 +66,12 @@ class _Known:
     rows: dict[str, rows.Incident]
     values: Mapping[str, Incident]
     #: As `store.acknowledged` has it.
-    acknowledged: Mapping[int, float | None]
+    acknowledged: store.Acknowledged
     calm: Calm | None = None
 
 
-def _acknowledged(some: Mapping[str, rows.Incident]) -> dict[int, float | None]:
-    return {row.id: row.acked_at for row in some.values()}
+def _acknowledged(some: Mapping[str, rows.Incident]) -> store.Acknowledged:
+    return len(some), {row.id: row.acked_at for row in some.values() if row.acked_at is not None}
 
 
 class Evaluator:

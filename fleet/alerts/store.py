@@ -32,6 +32,7 @@ _COLUMNS = tuple(field.name for field in fields(values.Incident) if field.name n
 _WRITTEN = tuple(name for name in _COLUMNS if name not in (*_IDENTITY, *_OF_PEOPLE))
 _written_of, _columns_of = attrgetter(*_WRITTEN), attrgetter(*_COLUMNS)
 _CHUNK = 500
+Acknowledged = tuple[int, dict[int, float | None]]
 
 
 def value_of(row: Incident) -> values.Incident:
@@ -50,10 +51,13 @@ def load(cluster: str) -> dict[str, Incident]:
     return {row.key: row for row in rows}
 
 
-def acknowledged(cluster: str) -> dict[int, float | None]:
-    """Return when each open incident was acknowledged, by its row: all of it that others than a look write."""
+def acknowledged(cluster: str) -> Acknowledged:
+    """Return how many incidents are not resolved, and when the acknowledged ones were, by row.
+
+    That is all of them that others than a look write. Few are acknowledged, so this reads little.
+    """
     rows = Incident.objects.filter(~Q(state=IncidentState.RESOLVED.value), cluster=cluster)
-    return dict(rows.order_by().values_list("pk", "acked_at"))
+    return rows.count(), dict(rows.exclude(acked_at=None).order_by().values_list("pk", "acked_at"))
 
 
 def past(cluster: str, key: str) -> Past | None:
