@@ -59,13 +59,13 @@ class Recurrence:
         parts: dict[str, str] = {}
         for part in text.upper().removeprefix("RRULE:").split(";"):
             name, equals, value = part.partition("=")
-            if not equals or not value or name not in _READERS:
-                raise RecurrenceError(f"{part!r} is none of {', '.join(_READERS)} with a value")
+            if not equals or not value or name not in _PARTS:
+                raise RecurrenceError(f"{part!r} is none of {', '.join(_PARTS)} with a value")
             if parts.setdefault(name, value) != value:
                 raise RecurrenceError(f"{name} stands twice")
         if "FREQ" not in parts:
             raise RecurrenceError("FREQ is missing")
-        found = cls(**{_FIELDS[name]: _READERS[name](value) for name, value in parts.items()})
+        found = cls(**{_PARTS[name][0]: _PARTS[name][1](value) for name, value in parts.items()})
         ordinals = {ordinal for ordinal, _ in found.weekdays}
         if ordinals != {0} and ordinals and found.frequency in (Frequency.DAILY, Frequency.WEEKLY):
             raise RecurrenceError("BYDAY has a number, which only a month or a year can have")
@@ -215,23 +215,14 @@ def _week_start(text: str) -> int:
     return _WEEKDAYS.index(text)
 
 
-_READERS: Mapping[str, Callable[[str], Any]] = {
-    "FREQ": _frequency,
-    "INTERVAL": _interval,
-    "BYMONTH": _numbers("BYMONTH", 1, 12),
-    "BYMONTHDAY": _numbers("BYMONTHDAY", 1, 31, negative=True),
-    "BYYEARDAY": _numbers("BYYEARDAY", 1, 366, negative=True),
-    "BYDAY": _weekdays,
-    "BYSETPOS": _numbers("BYSETPOS", 1, 366, negative=True),
-    "WKST": _week_start,
-}
-_FIELDS = {
-    "FREQ": "frequency",
-    "INTERVAL": "interval",
-    "BYMONTH": "months",
-    "BYMONTHDAY": "month_days",
-    "BYYEARDAY": "year_days",
-    "BYDAY": "weekdays",
-    "BYSETPOS": "positions",
-    "WKST": "week_start",
+#: By the name of a part: the field, and how its value is read.
+_PARTS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "FREQ": ("frequency", _frequency),
+    "INTERVAL": ("interval", _interval),
+    "BYMONTH": ("months", _numbers("BYMONTH", 1, 12)),
+    "BYMONTHDAY": ("month_days", _numbers("BYMONTHDAY", 1, 31, negative=True)),
+    "BYYEARDAY": ("year_days", _numbers("BYYEARDAY", 1, 366, negative=True)),
+    "BYDAY": ("weekdays", _weekdays),
+    "BYSETPOS": ("positions", _numbers("BYSETPOS", 1, 366, negative=True)),
+    "WKST": ("week_start", _week_start),
 }
