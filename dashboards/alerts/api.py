@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -13,7 +13,7 @@ from ninja import Query, Router, Schema, Status
 from ninja.errors import HttpError
 from pydantic import AwareDatetime, Field
 
-from dashboards.alerts import presenters
+from dashboards.alerts.presenters import IncidentView, incident_view, next_message, quiet_in
 from dashboards.shared import reading
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.asked import Body, Parameters
@@ -24,14 +24,12 @@ from dashboards.shared.presenters import moment
 from fleet.alerts import acting, store
 from fleet.alerts.acting import ActError, AlreadySilencedError
 from fleet.alerts.matching import EVERYTHING, MatchError, is_everything, parse
-from fleet.alerts.messages import headline
-from fleet.alerts.silences import Silence as QuietTime
-from fleet.alerts.values import IncidentState
 from fleet.changes.audit import Attempt, record
 from fleet.models.access import Permission
 from fleet.models.alerting import Silence, in_cluster
 from fleet.models.incidents import Incident
 from fleet.vocabulary.actions import AuditAction
+from fleet.vocabulary.incidents import IncidentState
 
 router = Router()
 per_cluster = PerCluster(router)
@@ -136,7 +134,7 @@ def incidents(request: HttpRequest, cluster: str, filters: Query[IncidentFilters
         rows = rows.filter(state__in=(IncidentState.FIRING.value, IncidentState.RECOVERING.value))
     elif filters.state != "all":
         rows = rows.filter(state=filters.state)
-    return IncidentsAnswer(cluster=cluster, incidents=_items(rows[: filters.limit], cluster, now))
+    return {"cluster": cluster, "incidents": _views(rows[: filters.limit], cluster, now)}
 
 
 @per_cluster.post("/incidents/{int:number}/acknowledge", auth=_ACT, response={200: IncidentItem, **REFUSALS})
@@ -148,7 +146,7 @@ def acknowledge(request: HttpRequest, cluster: str, number: int) -> Any:
     now = reading.current_time()
     acting.acknowledge(row, caller(request).get_username(), now, settings.REFLOAT_PUBLIC_URL)
     row.refresh_from_db()
-    return _items([row], cluster, now)[0]
+    return _views([row], cluster, now)[0]
 
 
 @per_cluster.get("/silences", auth=_VIEW, response={200: SilencesAnswer, **REFUSALS})
@@ -247,35 +245,13 @@ def _number(number: int) -> int:
     return number if 0 < number < 1 << 62 else 0
 
 
-def _items(rows: Iterable[Incident], cluster: str, now: float) -> list[IncidentItem]:
+def _views(rows: Iterable[Incident], cluster: str, now: float) -> list[IncidentView]:
     rules, tree = store.rules(cluster), store.routes(cluster)
-    quiet = presenters.quiet_in(cluster, now)
-    return [_item(row, now, quiet, presenters.next_message(row, rules, now, tree, quiet)) for row in rows]
-
-
-def _item(row: Incident, now: float, quiet: Sequence[QuietTime], coming: dict[str, Any]) -> IncidentItem:
-    value = presenters.silenced(row, quiet)
-    return IncidentItem(
-        number=row.pk,
-        id=value.id,
-        state=value.state.value,
-        severity=value.severity.slug,
-        summary=headline(value),
-        cause_kind=value.cause.kind.value,
-        cause=value.cause.name,
-        affected=value.affected,
-        peak=value.peak,
-        agents=list(value.names),
-        opened_at=moment(value.opened_at),
-        resolved_at=moment(value.resolved_at),
-        duration_seconds=round(value.duration(now), 1),
-        heals_at=moment(value.heals_at),
-        flapping=value.flapping_since is not None,
-        acknowledged_by=row.acked_by,
-        silenced_by=value.silenced_by,
-        inhibited_by=value.inhibited_by,
-        next_message=NextMessage(at=coming["at"], because=coming["because"], to=coming["to"]),
-    )
+    quiet = quiet_in(cluster, now)
+    return [
+        incident_view(row, now, quiet=quiet, coming=next_message(row, rules, now, tree, quiet))
+        for row in rows
+    ]
 
 
 def _silence(row: Silence) -> SilenceItem:

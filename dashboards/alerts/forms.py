@@ -18,9 +18,9 @@ from fleet.alerts.matching import EVERYTHING, MatchError, is_everything, parse
 from fleet.alerts.rules import RuleKind
 from fleet.alerts.silences import WindowError, zone_of
 from fleet.alerts.store import window_of
-from fleet.alerts.values import Severity
 from fleet.models.alerting import AgentLabel, AlertRule, Channel, MaintenanceWindow, Route, in_cluster
 from fleet.models.sealed import SealError, seal, unseal
+from fleet.vocabulary.incidents import Severity
 
 _SEVERITIES = [(int(severity), severity.slug) for severity in sorted(Severity, reverse=True)]
 _MATCHERS_HELP = (

@@ -19,14 +19,13 @@ from django.db.models import Q
 from dashboards.changes.audit_words import OF_THE_FLEET, action_words
 from dashboards.fleet import agent_query
 from dashboards.shared.presenters import age_ms, moment
-from fleet.alerts import store, values
+from fleet.alerts import store
 from fleet.alerts.channels.kind import target
 from fleet.alerts.lifecycle import Look, plan
 from fleet.alerts.messages import agents_path, clock, duration_words, headline, recovery_words, subject
 from fleet.alerts.routes import Route, escalates_at, leaves, receivers
 from fleet.alerts.rules import Rule
 from fleet.alerts.silences import Silence, active, silencing
-from fleet.alerts.values import CauseKind, IncidentState, Notice, NoticeKind, is_of_console
 from fleet.models.access import shown_clusters
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.changes import AuditEntry, Change
@@ -35,8 +34,10 @@ from fleet.models.moments import to_moment
 from fleet.models.networking import NetworkingRevision
 from fleet.monitoring.columns import NO_INSTANCE, REASON_BITS
 from fleet.monitoring.views import FleetTable
+from fleet.vocabulary import incidents as values
 from fleet.vocabulary.campaigns import Connection
 from fleet.vocabulary.changes import OCCUPYING
+from fleet.vocabulary.incidents import CauseKind, IncidentState, Notice, NoticeKind, is_of_console
 from fleet.vocabulary.instances import CUT_OFF, InstanceKind, InstanceState
 from fleet.vocabulary.naming import natural
 from fleet.vocabulary.verdicts import Reason
@@ -55,34 +56,39 @@ _WIDTH, _HEIGHT = 120.0, 28.0
 
 
 @dataclass(frozen=True, slots=True)
-class IncidentRow:
-    """One incident in a list, or at the head of its page."""
+class IncidentView:
+    """One incident as pages and the API show it: what is computed of it, and its other fields as they are."""
 
-    id: int
-    key: str
+    value: values.Incident
+    #: Its key in addresses; `id` is its name for ever.
+    number: int
     severity: str
-    state: str
-    headline: str
-    #: What the cause needs before its name; empty when that says it.
-    kind: str
+    summary: str
+    cause_kind: str
     cause: str
-    affected: int
-    peak: int
-    opened: datetime | None
+    #: What the cause needs before its name; empty when that says it.
+    lead: str
+    agents: list[str]
     opened_ms: int | None
-    resolved: datetime | None
     resolved_ms: int | None
+    duration_seconds: float
     lasted: str
-    acked_by: str
     flapping: bool
-    silenced_by: str
+    acknowledged_by: str
     #: What explains it or holds it, in words; empty when nothing does.
-    inhibited_by: str
+    explained: str
     #: Whether it heals by itself, in words; empty when nothing is harmed.
     heals: str
     #: Points of the trend's line, and of the area below it.
     trend: str
     agents_url: str
+    #: As `next_message` has it, where that is asked for.
+    next_message: Mapping[str, Any] | None
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a field of the incident, a moment as a date."""
+        field = getattr(self.value, name)
+        return moment(field) if name.endswith("_at") else field
 
 
 def quiet_in(cluster: str, now: float) -> list[Silence]:
@@ -97,41 +103,40 @@ def silenced(row: Incident, quiet: Sequence[Silence]) -> values.Incident:
     return value if over else replace(value, silenced_by=silencing(value, quiet))
 
 
-def incident_row(
+def incident_view(
     row: Incident,
     now: float,
     prefix: str = "",
     names: Mapping[str, str] | None = None,
     *,
     quiet: Sequence[Silence],
-) -> IncidentRow:
+    coming: Mapping[str, Any] | None = None,
+) -> IncidentView:
     """Present one incident. `names`: of causes by key, for what explains it; `quiet`: of `quiet_in`."""
     value = silenced(row, quiet)
-    return IncidentRow(
-        id=row.pk,
-        key=row.key,
+    cause, lasted = value.cause, value.duration(now)
+    over = value.state is IncidentState.RESOLVED
+    return IncidentView(
+        value=value,
+        number=row.pk,
         severity=value.severity.slug,
-        state=value.state.value,
-        headline=headline(value),
-        kind=value.cause.lead,
-        cause=value.cause.name,
-        affected=value.affected,
-        peak=value.peak,
-        opened=moment(row.opened_at),
-        opened_ms=age_ms(row.opened_at, now),
-        resolved=moment(row.resolved_at),
-        resolved_ms=age_ms(row.resolved_at, now),
-        lasted=duration_words(value.duration(now)),
-        acked_by=row.acked_by,
-        flapping=row.flapping_since is not None,
-        silenced_by=value.silenced_by,
-        inhibited_by=_inhibited_words(row.inhibited_by, names or {}),
+        summary=headline(value),
+        cause_kind=cause.kind.value,
+        cause=cause.name,
+        lead=cause.lead,
+        agents=list(value.names),
+        opened_ms=age_ms(value.opened_at, now),
+        resolved_ms=age_ms(value.resolved_at, now),
+        duration_seconds=round(lasted, 1),
+        lasted=duration_words(lasted),
+        flapping=value.flapping_since is not None,
+        acknowledged_by=row.acked_by,
+        explained=_inhibited_words(value.inhibited_by, names or {}),
         # A rule of the whole fleet knows no cause, and so no recovery of its agents.
-        heals=recovery_words(value) if value.affected and value.cause.kind is not CauseKind.FLEET else "",
-        trend=trend_points(
-            value.trend, now if value.state is not IncidentState.RESOLVED else value.resolved_at or now
-        ),
-        agents_url=f"{prefix}{agents_path(value.cause)}",
+        heals=recovery_words(value) if value.affected and cause.kind is not CauseKind.FLEET else "",
+        trend=trend_points(value.trend, value.resolved_at or now if over else now),
+        agents_url=f"{prefix}{agents_path(cause)}",
+        next_message=coming,
     )
 
 
@@ -312,7 +317,9 @@ def told_line(event: IncidentEvent | None) -> dict[str, Any]:
     row = event.incident
     value = store.value_of(row)
     over = value.state is IncidentState.RESOLVED
-    notice = Notice(NoticeKind.RESOLVED if over else NoticeKind.FIRING, value, row.resolved_at or event.at, 0)
+    notice = Notice(
+        NoticeKind.RESOLVED if over else NoticeKind.FIRING, value, value.resolved_at or event.at, 0
+    )
     severity = "resolved" if over else value.severity.slug
     return {"event": event.pk, "text": subject(notice), "severity": severity, "number": row.pk}
 

@@ -17,13 +17,13 @@ from dashboards.shared import reading
 from dashboards.shared.bearer import allow_token
 from dashboards.shared.pages import signed_in
 from dashboards.shared.permissions import requires, visible_clusters
-from fleet.alerts.values import Severity
 from fleet.models.access import Permission, is_limited
 from fleet.models.alerting import AlertClock, Delivery
 from fleet.models.incidents import Incident
 from fleet.monitoring.state import StateUnavailable
 from fleet.monitoring.views import InstanceView, StreamHeader
 from fleet.protocol.destination.health import Health
+from fleet.vocabulary.incidents import Severity
 
 
 @allow_token(Permission.VIEW_METRICS)

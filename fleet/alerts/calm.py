@@ -14,7 +14,7 @@ from fleet.alerts.round import Outcome
 from fleet.alerts.routes import Route, escalates_at, leaves
 from fleet.alerts.rules import Rule
 from fleet.alerts.silences import Silence
-from fleet.alerts.values import Incident
+from fleet.vocabulary.incidents import Incident
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from django.db.models import Q
 from fleet.alerts import messages, store
 from fleet.alerts.channels.registry import READ
 from fleet.alerts.messages import Links
-from fleet.alerts.values import Cause, CauseKind, Incident, IncidentState, Notice, NoticeKind, Severity
 from fleet.models import alerting
 from fleet.models import incidents as rows
+from fleet.vocabulary.incidents import Cause, CauseKind, Incident, IncidentState, Notice, NoticeKind, Severity
 
 #: Digests are made at this hour, UTC; weekly ones on Mondays.
 _HOUR = 8

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from time import perf_counter
 
@@ -25,13 +24,22 @@ from fleet.alerts.round import Outcome, look
 from fleet.alerts.routes import Route, escalates_at, leaves, receivers
 from fleet.alerts.rules import Rule
 from fleet.alerts.silences import WARN_BEFORE, Silence, active
-from fleet.alerts.values import Happening, Incident, IncidentState, Notice, NoticeKind, Severity, TimelineKind
 from fleet.models import alerting
 from fleet.models import incidents as rows
 from fleet.models.clusters import ClusterLease
+from fleet.models.moments import to_moment
 from fleet.monitoring.state import StateError
 from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.views import FleetTable, InstanceView
+from fleet.vocabulary.incidents import (
+    Happening,
+    Incident,
+    IncidentState,
+    Notice,
+    NoticeKind,
+    Severity,
+    TimelineKind,
+)
 
 #: Names of instances that do not run as is wanted. That is for others to know; alerting is told.
 Drift = Callable[[str, Iterable[InstanceView]], Sequence[str]]
@@ -96,7 +104,7 @@ class Evaluator:
         began = perf_counter()
         if cluster not in self._leases:
             alerting.AlertClock.objects.get_or_create(cluster_id=cluster)
-            self._leases[cluster] = lease.take(cluster, lease.ALERTS, self._holder, _moment(now))
+            self._leases[cluster] = lease.take(cluster, lease.ALERTS, self._holder, to_moment(now))
         rules = tuple(store.rules(cluster))
         quiet = tuple(active(store.silences(now), store.windows(), cluster, now))
         facts = self.facts(cluster, now, quiet)
@@ -171,7 +179,7 @@ class Evaluator:
     def _keeping(self, cluster: str, now: float, began: float) -> Iterator[None]:
         """A transaction that keeps a look. Its first write fences the others, and prolongs the lease."""
         try:
-            with lease.fenced(self._leases[cluster], _moment(now)):
+            with lease.fenced(self._leases[cluster], to_moment(now)):
                 took_ms = (perf_counter() - began) * 1000
                 alerting.AlertClock.objects.filter(cluster=cluster).update(looked_at=now, took_ms=took_ms)
                 yield
@@ -289,10 +297,6 @@ def warn_of_ends(now: float) -> list[alerting.Silence]:
         if one.ends_at - now <= (one.ends_at - one.starts_at) / 2
         and alerting.Silence.objects.filter(pk=one.pk, warned=False).update(warned=True)
     ]
-
-
-def _moment(now: float) -> datetime:
-    return datetime.fromtimestamp(now, UTC)
 
 
 def _may_escalate(outcome: Outcome) -> bool:

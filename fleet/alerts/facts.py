@@ -14,10 +14,10 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from fleet.alerts.values import Cause, CauseKind
 from fleet.monitoring.classify import FleetFrame, prepare
 from fleet.monitoring.columns import HEALTH_CHECK, REASON_BITS, RECOVERY_SHIFT
 from fleet.monitoring.views import FleetTable, InstanceView
+from fleet.vocabulary.incidents import Cause, CauseKind
 from fleet.vocabulary.instances import FAULTS, InstanceKind, InstanceState
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, HARMED, LOST_OR_AT_RISK, Reason, Recovery, State
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from fleet.alerts.values import CauseKind, Finding, Incident, IncidentState
+from fleet.vocabulary.incidents import CauseKind, Finding, Incident, IncidentState
 
 #: An instance that is sick still, so long after the stronger cause became quiet, has troubles of its own.
 GRACE = 60.0

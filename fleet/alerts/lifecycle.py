@@ -13,7 +13,7 @@ from typing import Any
 
 from fleet.alerts.inhibition import GRACE
 from fleet.alerts.rules import Rule, RuleKind
-from fleet.alerts.values import (
+from fleet.vocabulary.incidents import (
     Finding,
     Happening,
     Incident,

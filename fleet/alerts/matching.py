@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from fleet.alerts.values import CauseKind, Incident, Severity
+from fleet.vocabulary.incidents import CauseKind, Incident, Severity
 
 #: What can be matched of an incident, and of an agent.
 INCIDENT_FIELDS = ("cause", "kind", "rule", "severity")
 AGENT_FIELDS = ("agent", "label")
 #: What routes look at: `label` is that of agents an incident harms.
 ROUTE_FIELDS = (*INCIDENT_FIELDS, "label")
+#: What an incident has of each field; of agents it keeps no names.
+_VALUES: Mapping[str, Callable[[Incident], Iterable[str]]] = {
+    "cause": lambda incident: (incident.cause.name, incident.cause.id, incident.cause.key),
+    "kind": lambda incident: (incident.cause.kind.value,),
+    "rule": lambda incident: incident.marks,
+    "severity": lambda incident: (incident.severity.slug,),
+    "label": lambda incident: incident.labels,
+    "agent": lambda incident: (),
+}
 #: The fields that have a few values only.
 _ALL = {"kind": tuple(CauseKind), "severity": tuple(severity.slug for severity in Severity)}
 #: `[a-z]` and `[!x]` in a value, as fnmatch reads them.
@@ -74,21 +83,7 @@ def is_of_agents(matchers: Sequence[Matcher]) -> bool:
 
 def matches(matchers: Sequence[Matcher], incident: Incident) -> bool:
     """Whether every condition holds of an incident."""
-    return all(matcher.holds(_values(matcher.field, incident)) for matcher in matchers)
-
-
-def _values(field: str, incident: Incident) -> tuple[str, ...]:
-    if field == "cause":
-        return (incident.cause.name, incident.cause.id, incident.cause.key)
-    if field == "kind":
-        return (incident.cause.kind.value,)
-    if field == "severity":
-        return (incident.severity.slug,)
-    if field == "rule":
-        return tuple(incident.marks)
-    if field == "label":
-        return incident.labels
-    return ()
+    return all(matcher.holds(_VALUES[matcher.field](incident)) for matcher in matchers)
 
 
 def _parse_word(word: str, known: Sequence[str]) -> Matcher:

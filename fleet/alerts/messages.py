@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from fleet.alerts.values import Cause, CauseKind, Incident, IncidentState, Notice, NoticeKind, Severity
+from fleet.vocabulary.incidents import Cause, CauseKind, Incident, IncidentState, Notice, NoticeKind, Severity
 from fleet.vocabulary.verdicts import HARMED, LOST_OR_AT_RISK, State
 
 #: Labels of links in a text, where the name of the link alone would read as another line of it.

@@ -20,10 +20,10 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from fleet.alerts.channels import Errand, SendError
 from fleet.alerts.channels.registry import KINDS, REPOSTS
-from fleet.alerts.values import TimelineKind
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.incidents import IncidentEvent
 from fleet.models.sealed import SealError, unseal
+from fleet.vocabulary.incidents import TimelineKind
 
 logger = logging.getLogger(__name__)
 

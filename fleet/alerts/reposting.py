@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 from django.db import DatabaseError
@@ -20,10 +19,11 @@ from fleet import lease
 from fleet.alerts import messages, store
 from fleet.alerts.channels import Errand, SendError
 from fleet.alerts.channels.registry import REPOSTS
-from fleet.alerts.values import IncidentState, Notice, NoticeKind
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.incidents import Incident
+from fleet.models.moments import to_moment
 from fleet.models.sealed import SealError, unseal
+from fleet.vocabulary.incidents import IncidentState, Notice, NoticeKind
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class Reposter:
 
     def post(self) -> int:
         """Post the open alerts of every channel that lists them; return how many were taken. Raises DatabaseError."""
-        clusters = lease.clusters_of(self.holder, lease.ALERTS, datetime.fromtimestamp(self.clock(), UTC))
+        clusters = lease.clusters_of(self.holder, lease.ALERTS, to_moment(self.clock()))
         channels = Channel.objects.filter(kind__in=REPOSTS, enabled=True)
         by_key = {channel.pk: channel for channel in channels}
         failing = [by_key.pop(key) for key in list(self._failing) if key in by_key]
@@ -102,7 +102,8 @@ class Reposter:
         """Return the message of now under the severity of the last one: that is a label of what the receiver lists."""
         now, is_over = self.clock(), row.state == IncidentState.RESOLVED.value
         kind = NoticeKind.RESOLVED if is_over else NoticeKind.FIRING
-        notice = Notice(kind, store.value_of(row), now, row.notices)
+        value = store.value_of(row)
+        notice = Notice(kind, value, now, value.notices)
         payload = messages.payload(notice, messages.Links())
         severity = last["incident"]["severity"]
         payload |= {"links": last["links"], "incident": payload["incident"] | {"severity": severity}}

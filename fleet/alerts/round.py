@@ -13,7 +13,15 @@ from fleet.alerts.inhibition import JOINT, inhibitor, representatives
 from fleet.alerts.lifecycle import FLAP_SECONDS, Look, advance, due, hold, noticed
 from fleet.alerts.rules import Rule, find
 from fleet.alerts.silences import Silence, silencing
-from fleet.alerts.values import CauseKind, Finding, Happening, Incident, IncidentState, Notice, TimelineKind
+from fleet.vocabulary.incidents import (
+    CauseKind,
+    Finding,
+    Happening,
+    Incident,
+    IncidentState,
+    Notice,
+    TimelineKind,
+)
 
 
 @dataclass(slots=True)

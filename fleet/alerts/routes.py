@@ -11,7 +11,7 @@ from datetime import datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from fleet.alerts.matching import Matcher, matches
-from fleet.alerts.values import Incident, IncidentState, NoticeKind, Severity
+from fleet.vocabulary.incidents import Incident, IncidentState, NoticeKind, Severity
 
 #: How the reason begins why a message waits for the end of quiet hours.
 QUIET = "quiet hours"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fleet.alerts.facts import Affected, Facts, Sick, backend_of, fail_together, whole_of
-from fleet.alerts.values import Cause, CauseKind, Finding, Severity, Signal
+from fleet.vocabulary.incidents import Cause, CauseKind, Finding, Severity, Signal
 
 
 class RuleKind(StrEnum):

@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 
 from fleet.alerts.rules import Rule, RuleKind
-from fleet.alerts.values import Severity
 from fleet.protocol import strict_yaml, text_limits
+from fleet.vocabulary.incidents import Severity
 
 _DEFAULTS = {field.name: field.default for field in fields(Rule) if field.default is not MISSING}
 _NUMBERS = {

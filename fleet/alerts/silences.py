@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from fleet.alerts.matching import Matcher, is_of_agents, matches
 from fleet.alerts.recurrence import Recurrence, RecurrenceError
-from fleet.alerts.values import Incident
+from fleet.vocabulary.incidents import Incident
 
 #: Who made a silence is told so long before it ends, seconds.
 WARN_BEFORE = 900.0
@@ -66,7 +66,7 @@ class Window:
         if self.problem:
             return None
         local = self._local(now)
-        for start in reversed(self._starts(local - LONGEST_WINDOW, local + timedelta(hours=3))):
+        for start in reversed([*self._iterate(local - LONGEST_WINDOW, local + timedelta(hours=3))]):
             found = self._silence(start)
             if found.starts_at <= now < found.ends_at:
                 return found
@@ -107,9 +107,6 @@ class Window:
         return Silence(
             self.name, self.matchers, _instant(start, zone), _instant(start + self.length, zone), self.cluster
         )
-
-    def _starts(self, after: datetime, before: datetime) -> list[datetime]:
-        return list(self._iterate(after, before))
 
     def _iterate(self, after: datetime, before: datetime) -> Iterator[datetime]:
         time = self.first.time()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import datetime
+from enum import Enum
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
@@ -15,15 +16,15 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db.models import Q
 
-from fleet.alerts import values
 from fleet.alerts.matching import parse
 from fleet.alerts.round import Past
 from fleet.alerts.routes import QUIET, QuietHours, Route
 from fleet.alerts.rules import DEFAULT_RULES, Rule, RuleKind, effective
 from fleet.alerts.silences import Silence, Window
-from fleet.alerts.values import Cause, CauseKind, Happening, IncidentState, Mark, NoticeKind, Severity
 from fleet.models import alerting
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange
+from fleet.vocabulary import incidents as values
+from fleet.vocabulary.incidents import Cause, CauseKind, Happening, IncidentState, Mark, NoticeKind, Severity
 
 #: Which incident a row is, and what people write into it: a look writes everything else.
 _IDENTITY, _OF_PEOPLE = ("generation", "opened_at"), ("acked_at",)
@@ -31,6 +32,7 @@ _IDENTITY, _OF_PEOPLE = ("generation", "opened_at"), ("acked_at",)
 _COLUMNS = tuple(field.name for field in fields(values.Incident) if field.name not in ("cluster", "cause"))
 _WRITTEN = tuple(name for name in _COLUMNS if name not in (*_IDENTITY, *_OF_PEOPLE))
 _written_of, _columns_of = attrgetter(*_WRITTEN), attrgetter(*_COLUMNS)
+_parts_of = attrgetter(*(field.name for field in fields(Mark)))
 _CHUNK = 500
 Acknowledged = tuple[int, dict[int, float | None]]
 
@@ -52,10 +54,7 @@ def load(cluster: str) -> dict[str, Incident]:
 
 
 def acknowledged(cluster: str) -> Acknowledged:
-    """Return how many incidents are not resolved, and when the acknowledged ones were, by row.
-
-    That is all of them that others than a look write. Few are acknowledged, so this reads little.
-    """
+    """Return how many incidents are not resolved, and when people acknowledged some: a look writes all else."""
     rows = Incident.objects.filter(~Q(state=IncidentState.RESOLVED.value), cluster=cluster)
     return rows.count(), dict(rows.exclude(acked_at=None).order_by().values_list("pk", "acked_at"))
 
@@ -294,10 +293,8 @@ def _new_row(value: values.Incident) -> Incident:
         cause_kind=value.cause.kind.value,
         cause_id=value.cause.id,
         cause_name=value.cause.name,
-        generation=value.generation,
-        opened_at=value.opened_at,
     )
-    _write(row, value, _WRITTEN)
+    _write(row, value, _COLUMNS)
     return row
 
 
@@ -308,33 +305,16 @@ def _write(row: Incident, value: values.Incident, names: Iterable[str]) -> None:
 
 def _kept(value: Any) -> Any:
     """Return what a column holds for a field of the value."""
-    if isinstance(value, Severity):
-        return int(value)
-    if isinstance(value, IncidentState):
+    if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
-        return {name: _packed(mark) for name, mark in value.items()}
+        return {name: list(_parts_of(mark)) for name, mark in value.items()}
     return value
 
 
-def _packed(mark: Mark) -> list[Any]:
-    return [
-        *(mark.since, mark.round, mark.rounds, int(mark.severity), mark.count, mark.sentence),
-        *(mark.ripe, mark.labelled),
-    ]
-
-
 def _mark(kept: Sequence[Any]) -> Mark:
-    since, number, rounds, severity, count, sentence, ripe, labelled = kept
-    return Mark(since, number, rounds, Severity(severity), count, sentence, ripe, labelled)
-
-
-def _marks(kept: Mapping[str, Sequence[Any]]) -> dict[str, Mark]:
-    return {name: _mark(mark) for name, mark in kept.items()}
-
-
-def _trend(kept: Iterable[tuple[float, int]]) -> tuple[tuple[float, int], ...]:
-    return tuple((at, count) for at, count in kept)
+    since, number, rounds, severity, *others = kept
+    return Mark(since, number, rounds, Severity(severity), *others)
 
 
 #: What columns become that do not hold the field as it is.
@@ -342,6 +322,6 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("severity", "worst_severity", "notified_severity"), Severity),
     **dict.fromkeys(("names", "flips", "labels"), tuple),
     "state": IncidentState,
-    "marks": _marks,
-    "trend": _trend,
+    "marks": lambda kept: {name: _mark(mark) for name, mark in kept.items()},
+    "trend": lambda kept: tuple(map(tuple, kept)),
 }

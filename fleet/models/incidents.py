@@ -1,6 +1,13 @@
-"""Incidents and their timelines as rows. `fleet.alerts.store` turns them into values and back."""
+"""Incidents and their timelines as rows. `fleet.alerts.store` turns them into values and back.
+
+What an incident holds is declared in `fleet.vocabulary.incidents`; a plain field of it becomes a column here.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any
 
 from django.db import models
 from django.db.models import Q
@@ -8,10 +15,25 @@ from typing_extensions import override
 
 from fleet.models.clusters import Cluster
 from fleet.models.moments import SecondsField
+from fleet.vocabulary import incidents as values
+
+#: The column of a field by its type, less what stands in brackets there.
+_COLUMNS: Mapping[str, Callable[[], models.Field[Any, Any]]] = {
+    "float | None": lambda: SecondsField(null=True, blank=True),
+    "int": lambda: models.PositiveIntegerField(default=0),
+    "bool": lambda: models.BooleanField(default=False),
+    "str": lambda: models.TextField(blank=True, default=""),
+    "Severity | None": lambda: models.PositiveSmallIntegerField(null=True, blank=True),
+    "tuple": lambda: models.JSONField(default=list),
+    "Mapping": lambda: models.JSONField(default=dict),
+}
 
 
 class Incident(models.Model):
-    """One trouble with one cause, from its first sign to its end."""
+    """One trouble with one cause, from its first sign to its end: the columns that queries name, and those of people.
+
+    The others come from `values.Incident`, below.
+    """
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="incidents")
     #: `proxy/<id>`.
@@ -23,33 +45,8 @@ class Incident(models.Model):
     state = models.CharField(max_length=12)
     severity = models.PositiveSmallIntegerField()
     opened_at = SecondsField()
-    #: When the cause fell sick, or at the earliest.
-    began_at = SecondsField(null=True, blank=True)
-    fired_at = SecondsField(null=True, blank=True)
-    quiet_since = SecondsField(null=True, blank=True)
-    resolved_at = SecondsField(null=True, blank=True)
-    affected = models.PositiveIntegerField(default=0)
-    peak = models.PositiveIntegerField(default=0)
-    names = models.JSONField(default=list)
-    heals_at = SecondsField(null=True, blank=True)
-    stuck = models.BooleanField(default=False)
-    sentence = models.TextField(blank=True, default="")
-    worst_severity = models.PositiveSmallIntegerField(null=True, blank=True)
-    worst_sentence = models.TextField(blank=True, default="")
-    #: How many agents were stranded when it was called that.
-    worst_stranded = models.PositiveIntegerField(default=0)
-    marks = models.JSONField(default=dict)
-    flips = models.JSONField(default=list)
-    flapping_since = SecondsField(null=True, blank=True)
-    trend = models.JSONField(default=list)
-    notified_at = SecondsField(null=True, blank=True)
-    notified_severity = models.PositiveSmallIntegerField(null=True, blank=True)
-    notified_affected = models.PositiveIntegerField(default=0)
-    notices = models.PositiveIntegerField(default=0)
-    escalated_at = SecondsField(null=True, blank=True)
     inhibited_by = models.CharField(max_length=300, blank=True, default="")
     silenced_by = models.CharField(max_length=300, blank=True, default="")
-    labels = models.JSONField(default=list)
     #: People write these two; a look never does.
     acked_at = SecondsField(null=True, blank=True)
     acked_by = models.CharField(max_length=200, blank=True, default="")
@@ -73,6 +70,11 @@ class Incident(models.Model):
     @override
     def __str__(self) -> str:
         return f"{self.cluster_id}/{self.key}/{self.generation}"
+
+
+for _field in fields(values.Incident):
+    if _field.name != "cause" and not hasattr(Incident, _field.name):
+        Incident.add_to_class(_field.name, _COLUMNS[str(_field.type).partition("[")[0]]())
 
 
 class VersionChange(models.Model):

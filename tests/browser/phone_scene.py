@@ -26,7 +26,6 @@ from dashboards.shared import reading  # noqa: E402
 from fleet.alerts import acting  # noqa: E402
 from fleet.alerts.messages import Links, payload  # noqa: E402
 from fleet.alerts.store import value_of  # noqa: E402
-from fleet.alerts.values import Notice, NoticeKind  # noqa: E402
 from fleet.changes.engine import By  # noqa: E402
 from fleet.changes.networking import revisions  # noqa: E402
 from fleet.changes.networking.kind import seen_now  # noqa: E402
@@ -53,6 +52,7 @@ from fleet.protocol.networking.config import NetworkingConfig, Resource, with_de
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE, PROXY_TTL_VARIABLE  # noqa: E402
 from fleet.vocabulary.campaigns import AgentState  # noqa: E402
 from fleet.vocabulary.changes import Actor, ActorKind, ChangeState  # noqa: E402
+from fleet.vocabulary.incidents import Notice, NoticeKind  # noqa: E402
 from fleet.vocabulary.rollouts import StepState  # noqa: E402
 from fleet.vocabulary.verdicts import State  # noqa: E402
 from tests.fakes.policy_nodes import PolicyNodes  # noqa: E402

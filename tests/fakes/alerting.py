@@ -10,7 +10,7 @@ from fleet.alerts.facts import Affected, Facts, Sick, blind
 from fleet.alerts.round import Past, look
 from fleet.alerts.rules import DEFAULT_RULES, Rule
 from fleet.alerts.silences import Silence
-from fleet.alerts.values import Cause, CauseKind, Incident, IncidentState, Notice
+from fleet.vocabulary.incidents import Cause, CauseKind, Incident, IncidentState, Notice
 
 PROXY = Cause(CauseKind.PROXY, "proxy-id-1", "proxy-1")
 AUTH = Cause(CauseKind.AUTH, "auth-id-1", "auth-1")

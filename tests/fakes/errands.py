@@ -7,7 +7,7 @@ from typing import Any
 
 from fleet.alerts.channels import Errand
 from fleet.alerts.messages import Links, payload
-from fleet.alerts.values import Notice, NoticeKind
+from fleet.vocabulary.incidents import Notice, NoticeKind
 from tests.fakes.alerting import Watch, sound, stranded
 
 LINKS = Links("https://console.example.com", "https://wiki.example.com/proxy", 7)

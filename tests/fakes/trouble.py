@@ -9,12 +9,12 @@ from typing import Any
 from fleet.alerts import acting
 from fleet.alerts.messages import Links, payload
 from fleet.alerts.store import value_of
-from fleet.alerts.values import Notice, NoticeKind
 from fleet.models.alerting import AlertClock, Channel, Delivery, Route
 from fleet.models.clusters import Cluster
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange
 from fleet.models.remembered import Agent
 from fleet.models.transitions import Transition
+from fleet.vocabulary.incidents import Notice, NoticeKind
 
 #: Agents in the history, and those of them that were stranded for ten minutes.
 _AGENTS, _STRANDED = 20, 8

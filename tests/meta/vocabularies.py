@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fleet.alerts.values import CauseKind, TimelineKind
 from fleet.vocabulary.actions import AuditAction, ChangeStep, RouteKind
 from fleet.vocabulary.changes import ChangeKind, ChangeState
+from fleet.vocabulary.incidents import CauseKind, TimelineKind
 from fleet.vocabulary.instances import InstanceKind, InstanceState
 from fleet.vocabulary.verdicts import Reason, Recovery, State
 from tests.meta.house import ROOT, tracked
@@ -57,8 +57,8 @@ def vocabularies() -> dict[str, Vocabulary]:
             "fleet/vocabulary/instances.py: InstanceState",
             now,
         ),
-        _of("incident_causes", CauseKind, "fleet/alerts/values.py: CauseKind", history),
-        _of("timeline", TimelineKind, "fleet/alerts/values.py: TimelineKind", history),
+        _of("incident_causes", CauseKind, "fleet/vocabulary/incidents.py: CauseKind", history),
+        _of("timeline", TimelineKind, "fleet/vocabulary/incidents.py: TimelineKind", history),
         _of(
             "actions",
             [*AuditAction, *RouteKind],

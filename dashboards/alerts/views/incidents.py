@@ -25,12 +25,12 @@ from fleet.alerts.evaluating import count_open
 from fleet.alerts.facts import agents_of
 from fleet.alerts.lifecycle import Look
 from fleet.alerts.matching import MatchError
-from fleet.alerts.values import CauseKind, IncidentState, TimelineKind
 from fleet.models.access import Permission, is_limited, may
 from fleet.models.alerting import AlertClock
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.incidents import Incident, IncidentEvent
 from fleet.monitoring.state import StateError
+from fleet.vocabulary.incidents import CauseKind, IncidentState, TimelineKind
 
 _PAST = 50
 _AGENTS = 50
@@ -41,7 +41,7 @@ _AGENTS = 50
 def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """List open incidents, worst first, and those that are over.
 
-    Template `dashboards/incidents.html`: `open`, `pending`, `past` (IncidentRow), `quiet`: how many of `open` the
+    Template `dashboards/incidents.html`: `open`, `pending`, `past` (IncidentView), `quiet`: how many of `open` the
     badge leaves out, `looked`, `looked_ms`: when somebody last looked.
     """
     now = reading.current_time()
@@ -52,7 +52,7 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     )
     shown = list(unresolved.order_by("explained", "-severity", "-affected", "-opened_at")[:500])
     names, quiet = alert_presenters.names_of(shown), alert_presenters.quiet_in(cluster, now)
-    current = [alert_presenters.incident_row(row, now, prefix, names, quiet=quiet) for row in shown]
+    current = [alert_presenters.incident_view(row, now, prefix, names, quiet=quiet) for row in shown]
     over = rows.filter(state=IncidentState.RESOLVED.value).order_by("-resolved_at")[:_PAST]
     clock = AlertClock.objects.filter(cluster=cluster).first()
     opened = [row for row in current if row.state != IncidentState.PENDING.value]
@@ -62,7 +62,7 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         "open": opened,
         "quiet": sum(1 for row in opened if row.silenced_by or row.inhibited_by),
         "pending": [row for row in current if row.state == IncidentState.PENDING.value],
-        "past": [alert_presenters.incident_row(row, now, prefix, quiet=quiet) for row in over],
+        "past": [alert_presenters.incident_view(row, now, prefix, quiet=quiet) for row in over],
         "looked": presenters.moment(clock.looked_at if clock else None),
         "looked_ms": presenters.age_ms(clock.looked_at if clock else None, now),
     }
@@ -90,7 +90,7 @@ def badge(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
 def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show one incident, or act on it (POST with `do`: acknowledge, let-go, silence, note).
 
-    Template `dashboards/incident.html`: `incident` (IncidentRow), `next`, `cause` (InstanceCard or None),
+    Template `dashboards/incident.html`: `incident` (IncidentView), `next`, `cause` (InstanceCard or None),
     `heartbeat`: when its last one was, `turns` (TurnLine), `seen`: when the newest round concluded, `before` (Before),
     `common`, `agents` (AgentRow), `more`, `events`, `deliveries`, `runbook`, `marks`, `pictures`
     (incident_figures.pictures); `reconnect`: the query of the page that plans one, or `unmovable`: why there is none;
@@ -103,11 +103,11 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
         return _act(request, row, cluster)
     now, limited = reading.current_time(), is_limited(signed_in(request))
     rules, quiet = store.rules(cluster), alert_presenters.quiet_in(cluster, now)
-    strongest = Look(now, 0.0, {rule.name: rule for rule in rules}).strongest(store.value_of(row))
+    value = store.value_of(row)
+    strongest = Look(now, 0.0, {rule.name: rule for rule in rules}).strongest(value)
     context: dict[str, Any] = {
         "page": "incidents",
-        "incident": alert_presenters.incident_row(row, now, prefix_of(cluster), quiet=quiet),
-        "acked": presenters.moment(row.acked_at),
+        "incident": alert_presenters.incident_view(row, now, prefix_of(cluster), quiet=quiet),
         "next": alert_presenters.next_message(row, rules, now, quiet=quiet),
         "events": [_event(one, now) for one in row.events.order_by("-at", "-pk")[:100]],
         "deliveries": [
@@ -115,11 +115,10 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
             for one in row.deliveries.select_related("channel").order_by("-pk")[:50]
         ],
         "before": alert_presenters.changed_before(cluster, row.opened_at, limited=limited),
-        "marks": sorted(row.marks),
+        "marks": sorted(value.marks),
         "runbook": strongest.runbook
         or f"{prefix_of(cluster)}/alerts/runbooks/{strongest.kind.value}/",
         "may_act": may(request.user, Permission.ACT_ON_FLEET, cluster),
-        "names": row.names,
         "turns": history.turns_of(cluster, _in_history(row), now),
     } | _live(row, cluster, now)  # fmt: skip
     return render(request, "dashboards/incident.html", context)
@@ -147,16 +146,7 @@ def _live(row: Incident, cluster: str, now: float) -> dict[str, Any]:
         table = reader.table(cluster, now)
         summary = reader.summary(cluster, now)
     except StateError:
-        return {
-            "agents": [],
-            "common": [],
-            "cause": None,
-            "more": 0,
-            "reconnect": "",
-            "unmovable": "",
-            "pictures": None,
-            "unseen": row.state != IncidentState.RESOLVED.value,
-        }
+        return {"unseen": row.state != IncidentState.RESOLVED.value}
     known = {view.facts.id: view for view in table.instances.values()}
     over = row.state == IncidentState.RESOLVED.value
     indices = agents_of(table, row.key)[:0] if over else agents_of(table, row.key)

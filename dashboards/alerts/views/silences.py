@@ -24,13 +24,13 @@ from fleet.alerts.evaluating import agents_matching
 from fleet.alerts.facts import agents_of, match_names
 from fleet.alerts.matching import EVERYTHING, MatchError, is_everything, is_of_agents, matches, parse
 from fleet.alerts.silences import WARN_BEFORE
-from fleet.alerts.values import IncidentState
 from fleet.models.access import Permission, may
 from fleet.models.alerting import MaintenanceWindow, Silence, in_cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.incidents import Incident
 from fleet.monitoring.state import StateError
 from fleet.vocabulary.actions import AuditAction
+from fleet.vocabulary.incidents import IncidentState
 
 #: Two forms on one page have fields of the same name: each label has to find its own.
 _WINDOW_IDS = "window_%s"

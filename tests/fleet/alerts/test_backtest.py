@@ -6,7 +6,7 @@ import pytest
 
 from fleet.alerts.backtest import UNPLAYABLE, Change, Turn, play, sentence
 from fleet.alerts.rules import Rule, RuleKind
-from fleet.alerts.values import Severity
+from fleet.vocabulary.incidents import Severity
 
 _RULE = Rule("r", RuleKind.STRANDED, Severity.CRITICAL, min_count=3, recover_seconds=60.0)
 

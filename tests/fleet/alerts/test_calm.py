@@ -15,7 +15,7 @@ from fleet.alerts.round import Outcome, look
 from fleet.alerts.routes import Route
 from fleet.alerts.rules import DEFAULT_RULES
 from fleet.alerts.silences import Silence
-from fleet.alerts.values import Severity
+from fleet.vocabulary.incidents import Severity
 from tests.fakes.alerting import AUTH, BACKEND, NO_TUNNEL, PROXY, Watch, sightless, sound, stranded
 
 _SILENCE = Silence("upgrade", parse("cause=proxy-1"), 0.0, 2_000_000.0)

@@ -6,10 +6,10 @@ import pytest
 
 from fleet.alerts import digest
 from fleet.alerts.digest import Period, compose, due, slot
-from fleet.alerts.values import Cause, CauseKind, Incident, IncidentState, Severity
 from fleet.models import Cluster
 from fleet.models.alerting import AlertClock, Channel, Delivery
 from fleet.models.incidents import Incident as Row
+from fleet.vocabulary.incidents import Cause, CauseKind, Incident, IncidentState, Severity
 
 #: A Tuesday, noon.
 _NOW = datetime(2026, 11, 24, 12, 0, tzinfo=UTC).timestamp()

@@ -7,8 +7,8 @@ import numpy as np
 
 from fleet.alerts.facts import agents_of, gather, match_names
 from fleet.alerts.rules import DEFAULT_RULES, find
-from fleet.alerts.values import CauseKind
 from fleet.monitoring.views import FleetTable
+from fleet.vocabulary.incidents import CauseKind
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import NO_CAUSE, Reason, Recovery, State
 from tests.fakes import small_fleet

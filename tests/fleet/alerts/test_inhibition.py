@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fleet.alerts.inhibition import inhibitor, representatives
-from fleet.alerts.values import Cause, CauseKind, Finding, Incident, IncidentState
+from fleet.vocabulary.incidents import Cause, CauseKind, Finding, Incident, IncidentState
 
 
 def _incident(kind: CauseKind, name: str = "x", **given: object) -> Incident:

@@ -9,7 +9,7 @@ from fleet.alerts.lifecycle import Look, advance, due, hold, noticed, plan
 from fleet.alerts.matching import parse
 from fleet.alerts.rules import DEFAULT_RULES, find
 from fleet.alerts.silences import Silence
-from fleet.alerts.values import Incident, IncidentState, NoticeKind, Severity
+from fleet.vocabulary.incidents import Incident, IncidentState, NoticeKind, Severity
 from tests.fakes.alerting import PROXY, Watch, sound, stranded
 
 _RULES = {rule.name: rule for rule in DEFAULT_RULES}

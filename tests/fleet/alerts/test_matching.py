@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fleet.alerts.matching import MatchError, is_everything, is_of_agents, matches, parse
-from fleet.alerts.values import Cause, CauseKind, Incident, IncidentState, Mark, Severity
+from fleet.vocabulary.incidents import Cause, CauseKind, Incident, IncidentState, Mark, Severity
 
 _INCIDENT = Incident(
     "default",

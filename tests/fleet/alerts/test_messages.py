@@ -16,7 +16,7 @@ from fleet.alerts.messages import (
     text,
     trial,
 )
-from fleet.alerts.values import Cause, CauseKind, Notice, NoticeKind
+from fleet.vocabulary.incidents import Cause, CauseKind, Notice, NoticeKind
 from tests.fakes.alerting import NO_TUNNEL, PROXY, Watch, sound, stranded
 
 _LINKS = Links("https://console.example.com", "https://wiki.example.com/proxy", 7)

@@ -16,10 +16,10 @@ from fleet.alerts import messages, store
 from fleet.alerts.channels import Errand, SendError, alertmanager
 from fleet.alerts.outbox import Outbox
 from fleet.alerts.reposting import Reposter
-from fleet.alerts.values import Notice, NoticeKind
 from fleet.models import Cluster
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.incidents import Incident
+from fleet.vocabulary.incidents import Notice, NoticeKind
 from tests.fakes.alertmanager import Alertmanager
 from tests.fakes.receivers import Receiver, receiving
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, time
 
 from fleet.alerts.matching import parse
 from fleet.alerts.routes import QuietHours, Route, escalates_at, leaves, receivers
-from fleet.alerts.values import Incident, IncidentState, NoticeKind, Severity
+from fleet.vocabulary.incidents import Incident, IncidentState, NoticeKind, Severity
 from tests.fakes.alerting import PROXY
 
 _PAGE, _TICKET, _CHIEF, _EU = 1, 2, 3, 4

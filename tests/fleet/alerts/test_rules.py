@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from fleet.alerts.facts import Affected, Sick
 from fleet.alerts.rules import DEFAULT_RULES, Rule, RuleKind, effective, find, harm_words
-from fleet.alerts.values import Cause, CauseKind, Severity
+from fleet.vocabulary.incidents import Cause, CauseKind, Severity
 from tests.fakes.alerting import PROXY, sightless, sound, stranded
 
 

@@ -17,10 +17,10 @@ from fleet.alerts.deadman import Deadman
 from fleet.alerts.evaluating import Evaluator, News
 from fleet.alerts.reposting import Reposter
 from fleet.alerts.running import Alerting, prune
-from fleet.alerts.values import Notice, NoticeKind
 from fleet.models import Cluster
 from fleet.models.alerting import Channel, Delivery, Silence
 from fleet.models.incidents import Incident
+from fleet.vocabulary.incidents import Notice, NoticeKind
 from tests.fakes.receivers import receiving
 from tests.fakes.waiting import eventually_sync
 

@@ -7,7 +7,7 @@ import pytest
 
 from fleet.alerts.matching import parse
 from fleet.alerts.silences import Silence, Window, WindowError, active, silencing
-from fleet.alerts.values import Incident, IncidentState
+from fleet.vocabulary.incidents import Incident, IncidentState
 from tests.fakes.alerting import PROXY
 
 

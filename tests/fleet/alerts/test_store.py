@@ -7,10 +7,10 @@ import pytest
 from fleet.alerts import store
 from fleet.alerts.matching import Matcher
 from fleet.alerts.rules import DEFAULT_RULES
-from fleet.alerts.values import IncidentState, NoticeKind, Severity
 from fleet.models import Cluster
 from fleet.models.alerting import AgentLabel, AlertRule, Channel, Delivery, Route
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange
+from fleet.vocabulary.incidents import IncidentState, NoticeKind, Severity
 from tests.fakes.alerting import PROXY, Watch, sound, stranded
 
 pytestmark = pytest.mark.django_db

@@ -12,7 +12,7 @@ import pytest
 
 from fleet.alerts import reposting
 from fleet.alerts.channels import alertmanager
-from fleet.alerts.values import NoticeKind
+from fleet.vocabulary.incidents import NoticeKind
 from tests.fakes.alertmanager import Alertmanager
 from tests.fakes.errands import errand
 from tests.fakes.receivers import Receiver, receiving

@@ -8,7 +8,7 @@ from django.core.mail.backends.locmem import EmailBackend
 from pytest_django import Settings
 
 from fleet.alerts.channels import SendError, email
-from fleet.alerts.values import NoticeKind
+from fleet.vocabulary.incidents import NoticeKind
 from tests.fakes.errands import errand
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fleet.alerts.channels import SendError, pagerduty
-from fleet.alerts.values import NoticeKind
+from fleet.vocabulary.incidents import NoticeKind
 from tests.fakes.errands import errand
 from tests.fakes.receivers import receiving
 

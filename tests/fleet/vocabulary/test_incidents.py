@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from fleet.alerts.values import Cause, CauseKind, Incident, IncidentState, Severity, is_of_console
+from fleet.vocabulary.incidents import Cause, CauseKind, Incident, IncidentState, Severity, is_of_console
 from tests.fakes.alerting import PROXY
 
 
