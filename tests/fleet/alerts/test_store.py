@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from fleet.alerts.rules import DEFAULT_RULES
 from fleet.models import Cluster
 from fleet.models.alerting import AgentLabel, AlertRule, Channel, Delivery, Route
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange
+from fleet.vocabulary import incidents as values
 from fleet.vocabulary.incidents import IncidentState, NoticeKind, Severity
 from tests.fakes.alerting import PROXY, Watch, sound, stranded
 
@@ -30,6 +32,28 @@ def test_incident_comes_back_as_it_was_written() -> None:
     rows: dict[str, Incident] = {}
     store.save(rows, [value], [], [])
     assert store.value_of(store.load("default")[PROXY.key]) == value
+
+
+def test_every_plain_field_of_an_incident_is_kept() -> None:
+    """Columns come from the fields: one that is added to the value needs no line here."""
+    watch = Watch()
+    watch.run(90, stranded(207))
+    samples = {
+        "float | None": 7.5,
+        "int": 7,
+        "bool": True,
+        "str": "text",
+        "Severity | None": Severity.CRITICAL,
+    }
+    plain: dict[str, Any] = {
+        field.name: samples[str(field.type)]
+        for field in fields(values.Incident)
+        if field.type in samples and field.name != "cluster"
+    }
+    value = replace(watch.incidents[PROXY.key], **plain)
+    store.save({}, [value], [], [])
+    assert len(plain) >= 20
+    assert store.value_of(Incident.objects.get()) == value
 
 
 def test_look_never_undoes_an_acknowledgement() -> None:
