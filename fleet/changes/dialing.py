@@ -65,7 +65,7 @@ class Auths:
 
 
 class Dialer:
-    """Instances by id: does what `campaigns.run.Advisor` and `policies.run.Nodes` ask for."""
+    """Instances by id: reading raises SourceFailed, all else AdminError."""
 
     def __init__(self, instances: Iterable[InstanceFacts], tls: TLSFiles | None, run: Run) -> None:
         """`run` runs a coroutine in the loop of this process."""

@@ -248,6 +248,13 @@ def move(
         return _move(change, to, along, detail=detail, **fields)
 
 
+def take_back(change: Change, now: datetime) -> None:
+    """Mark the change that a change was made to undo, once that is done, as undone."""
+    undone = change.undoes
+    if undone is not None and ChangeState.UNDONE in followers(undone):
+        move(undone, ChangeState.UNDONE, now, detail=f"taken back by change {change.pk}")
+
+
 def pause(change: Change, by: By, now: datetime) -> Change:
     """Begin nothing new until it is resumed; what is in progress is still watched. Raises WrongState."""
     said = f"paused by {by.actor.name}"

@@ -5,6 +5,7 @@ What a kind decides without dialing, which pages need as well, is the other half
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,13 +14,16 @@ from typing import Protocol
 
 from django.db.models import QuerySet
 
-from fleet.changes import engine
+from fleet.changes import Busy, LeaseHeld, LeaseLost, WrongState, engine, lease
 from fleet.changes.dialing import Auths, Dialer
+from fleet.changes.lease import Lease
 from fleet.models.changes import Change
 from fleet.models.moments import to_moment
 from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.state.writer import Writer
 from fleet.vocabulary.changes import ChangeState
+
+logger = logging.getLogger(__name__)
 
 _UNFINISHED = (ChangeState.CONFIRMED, ChangeState.RUNNING, ChangeState.PAUSED)
 
@@ -54,6 +58,19 @@ class Runner(Protocol):
         rows = changes.filter(state__in=[state.value for state in _UNFINISHED])
         yield from (row for row in rows if row.state != ChangeState.CONFIRMED or engine.ready(row))
 
-    @abstractmethod
     def step(self, change: Change, context: StepContext) -> None:
         """Carry a change on by one step, unless another process does. Raises ControlError and StateError."""
+        try:
+            with lease.held(change.cluster_id, context.holder, context.moment(), change=change.pk) as held:
+                change.refresh_from_db()
+                self.carry_on(change, context, held)
+        except Busy as error:
+            if change.detail != str(error):
+                engine.note(change, detail=str(error))
+        except (LeaseHeld, LeaseLost, WrongState) as error:
+            # Somebody else works on it, or paused or ended it meanwhile: the next step sees what they did.
+            logger.info("change %d: %s", change.pk, error)
+
+    @abstractmethod
+    def carry_on(self, change: Change, context: StepContext, held: Lease) -> None:
+        """Make the step, with the lease of the cluster; `change` has just been read."""

@@ -9,13 +9,14 @@ import pytest
 from playwright.async_api import Page, expect
 
 from fleet.changes.campaigns import campaigns
-from fleet.changes.campaigns import run as campaigns_run
+from fleet.changes.campaigns.run import CampaignRunner
 from fleet.models.changes import Change
 from fleet.vocabulary.verdicts import State
 from tests.browser.axe import accessible
 from tests.browser.conftest import Visiting
 from tests.browser.visits import Visit
 from tests.fakes.movers import Movers
+from tests.fakes.steps import SightOfMoment, context_of
 from tests.flow.web import USERNAME
 
 pytestmark = [
@@ -50,9 +51,8 @@ def _work(cluster: str, until: int) -> None:
 
 def _step(change: Change, movers: Movers, now: float) -> None:
     """Make one step at that moment."""
-    campaigns_run.step(
-        change, lambda: movers.table(now), movers, movers, lambda: now, lambda: 0.5, "a worker"
-    )
+    fleet = context_of(lambda: now, reader=SightOfMoment(movers.table), writer=movers, dialer=movers)
+    CampaignRunner().step(change, fleet)
 
 
 async def test_campaign_from_choice_to_log(visiting: Visiting) -> None:

@@ -75,7 +75,7 @@ class Movers:
     def advise(
         self, proxy_id: str, advisory_id: str, reason: str, agents: Collection[str], auth: str = ""
     ) -> Advised:
-        """See campaigns_run.Advisor; as a real proxy does it."""
+        """See Dialer; as a real proxy does it."""
         proxy = int(proxy_id.removeprefix("proxy-"))
         self.calls += 1
         if proxy in self.unreachable:
@@ -97,7 +97,7 @@ class Movers:
         return Advised(proxy_id, len(fresh), len(here) - len(fresh), 0, len(absent), 0, (), absent)
 
     def look(self, proxy_id: str, advisory_id: str, agents: Collection[str], auth: str = "") -> Advised:
-        """See campaigns_run.Advisor."""
+        """See Dialer."""
         proxy = int(proxy_id.removeprefix("proxy-"))
         if proxy in self.unreachable:
             raise Unreachable(f"{proxy_id} does not answer")
@@ -107,7 +107,7 @@ class Movers:
         return Advised(proxy_id, 0, len(here), 0, 0, len(staying), staying, staying_reasons=reasons)
 
     def expect_reconnects(self, cluster: str, until: Mapping[str, float]) -> None:
-        """See working.Marks."""
+        """See Writer."""
         if self.away:
             raise StateUnavailable("Redis does not answer")
         self.working = dict(until)

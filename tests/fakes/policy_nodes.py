@@ -1,4 +1,4 @@
-"""Instances in memory that report, accept and restart, as `fleet.changes.policies.run.Nodes` asks for."""
+"""Instances in memory that report, accept and restart, as `fleet.changes.dialing.Dialer` finds them."""
 
 from __future__ import annotations
 
@@ -85,29 +85,29 @@ class PolicyNodes:
         }
 
     def read(self, instance_id: str) -> tuple[NodeReport, bool]:
-        """See Nodes."""
+        """See Dialer."""
         node = self.nodes[instance_id]
         if node.down:
             raise SourceFailed("unavailable", answered=False)
         return node.report, node.serving
 
     def accept(self, instance_id: str, revision: str, values: Mapping[str, str]) -> None:
-        """See Nodes."""
+        """See Dialer."""
         node = self._reach(instance_id, "accept")
         if revision != env_policies.revision(node.accepted):
             raise Conflict("another revision")
         node.accepted = dict(values)
 
     def drain(self, instance_id: str, reason: str) -> None:
-        """See Nodes."""
+        """See Dialer."""
         self._reach(instance_id, "drain")
 
     def undrain(self, instance_id: str) -> None:
-        """See Nodes."""
+        """See Dialer."""
         self._reach(instance_id, "undrain")
 
     def restart(self, instance_id: str, run_id: str, reason: str, drain: float) -> None:
-        """See Nodes."""
+        """See Dialer."""
         node = self._reach(instance_id, "restart")
         if run_id != str(node.run):
             raise Conflict("not this run")

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from fleet.changes.policies import run as rollouts_run
+from fleet.changes.policies.run import RolloutRunner
 from fleet.models.changes import Change
 from fleet.monitoring.state.policy_book import open_book
 from fleet.vocabulary.changes import ChangeKind, ChangeState
 from fleet.vocabulary.verdicts import State
 from tests.fakes.policy_nodes import PolicyNode, PolicyNodes
 from tests.fakes.record import fill
+from tests.fakes.steps import SightOfMoment, context_of
 from tests.flow.web import PREFIX, Console, database
 
 #: Seconds between two steps.
@@ -54,6 +55,7 @@ def _work(console: Console, cluster: str, stop: threading.Event) -> None:
         *(Node(f"auth-{number}") for number in (1, 2, 3)),
         *(Node(f"proxy-{number}", "proxy") for number in (1, 2)),
     )
+    lent = context_of(time.time, reader=SightOfMoment(views=nodes.views), dialer=nodes)
     book = open_book(console.server.url, PREFIX)
     writer = console.writer()
     unfinished = (ChangeState.CONFIRMED.value, ChangeState.RUNNING.value)
@@ -64,4 +66,4 @@ def _work(console: Console, cluster: str, stop: threading.Event) -> None:
             for change in Change.objects.filter(
                 cluster=cluster, kind=ChangeKind.POLICY.value, state__in=unfinished
             ):
-                rollouts_run.step(change, nodes.views, nodes, time.time, "worker")
+                RolloutRunner().step(change, lent)

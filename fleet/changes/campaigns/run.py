@@ -8,27 +8,22 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
-from typing import Protocol
+from collections.abc import Iterator
 
 from django.db.models import QuerySet
 from typing_extensions import override
 
-from fleet import lease
-from fleet.changes import Busy, WrongState, engine
+from fleet.changes import engine, lease
 from fleet.changes.campaigns import campaigns, working
 from fleet.changes.campaigns.moves import Sight
-from fleet.changes.campaigns.working import Marks
+from fleet.changes.lease import Lease
 from fleet.changes.runner import Runner, StepContext
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import Change
-from fleet.models.clusters import ClusterLease
-from fleet.models.moments import to_moment
-from fleet.monitoring.views import FleetTable
-from fleet.transport.admin import AdminError, Advised
+from fleet.transport.admin import AdminError
 from fleet.vocabulary import campaigns as campaign
-from fleet.vocabulary.campaigns import AgentState, Pace
-from fleet.vocabulary.changes import ChangeState
+from fleet.vocabulary.campaigns import AgentState
+from fleet.vocabulary.changes import OCCUPYING, ChangeState
 
 logger = logging.getLogger(__name__)
 
@@ -38,60 +33,15 @@ _ANSWER_AFTER = 2.0
 _LOOK_AHEAD = 4
 
 
-class Advisor(Protocol):
-    """Asks agents of one proxy to reconnect elsewhere, or to leave `auth`, where that is given, for another one."""
-
-    def advise(
-        self, proxy_id: str, advisory_id: str, reason: str, agents: Collection[str], auth: str = ""
-    ) -> Advised:
-        """Ask them. Raises AdminError."""
-
-    def look(self, proxy_id: str, advisory_id: str, agents: Collection[str], auth: str = "") -> Advised:
-        """What they answered to it; nobody is asked. Raises AdminError."""
-
-
-def step(
-    change: Change,
-    table: Callable[[], FleetTable],
-    advisor: Advisor,
-    marks: Marks,
-    clock: Callable[[], float],
-    chance: Callable[[], float],
-    holder: str,
-) -> None:
-    """Carry it on by one step, if it runs and nobody else does it now."""
-    now = clock()
-    try:
-        with lease.held(change, holder, to_moment(now)) as held:
-            change.refresh_from_db()
-            if change.state == ChangeState.CONFIRMED:
-                engine.start(change, to_moment(now))
-            if change.state in (ChangeState.RUNNING, ChangeState.PAUSED):
-                _Step(change, table(), advisor, marks, clock, chance, held).make()
-    except Busy as error:
-        if change.detail != str(error):
-            engine.note(change, detail=str(error))
-    except (lease.LeaseHeld, WrongState) as error:
-        # Somebody paused or ended it meanwhile: the next step sees what they did.
-        logger.info("campaign %d: %s", change.pk, error)
-
-
 class _Step:
     """One step, at one moment."""
 
-    def __init__(
-        self,
-        change: Change,
-        table: FleetTable,
-        advisor: Advisor,
-        marks: Marks,
-        clock: Callable[[], float],
-        chance: Callable[[], float],
-        held: ClusterLease,
-    ) -> None:
-        self.change, self.table, self.advisor, self.marks = change, table, advisor, marks
-        self.now, self.clock, self.chance, self.held = clock(), clock, chance, held
-        self.pace: Pace = campaigns.pace_of(change)
+    def __init__(self, change: Change, context: StepContext, held: Lease) -> None:
+        self.change, self.context, self.held = change, context, held
+        self.moment = context.moment()
+        self.now = self.moment.timestamp()
+        self.table = context.reader.table(change.cluster_id, self.now)
+        self.pace = campaigns.pace_of(change)
         self.progress = dict(change.progress)
         self.move = campaigns.move_in(change)
 
@@ -120,7 +70,7 @@ class _Step:
             self._ask_due()
         else:
             self._put_back()
-            working.mark(self.change, self.marks, self.progress)
+            working.mark(self.change, self.context.writer, self.progress)
         self._note(waits_for)
 
     def _settle(self, rows: list[CampaignAgent], sight: Sight) -> None:
@@ -150,7 +100,7 @@ class _Step:
         for (proxy, auth), here in _by_proxy(rows).items():
             self._keep()
             try:
-                said = self.advisor.look(
+                said = self.context.dialer.look(
                     proxy, campaigns.advisory_of(self.change), [row.agent_id for row in here], auth
                 )
             except AdminError as error:
@@ -171,7 +121,6 @@ class _Step:
         why = campaign.why_abort(
             counts, self.pace, stranded=sight.stranded, stranded_before=self.progress["stranded"]
         )
-        moment = to_moment(self.now)
         if why:
             self._close(ChangeState.FAILED, f"aborted: {why}")
             return True
@@ -180,14 +129,14 @@ class _Step:
             state = ChangeState.CANCELLED if by else ChangeState.VERIFIED
             said = f"stopped by {by}" if by else f"{counts.ok:,} of {counts.total:,} agents moved"
             if self.change.state == ChangeState.PAUSED:
-                engine.move(self.change, ChangeState.RUNNING, moment)
+                engine.move(self.change, ChangeState.RUNNING, self.moment)
             self._close(state, said)
             return True
         if self.change.parameters.get("canaries_waived"):
             self.progress.setdefault("canaries_at", self.now)
         if self.progress.get("canaries_at") is None and self.pace.canaries:
             if counts.failed and self.change.state == ChangeState.RUNNING:
-                engine.move(self.change, ChangeState.PAUSED, moment, detail="a canary did not move")
+                engine.move(self.change, ChangeState.PAUSED, self.moment, detail="a canary did not move")
                 return True
             begun = counts.total - counts.waiting - counts.skipped
             if begun >= self.pace.canaries and campaign.canaries_settled(counts, self.pace):
@@ -198,7 +147,7 @@ class _Step:
         engine.move(
             self.change,
             state,
-            to_moment(self.now),
+            self.moment,
             detail=said,
             along=lambda row: campaigns.close(row, said, self.now),
         )
@@ -240,7 +189,7 @@ class _Step:
                 continue
             room[row.leaves] -= 1
             row.state, row.held = AgentState.DUE.value, sorted(seen.proxies)
-            row.due_at = self.now + self.chance() * self.pace.jitter
+            row.due_at = self.now + self.context.chance() * self.pace.jitter
             chosen.append(row)
         with lease.fenced(self.held):
             CampaignAgent.objects.bulk_update(
@@ -288,7 +237,7 @@ class _Step:
                 due, ["state", "reason", "asked_at", "held", "via", "ended_at"], batch_size=300
             )
         # Before they are asked: the round that sees one elsewhere is to know why.
-        working.mark(self.change, self.marks, self.progress)
+        working.mark(self.change, self.context.writer, self.progress)
         self._ask(asked)
 
     def _ask_again(self, rows: list[CampaignAgent], sight: Sight) -> None:
@@ -316,7 +265,7 @@ class _Step:
 
     def _ask_at(self, proxy: str, auth: str, rows: list[CampaignAgent]) -> None:
         try:
-            advised = self.advisor.advise(
+            advised = self.context.dialer.advise(
                 proxy,
                 campaigns.advisory_of(self.change),
                 f"change {self.change.pk}: {self.change.reason}"[:200],
@@ -347,7 +296,7 @@ class _Step:
 
     def _keep(self) -> None:
         """Keep the lease: proxies that do not answer take seconds each."""
-        lease.renew(self.held, to_moment(self.clock()))
+        lease.renew(self.held, self.context.moment())
 
     def _note(self, waits_for: str) -> None:
         progress = {**self.progress, "stepped_at": self.now, "waits_for": waits_for}
@@ -364,20 +313,14 @@ class CampaignRunner(Runner):
         yield from working.left_over(changes)
 
     @override
-    def step(self, change: Change, context: StepContext) -> None:
-        cluster, clock = change.cluster_id, context.clock
+    def carry_on(self, change: Change, context: StepContext, held: Lease) -> None:
         if ChangeState(change.state).final:
-            working.clear(change, context.writer, context.moment(), context.holder)
-        else:
-            step(
-                change,
-                lambda: context.reader.table(cluster, clock()),
-                context.dialer,
-                context.writer,
-                clock,
-                context.chance,
-                context.holder,
-            )
+            working.clear(change, context.writer)
+            return
+        if change.state == ChangeState.CONFIRMED:
+            engine.start(change, context.moment())
+        if change.state in OCCUPYING:
+            _Step(change, context, held).make()
 
 
 def _by_proxy(rows: list[CampaignAgent]) -> dict[tuple[str, str], list[CampaignAgent]]:

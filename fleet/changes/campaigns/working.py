@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from django.db.models import QuerySet
 
-from fleet import lease
 from fleet.changes import engine
 from fleet.changes.campaigns import campaigns
 from fleet.models.changes import Change
 from fleet.monitoring.state import StateError
+from fleet.monitoring.state.writer import Writer
 from fleet.vocabulary.campaigns import AgentState
 from fleet.vocabulary.changes import OCCUPYING
 
@@ -26,14 +25,7 @@ logger = logging.getLogger(__name__)
 _MARKED, _UNTOLD = "working", "working_untold"
 
 
-class Marks(Protocol):
-    """Where it is kept who is working; `fleet.monitoring.state.writer.Writer` is one."""
-
-    def expect_reconnects(self, cluster: str, until: Mapping[str, float]) -> None:
-        """Those agents until then, seconds since the epoch, and no others. Raises StateError."""
-
-
-def mark(change: Change, marks: Marks, progress: dict[str, Any]) -> None:
+def mark(change: Change, writer: Writer, progress: dict[str, Any]) -> None:
     """Say whom a running campaign has under way, each until it would have failed; take note of it in `progress`."""
     patience = campaigns.pace_of(change).patience
     asked = change.campaign_agents.filter(state=AgentState.ASKED.value).values_list("agent_id", "asked_at")
@@ -43,7 +35,7 @@ def mark(change: Change, marks: Marks, progress: dict[str, Any]) -> None:
     if not change.progress.get(_MARKED):
         # Before the record: who ends it meanwhile must know that there is something to take away.
         engine.note(change, progress={**change.progress, _MARKED: True})
-    progress.update(_told(change, marks, until))
+    progress.update(_told(change, writer, until))
 
 
 def left_over(changes: QuerySet[Change]) -> QuerySet[Change]:
@@ -52,26 +44,22 @@ def left_over(changes: QuerySet[Change]) -> QuerySet[Change]:
     return ended.exclude(state__in=[state.value for state in OCCUPYING])
 
 
-def clear(change: Change, marks: Marks, now: datetime, holder: str) -> None:
-    """Take the marks of one that is over away, unless somebody else works on its cluster now."""
-    try:
-        with lease.held(change, holder, now):
-            others = Change.objects.filter(cluster=change.cluster_id, **{f"progress__{_MARKED}": True})
-            if others.filter(state__in=[state.value for state in OCCUPYING]).exists():
-                # The next step of the one that runs says who is working, and names none of this one's.
-                said: dict[str, Any] = {_MARKED: False}
-            else:
-                said = _told(change, marks, {})
-            if {**change.progress, **said} != change.progress:
-                engine.note(change, progress={**change.progress, **said})
-    except lease.LeaseHeld as error:
-        logger.info("campaign %d: %s", change.pk, error)
+def clear(change: Change, writer: Writer) -> None:
+    """Take the marks of one that is over away, with the lease of its cluster."""
+    others = Change.objects.filter(cluster=change.cluster_id, **{f"progress__{_MARKED}": True})
+    if others.filter(state__in=[state.value for state in OCCUPYING]).exists():
+        # The next step of the one that runs says who is working, and names none of this one's.
+        said: dict[str, Any] = {_MARKED: False}
+    else:
+        said = _told(change, writer, {})
+    if {**change.progress, **said} != change.progress:
+        engine.note(change, progress={**change.progress, **said})
 
 
-def _told(change: Change, marks: Marks, until: Mapping[str, float]) -> dict[str, Any]:
+def _told(change: Change, writer: Writer, until: Mapping[str, float]) -> dict[str, Any]:
     """Tell the record; answers what is to be noted. Without it the campaign goes on, said once in the log."""
     try:
-        marks.expect_reconnects(change.cluster_id, until)
+        writer.expect_reconnects(change.cluster_id, until)
     except StateError as error:
         if not change.progress.get(_UNTOLD):
             logger.warning("campaign %d: nobody is shown as working: %s", change.pk, error)

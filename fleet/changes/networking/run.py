@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from django.db.models import QuerySet
 from typing_extensions import override
 
-from fleet import lease
-from fleet.changes import Busy, engine
+from fleet.changes import engine
 from fleet.changes.dialing import Auths
+from fleet.changes.lease import Lease
 from fleet.changes.networking import plan as networking_plan
 from fleet.changes.networking import revisions
 from fleet.changes.runner import Runner, StepContext
@@ -28,9 +27,6 @@ from fleet.transport.admin import (
     Unreachable,
 )
 from fleet.vocabulary.changes import ChangeState
-
-logger = logging.getLogger(__name__)
-Clock = Callable[[], datetime]
 
 #: How long a write is tried that reaches nobody.
 _TRY_FOR = timedelta(seconds=60)
@@ -48,52 +44,37 @@ def read(cluster: str, auths: Auths, now: datetime) -> None:
     revisions.remember(cluster, stored.resource, now)
 
 
-def run(change: Change, auths: Auths, clock: Clock, holder: str) -> None:
-    """Carry a confirmed change out, or go on with one whose worker died. Whoever comes second does nothing."""
+def _write(change: Change, context: StepContext, *, resumed: bool) -> None:
     try:
-        with lease.held(change, holder, clock()):
-            change.refresh_from_db()
-            resumed = change.state == ChangeState.RUNNING
-            if not resumed:
-                engine.start(change, clock())
-            _write(change, auths, clock, resumed=resumed)
-    except Busy as error:
-        engine.note(change, detail=str(error))
-    except lease.LeaseHeld as error:
-        logger.info("change %d waits: %s", change.pk, error)
-
-
-def _write(change: Change, auths: Auths, clock: Clock, *, resumed: bool) -> None:
-    try:
-        before, after = auths.do(lambda client: _update(client, change, resumed=resumed))
+        after = context.auths.do(lambda client: _update(client, change, resumed=resumed))
     except Unreachable as error:
-        if change.started_at is None or clock() < change.started_at + _TRY_FOR:
+        if change.started_at is None or context.moment() < change.started_at + _TRY_FOR:
             engine.note(change, detail=f"tried again: {error}")
             return
-        _fail(change, clock(), f"no auth could be reached; it may have been written: {error}")
+        _fail(change, context, f"no auth could be reached; it may have been written: {error}")
     except Conflict as error:
-        _remember_theirs(change, auths, clock())
-        _fail(change, clock(), f"somebody else wrote meanwhile, and nothing of this was: {error}")
+        _remember_theirs(change, context)
+        _fail(change, context, f"somebody else wrote meanwhile, and nothing of this was: {error}")
     except AdminError as error:
-        _fail(change, clock(), f"the auth refused it: {error}")
+        _fail(change, context, f"the auth refused it: {error}")
     else:
-        _conclude(change, before, after, clock())
+        _conclude(change, after, context.moment())
 
 
-async def _update(client: NetworkingConfigAdmin, change: Change, *, resumed: bool) -> tuple[Stored, Stored]:
+async def _update(client: NetworkingConfigAdmin, change: Change, *, resumed: bool) -> Stored:
     """Update and read back; what a worker that died has written already is not written twice."""
     stored = await client.get()
     wanted = revisions.config_of(change.after)
     if resumed and stored.resource.config == wanted:
-        return stored, stored
+        return stored
     base = config_yaml.from_document(change.before, strict=False).revision
     if stored.resource.revision != base:
         raise Conflict(f"revision {stored.resource.revision} is stored, the plan is of {base}")
     await client.update(stored, replace(stored.resource, config=wanted))
-    return stored, await client.get()
+    return await client.get()
 
 
-def _conclude(change: Change, before: Stored, after: Stored, now: datetime) -> None:
+def _conclude(change: Change, after: Stored, now: datetime) -> None:
     wanted = rules.with_defaults(revisions.config_of(change.after))
     found = rules.with_defaults(after.resource.config)
     row = revisions.remember(change.cluster_id, after.resource, now, change=change)
@@ -102,37 +83,37 @@ def _conclude(change: Change, before: Stored, after: Stored, now: datetime) -> N
         NetworkingReading.objects.filter(cluster=change.cluster_id).update(
             knows_closing=found.graceful_tunnel_closing
         )
-    documents = {"before": change.before, "after": row.document}
     if lost:
-        sentence = f"written, but when read back these were not kept: {', '.join(lost)}"
+        state, sentence = (
+            ChangeState.FAILED,
+            f"written, but when read back these were not kept: {', '.join(lost)}",
+        )
         if "graceful_tunnel_closing" in lost:
             sentence = f"{revisions.UNKNOWN_FIELD}; it is off"
-        engine.move(
-            change, ChangeState.FAILED, now, detail=sentence, reason=change.reason,
-            log_before=documents["before"], log_after=documents["after"],
-        )  # fmt: skip
-        return
-    waits = networking_plan.moves(change.plan)
+    else:
+        waits = networking_plan.moves(change.plan)
+        state = ChangeState.VERIFYING if waits else ChangeState.VERIFIED
+        sentence = f"written as revision {row.revision}"
     engine.move(
         change,
-        ChangeState.VERIFYING if waits else ChangeState.VERIFIED,
+        state,
         now,
-        detail=f"written as revision {row.revision}",
+        detail=sentence,
         reason=change.reason,
-        log_before=documents["before"],
-        log_after=documents["after"],
+        log_before=change.before,
+        log_after=row.document,
     )
-    if change.undoes is not None and ChangeState.UNDONE in engine.followers(change.undoes):
-        engine.move(change.undoes, ChangeState.UNDONE, now, detail=f"taken back by change {change.pk}")
+    if not lost:
+        engine.take_back(change, now)
 
 
-def _fail(change: Change, now: datetime, sentence: str) -> None:
-    engine.move(change, ChangeState.FAILED, now, detail=sentence, reason=change.reason)
+def _fail(change: Change, context: StepContext, sentence: str) -> None:
+    engine.move(change, ChangeState.FAILED, context.moment(), detail=sentence, reason=change.reason)
 
 
-def _remember_theirs(change: Change, auths: Auths, now: datetime) -> None:
+def _remember_theirs(change: Change, context: StepContext) -> None:
     try:
-        revisions.remember(change.cluster_id, auths.do(_get).resource, now)
+        revisions.remember(change.cluster_id, context.auths.do(_get).resource, context.moment())
     except AdminError as error:
         revisions.unread(change.cluster_id, str(error))
 
@@ -157,4 +138,12 @@ class NetworkingRunner(Runner):
             table = context.reader.table(change.cluster_id, context.clock())
             revisions.verify(change, table, context.moment())
         else:
-            run(change, context.auths, context.moment, context.holder)
+            super().step(change, context)
+
+    @override
+    def carry_on(self, change: Change, context: StepContext, held: Lease) -> None:
+        """Carry a confirmed change out, or go on with one whose worker died."""
+        resumed = change.state == ChangeState.RUNNING
+        if not resumed:
+            engine.start(change, context.moment())
+        _write(change, context, resumed=resumed)

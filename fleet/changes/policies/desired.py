@@ -262,11 +262,6 @@ def _stale(sentence: str, now: Wanted) -> Stale:
     return Stale(sentence, what="policies", revision=revision_of(now))
 
 
-def terms_of(change: Change) -> Terms:
-    """How a rollout goes about it."""
-    return Terms(**change.parameters)
-
-
 def progress_of(change: Change) -> dict[str, Any]:
     """How far a rollout is, for page and API."""
     states = [StepState(state) for state in change.rollout_steps.values_list("state", flat=True)]

@@ -7,13 +7,11 @@ that dies with its worker is made again without harm. docs/policies.md, "Rollout
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 from typing_extensions import override
 
-from fleet import lease
-from fleet.changes import Busy, Stale, WrongState, engine
+from fleet.changes import Stale, engine, lease
+from fleet.changes.lease import Lease
 from fleet.changes.policies import desired, matrix
 from fleet.changes.runner import Runner, StepContext
 from fleet.models.actions import RolloutStep
@@ -21,7 +19,6 @@ from fleet.models.changes import Change
 from fleet.models.clusters import ClusterLease
 from fleet.models.moments import to_moment
 from fleet.monitoring.sources import SourceFailed
-from fleet.monitoring.views import InstanceView
 from fleet.protocol.policies import env_policies
 from fleet.protocol.policies.env_policies import Source
 from fleet.transport.admin import AdminError
@@ -34,65 +31,16 @@ from fleet.vocabulary.rollouts import Move, NodeSeen, StepState, Terms
 logger = logging.getLogger(__name__)
 
 
-class Nodes(Protocol):
-    """Instances by id. Reading raises SourceFailed, writing AdminError."""
-
-    def read(self, instance_id: str) -> tuple[NodeReport, bool]:
-        """What it says of its policies, and whether it is SERVING."""
-
-    def accept(self, instance_id: str, revision: str, values: Mapping[str, str]) -> None:
-        """Have it accept policies for its next start."""
-
-    def drain(self, instance_id: str, reason: str) -> None:
-        """Have it take nobody new."""
-
-    def undrain(self, instance_id: str) -> None:
-        """Have it take connections again."""
-
-    def restart(self, instance_id: str, run_id: str, reason: str, drain: float) -> None:
-        """Have it end that run gracefully, within so many seconds, and start again."""
-
-
-def step(
-    change: Change,
-    instances: Callable[[], Sequence[InstanceView]],
-    nodes: Nodes,
-    clock: Callable[[], float],
-    holder: str,
-) -> None:
-    """Carry it on by one step, if it runs and nobody else does it now."""
-    now = clock()
-    try:
-        with lease.held(change, holder, to_moment(now)) as held:
-            change.refresh_from_db()
-            if change.state == ChangeState.CONFIRMED:
-                engine.start(change, to_moment(now))
-                _store(change, now)
-            if change.state == ChangeState.RUNNING:
-                _Step(change, instances(), nodes, now, held).make()
-    except Busy as error:
-        if change.detail != str(error):
-            engine.note(change, detail=str(error))
-    except (lease.LeaseHeld, WrongState) as error:
-        logger.info("rollout %d: %s", change.pk, error)
-
-
-def _store(change: Change, now: float) -> None:
-    try:
-        desired.store(change)
-    except Stale as error:
-        engine.move(change, ChangeState.FAILED, to_moment(now), detail=str(error), reason=change.reason)
-
-
 class _Step:
     """One step, at one moment."""
 
-    def __init__(
-        self, change: Change, views: Sequence[InstanceView], nodes: Nodes, now: float, held: ClusterLease
-    ) -> None:
-        self.change, self.nodes, self.now, self.held = change, nodes, now, held
-        self.terms: Terms = desired.terms_of(change)
+    def __init__(self, change: Change, context: StepContext, held: Lease) -> None:
+        self.change, self.nodes, self.held = change, context.dialer, held
+        self.moment = context.moment()
+        self.now = self.moment.timestamp()
+        self.terms = Terms(**change.parameters)
         self.rows = list(change.rollout_steps.all())
+        views = context.reader.instances(change.cluster_id, self.now)
         self.views = {view.facts.id: view for view in views}
         #: What those under way say now, by instance id.
         self.reports: dict[str, NodeReport] = {}
@@ -106,7 +54,7 @@ class _Step:
         failed = [row for row in self.rows if row.state == StepState.FAILED]
         if failed:
             said = f"{failed[0].name}: {failed[0].detail}"
-            engine.move(self.change, ChangeState.PAUSED, to_moment(self.now), detail=said)
+            engine.move(self.change, ChangeState.PAUSED, self.moment, detail=said)
             return
         if all(row.state in (StepState.OK, StepState.SKIPPED) for row in self.rows):
             said = (
@@ -115,15 +63,12 @@ class _Step:
             engine.move(
                 self.change,
                 ChangeState.VERIFIED,
-                to_moment(self.now),
+                self.moment,
                 detail=said,
                 reason=self.change.reason,
                 outcome=desired.progress_of(self.change),
             )
-            undone = self.change.undoes
-            if undone is not None and ChangeState.UNDONE in engine.followers(undone):
-                said = f"taken back by change {self.change.pk}"
-                engine.move(undone, ChangeState.UNDONE, to_moment(self.now), detail=said)
+            engine.take_back(self.change, self.moment)
             return
         turns, waits_for = rollouts.turns(
             [StepState(row.state) for row in self.rows], self.terms, self._sick()
@@ -260,8 +205,14 @@ class RolloutRunner(Runner):
     """Makes the steps of rollouts."""
 
     @override
-    def step(self, change: Change, context: StepContext) -> None:
-        cluster, clock = change.cluster_id, context.clock
-        step(
-            change, lambda: context.reader.instances(cluster, clock()), context.dialer, clock, context.holder
-        )
+    def carry_on(self, change: Change, context: StepContext, held: Lease) -> None:
+        if change.state == ChangeState.CONFIRMED:
+            engine.start(change, context.moment())
+            try:
+                desired.store(change)
+            except Stale as error:
+                engine.move(
+                    change, ChangeState.FAILED, context.moment(), detail=str(error), reason=change.reason
+                )
+        if change.state == ChangeState.RUNNING:
+            _Step(change, context, held).make()

@@ -10,15 +10,17 @@ from django.contrib.auth.models import User
 
 from fleet.changes import engine
 from fleet.changes.campaigns import campaigns
-from fleet.changes.campaigns import run as campaigns_run
 from fleet.changes.campaigns.campaigns import Chosen
-from fleet.changes.campaigns.working import Marks
+from fleet.changes.campaigns.run import CampaignRunner
 from fleet.changes.engine import By, Draft
+from fleet.changes.runner import StepContext
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
+from fleet.monitoring.state.writer import Writer
 from fleet.vocabulary.campaigns import Connection, Pace
 from fleet.vocabulary.changes import Actor, ActorKind, ChangeKind, ChangeState
 from tests.fakes.movers import Movers
+from tests.fakes.steps import SightOfMoment, context_of
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -49,7 +51,7 @@ class Campaign:
     ) -> None:
         self.movers, self.user, self.now = movers, user, NOW.timestamp()
         #: Where it is kept who is working.
-        self.marks: Marks = movers
+        self.marks: Movers | Writer = movers
         chosen = Chosen(np.arange(len(movers.agents)), "all", leave, connection)
         self.change: Change = campaigns.plan(
             cluster.pk, movers.table(NOW.timestamp()), chosen, Pace(**{"hold": 0, "jitter": 0, **pace}), by(user), NOW,
@@ -64,15 +66,7 @@ class Campaign:
     def step(self, times: int = 1, seconds: float = 1.0) -> Change:
         for _ in range(times):
             self.now += seconds
-            campaigns_run.step(
-                self.change,
-                lambda: self.movers.table(self.now),
-                self.movers,
-                self.marks,
-                lambda: self.now,
-                lambda: 0.5,
-                "w",
-            )
+            CampaignRunner().step(self.change, self.context)
             self.movers.move()
         self.change.refresh_from_db()
         return self.change
@@ -82,6 +76,15 @@ class Campaign:
             if self.step().state not in (ChangeState.CONFIRMED, ChangeState.RUNNING):
                 return self.change
         raise AssertionError(f"it did not end: {campaigns.counts_of(self.change)}")
+
+    @property
+    def context(self) -> StepContext:
+        return context_of(
+            lambda: self.now,
+            reader=SightOfMoment(self.movers.table),
+            writer=self.marks,
+            dialer=self.movers,
+        )
 
     @property
     def at(self) -> datetime:

@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 from fleet import lease
 from fleet.changes import engine
 from fleet.changes.campaigns import campaigns, working
+from fleet.changes.campaigns.run import CampaignRunner
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
 from fleet.monitoring.evidence import Timing
@@ -55,7 +56,7 @@ def begun(cluster: Cluster, alice: User, movers: Movers, steps: int = 2, **pace:
 def sweep(one: Campaign) -> None:
     """What `step_actions` does for campaigns that are over."""
     for change in working.left_over(Change.objects.all()):
-        working.clear(change, one.movers, one.at, "w")
+        CampaignRunner().step(change, one.context)
     one.change.refresh_from_db()
 
 
@@ -221,7 +222,7 @@ def test_rounds_say_working_and_then_healthy(
     assert finish(one.now + 0.5) == [State.HEALTHY, State.HEALTHY, State.WORKING]
     campaigns.abort(one.change, by(alice), one.at)
     for change in working.left_over(Change.objects.all()):
-        working.clear(change, writer, one.at, "w")
+        CampaignRunner().step(change, one.context)
     assert finish(one.now + 1.5) == [State.HEALTHY] * 3
     turns = [
         (agent, State(old), State(new))

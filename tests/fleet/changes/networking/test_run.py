@@ -14,12 +14,14 @@ from fleet.changes.dialing import Auths
 from fleet.changes.networking import revisions
 from fleet.changes.networking import run as networking_run
 from fleet.changes.networking.plan import Fleet
-from fleet.models.changes import AuditEntry, Change
-from fleet.models.clusters import Cluster, ClusterLease
+from fleet.changes.networking.run import NetworkingRunner
+from fleet.models.changes import AuditEntry, Change, ClusterLease
+from fleet.models.clusters import Cluster
 from fleet.models.networking import NetworkingReading, NetworkingRevision
 from fleet.protocol.networking.config import NetworkingConfig
 from fleet.vocabulary.changes import ChangeState
 from tests.fakes.config_auth import ConfigAuth, serving
+from tests.fakes.steps import context_of
 from tests.fleet.changes.conftest import NOW, by
 
 
@@ -48,9 +50,13 @@ def _nothing() -> Fleet:
 
 
 def _run(change: Change, auth: ConfigAuth, at: timedelta = timedelta()) -> Change:
-    networking_run.run(change, _auths(auth), lambda: NOW + at, "worker 1")
+    _step(change, _auths(auth), at)
     change.refresh_from_db()
     return change
+
+
+def _step(change: Change, auths: Auths, at: timedelta = timedelta()) -> None:
+    NetworkingRunner().step(change, context_of((NOW + at).timestamp, auths=auths))
 
 
 def _stored(auth: ConfigAuth) -> NetworkingConfig:
@@ -183,7 +189,7 @@ def test_run_goes_past_a_gateway_that_may_not_write(cluster: Cluster, alice: Use
     with serving() as gateway:
         gateway.fails = grpc.StatusCode.PERMISSION_DENIED
         auths = Auths([(gateway.address, "gateway"), (auth.address, "auth")], None, asyncio.run)
-        networking_run.run(change, auths, lambda: NOW, "worker 1")
+        _step(change, auths)
     change.refresh_from_db()
     assert change.state == ChangeState.VERIFIED
     assert auth.held.spec.keep_alive_count_max == 9

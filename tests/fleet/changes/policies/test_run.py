@@ -10,7 +10,8 @@ from django.contrib.auth.models import User
 from fleet import lease
 from fleet.changes import engine, kinds
 from fleet.changes.policies import desired, matrix
-from fleet.changes.policies import run as rollouts_run
+from fleet.changes.policies.run import RolloutRunner
+from fleet.changes.runner import StepContext
 from fleet.models.actions import RolloutStep
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
@@ -20,6 +21,7 @@ from fleet.vocabulary.changes import ChangeState
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.rollouts import StepState, Terms
 from tests.fakes.policy_nodes import PolicyNode, PolicyNodes
+from tests.fakes.steps import SightOfMoment, context_of
 from tests.fleet.changes.conftest import NOW, by
 
 TTL = {"auth": {AUTH_TTL_VARIABLE: "30s"}}
@@ -56,11 +58,15 @@ class Rollout:
     def step(self, times: int = 1) -> Change:
         for _ in range(times):
             self.now += 1
-            rollouts_run.step(self.change, self.nodes.views, self.nodes, lambda: self.now, "w")
+            RolloutRunner().step(self.change, self.context)
             under_way = sum(row.state in ("draining", "restarting", "checking") for row in self.rows)
             self.most = max(self.most, under_way)
         self.change.refresh_from_db()
         return self.change
+
+    @property
+    def context(self) -> StepContext:
+        return context_of(lambda: self.now, reader=SightOfMoment(views=self.nodes.views), dialer=self.nodes)
 
     def until_over(self) -> Change:
         for _ in range(200):

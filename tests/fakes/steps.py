@@ -1,0 +1,34 @@
+"""What a worker lends to a step of a change, where a test has made only the parts that the step uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fleet.changes.runner import StepContext
+from fleet.monitoring.views import FleetTable, InstanceView
+
+
+@dataclass(frozen=True)
+class SightOfMoment:
+    """A reader of one fleet in memory."""
+
+    table_at: Callable[[float], FleetTable] | None = None
+    views: Callable[[], tuple[InstanceView, ...]] | None = None
+
+    def table(self, cluster: str, now: float) -> FleetTable:
+        """See Reader."""
+        assert self.table_at is not None, "the test makes no table"
+        return self.table_at(now)
+
+    def instances(self, cluster: str, now: float) -> tuple[InstanceView, ...]:
+        """See Reader."""
+        assert self.views is not None, "the test makes no instances"
+        return self.views()
+
+
+def context_of(clock: Callable[[], float], holder: str = "w", **parts: Any) -> StepContext:
+    """Return a context with these of its `parts`: reader, writer, auths and dialer; chance is always in the middle."""
+    made: dict[str, Any] = {"reader": None, "writer": None, "auths": None, "dialer": None, **parts}
+    return StepContext(**made, clock=clock, chance=lambda: 0.5, holder=holder)
