@@ -65,7 +65,7 @@ class PolicyPresenter(Presenter):
         if change.state != ChangeState.PLANNED:
             return ""
         try:
-            desired.must_stand(change)
+            desired.refuse_stale(change)
         except Stale as error:
             return f"{str(error)[:1].upper()}{str(error)[1:]}."
         return ""

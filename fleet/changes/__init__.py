@@ -10,6 +10,9 @@ class ControlError(Exception):
 class Refused(ControlError):
     """A rule does not allow it. `problems` names fields, when it is about fields."""
 
+    #: The log has a row about it.
+    logged = False
+
     def __init__(self, sentence: str, problems: dict[str, str] | None = None) -> None:
         super().__init__(sentence)
         self.problems = problems or {}

@@ -87,12 +87,16 @@ def counting() -> Iterator[list[int]]:
 
 @contextmanager
 def attempted(attempt: Attempt, clock: Callable[[], datetime]) -> Iterator[Attempt]:
-    """Write one row about the block when it ends: `done`, `refused` by a rule, or `failed`. Errors go on."""
+    """Write one row about the block when it ends: `done`, `refused` by a rule, or `failed`. Errors go on.
+
+    A refusal that a block inside has written already is not written twice.
+    """
     try:
         yield attempt
     except Refused as error:
-        attempt.detail = str(error)
-        record(attempt, "refused", clock())
+        if not error.logged:
+            attempt.detail, error.logged = str(error), True
+            record(attempt, "refused", clock())
         raise
     except ControlError as error:
         attempt.detail = str(error)

@@ -60,10 +60,13 @@ class By:
     idempotency_key: str = ""
 
 
-def create(cluster: str, draft: Draft, by: By, now: datetime) -> Change:
+def create(
+    cluster: str, draft: Draft, by: By, now: datetime, along: Callable[[Change], object] = lambda _: None
+) -> Change:
     """Keep a plan, ready to be confirmed. With a key that was used before, that change is answered.
 
-    Raises Refused when the key stands for something else.
+    What `along` writes of a new change is kept with it or not at all. Raises Refused when the key stands for something
+    else.
     """
     row = Cluster.objects.get(pk=cluster)
     attempt = Attempt(
@@ -100,6 +103,7 @@ def create(cluster: str, draft: Draft, by: By, now: datetime) -> Change:
         try:
             with transaction.atomic():
                 change.save(force_insert=True)
+                along(change)
         except IntegrityError:
             quicker = _of_key(cluster, by)
             if quicker is None:
@@ -300,7 +304,9 @@ def plan_attempt(
     try:
         yield
     except Refused as error:
-        refuse(by, of_change(kind, ChangeStep.PLAN), cluster, str(error), now, after=after)
+        if not error.logged:
+            refuse(by, of_change(kind, ChangeStep.PLAN), cluster, str(error), now, after=after)
+            error.logged = True
         raise
 
 

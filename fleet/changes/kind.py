@@ -29,6 +29,7 @@ ACTIONS: Mapping[str, ChangeState] = {
     "stop": ChangeState.CANCELLED,
     "abort": ChangeState.CANCELLED,
 }
+_NOT_UNDONE = "only a change of config or policies that is over can be taken back"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,4 +75,10 @@ class Kind(Protocol):
     def undo(self, change: Change, by: By, now: datetime, record: Record) -> Change:
         """Plan another change that takes this one back. Raises Refused, Stale and StateError."""
         with engine.plan_attempt(change.kind, change.cluster_id, by, now):
-            raise Refused("only a change of config or policies that is over can be taken back")
+            if ChangeState.UNDONE not in engine.followers(change):
+                raise Refused(_NOT_UNDONE)
+            return self.plan_undo(change, by, now, record)
+
+    def plan_undo(self, change: Change, by: By, now: datetime, record: Record) -> Change:
+        """Plan to undo a change that was carried out; see `undo`."""
+        raise Refused(_NOT_UNDONE)

@@ -28,7 +28,6 @@ from fleet.alerts.messages import Links, payload  # noqa: E402
 from fleet.alerts.store import value_of  # noqa: E402
 from fleet.changes.engine import By  # noqa: E402
 from fleet.changes.networking import revisions  # noqa: E402
-from fleet.changes.networking.kind import seen_now  # noqa: E402
 from fleet.changes.policies import desired, planning  # noqa: E402
 from fleet.models.alerting import (  # noqa: E402
     AgentLabel,
@@ -189,9 +188,7 @@ def _changes(by: By) -> dict[str, int]:
     config = with_defaults(NetworkingConfig(tunnel_strategy="proxy_peering", agent_connection_count=1))
     revisions.remember("default", Resource(config, {"teleport.dev/origin": "dynamic"}, "r1"), moment)
     desired_config = replace(config, graceful_tunnel_closing=True, keep_alive_interval=30.0)
-    planned = revisions.plan(
-        "default", "r1", desired_config, by, moment, lambda: seen_now("default", reading.record())
-    )
+    planned = revisions.plan("default", "r1", desired_config, by, moment, reading.record())
     running = campaign_plans.plan("default", {"q": "agent"}, {}, by, moment)
     for number, row in enumerate(running.campaign_agents.all()):
         row.state = (AgentState.OK, AgentState.FAILED, AgentState.SKIPPED)[number % 3].value

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
+from typing_extensions import override
+
+from fleet.changes.kind import Record
 from fleet.monitoring.sources import SourceFailed
 from fleet.monitoring.views import InstanceView
 from fleet.protocol.policies import env_policies
 from fleet.transport.admin import Conflict, Unreachable
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind, InstanceState
 from fleet.vocabulary.node_policies import NodeReport, Observed, PolicyReport
+from tests.fakes.reader import FakeReader
+from tests.fakes.steps import record_of
 
 
 @dataclass
@@ -32,6 +38,8 @@ class PolicyNode:
     #: Of the run, as `policies.effective` has it.
     running: tuple[env_policies.Value, ...] = ()
     did: list[str] = field(default_factory=list)
+    #: Agents on it.
+    agents: int = 0
 
     def __post_init__(self) -> None:
         self._start()
@@ -72,7 +80,8 @@ class PolicyNodes:
         """As the reader has them."""
         return tuple(
             InstanceView(
-                InstanceFacts(node.id, index, InstanceKind(node.role), node.name, "127.0.0.1:1"), node.state, "", 0, {}
+                InstanceFacts(node.id, index, InstanceKind(node.role), node.name, "127.0.0.1:1"),
+                node.state, "", node.agents, {},
             )
             for index, node in enumerate(self.nodes.values())
         )  # fmt: skip
@@ -119,6 +128,20 @@ class PolicyNodes:
             raise Unreachable(f"{node.name} does not answer")
         node.did.append(what)
         return node
+
+    def record(self, now: float, *, asked: bool = True) -> Record:
+        """The record of a fleet of them; `asked`: they said what they run with."""
+        book = SimpleNamespace(read=lambda cluster: self.observed() if asked else {})
+        return record_of(_Reader(as_of=now, nodes=self), now, book)
+
+
+@dataclass
+class _Reader(FakeReader):
+    nodes: PolicyNodes = field(default_factory=PolicyNodes)
+
+    @override
+    def instances(self, cluster: str, now: float) -> tuple[InstanceView, ...]:
+        return self.nodes.views()
 
 
 class FakePolicyBook:

@@ -1,4 +1,4 @@
-"""What a worker lends to a step of a change, where a test has made only the parts that the step uses."""
+"""What plans and steps of changes are given, where a test has made only the parts that they use."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from fleet.changes.kind import Record
 from fleet.changes.runner import StepContext
+from fleet.monitoring.agent_report import Answer
 from fleet.monitoring.views import FleetTable, InstanceView
 
 
@@ -26,6 +28,15 @@ class SightOfMoment:
         """See Reader."""
         assert self.views is not None, "the test makes no instances"
         return self.views()
+
+    def answers(self, cluster: str) -> dict[int, Answer]:
+        """See Reader."""
+        return {}
+
+
+def record_of(reader: Any, now: float, book: Any = None) -> Record:
+    """Return the record of a fleet in memory."""
+    return Record(reader, book, now)
 
 
 def context_of(clock: Callable[[], float], holder: str = "w", **parts: Any) -> StepContext:

@@ -27,7 +27,6 @@ from dashboards.shared.api.per_cluster import PerCluster
 from dashboards.shared.reading import record
 from fleet.changes import Refused, engine
 from fleet.changes.networking import revisions as networking
-from fleet.changes.networking.kind import seen_now
 from fleet.models.access import Permission
 from fleet.models.networking import NetworkingRevision
 from fleet.protocol.networking import config as rules
@@ -143,7 +142,7 @@ def plan(request: HttpRequest, response: HttpResponse, cluster: str, wanted: Wan
         if current.revision != base:
             raise networking.Conflict(current)
         config = _wanted(cluster, current, wanted)
-    change = networking.plan(cluster, base, config, by(request), now, lambda: seen_now(cluster, record()))
+        change = networking.plan(cluster, base, config, by(request), now, record())
     return Status(201, answer(response, change))
 
 

@@ -21,7 +21,6 @@ from dashboards.shared.row_ids import row_id
 from fleet.changes import Refused
 from fleet.changes.engine import By
 from fleet.changes.networking import revisions as networking
-from fleet.changes.networking.kind import seen_now
 from fleet.changes.networking.revisions import Conflict
 from fleet.models.access import Permission, may
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -116,7 +115,7 @@ def _plan(
             wanted,
             _by(request),
             timezone.now(),
-            lambda: seen_now(cluster, reading.record()),
+            reading.record(),
             undoes=undoes,
         )
     except Conflict as conflict:

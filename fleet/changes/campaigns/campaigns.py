@@ -105,11 +105,7 @@ def plan(
             "connection": chosen.connection.value,
         },
     )
-    with transaction.atomic():
-        change = engine.create(cluster, draft, by, now)
-        if not change.campaign_agents.exists():
-            _freeze(change, table, indices, shuffle)
-    return change
+    return engine.create(cluster, draft, by, now, lambda change: _freeze(change, table, indices, shuffle))
 
 
 def _title(chosen: Chosen, agents: int) -> str:

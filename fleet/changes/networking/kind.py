@@ -8,19 +8,15 @@ from typing import Any
 
 from typing_extensions import override
 
-from fleet.changes import Refused, engine
+from fleet.changes import Refused
 from fleet.changes.engine import By
 from fleet.changes.kind import Kind, Record
+from fleet.changes.networking import plan as networking_plan
 from fleet.changes.networking import revisions
-from fleet.changes.networking.plan import Fleet
-from fleet.changes.networking.sight import fleet_of
+from fleet.changes.networking.revisions import Conflict, config_of
 from fleet.models.changes import Change
+from fleet.protocol.networking import config as rules
 from fleet.vocabulary.changes import OCCUPYING, ChangeState
-
-
-def seen_now(cluster: str, record: Record) -> Fleet:
-    """Return the fleet as a plan needs it. Raises Blind and StateError."""
-    return fleet_of(record.table(cluster), record.reader.answers(cluster), record.now)
 
 
 class NetworkingKind(Kind):
@@ -30,11 +26,24 @@ class NetworkingKind(Kind):
 
     @override
     def progress(self, change: Change, now: float) -> Mapping[str, Any]:
-        return revisions.progress_of(change)
+        """Count the tunnels that were to close or to be dialled."""
+        foreseen = change.plan.get("closing", {}).get("closes", [0, 0])[1] + networking_plan.to_dial(
+            change.plan
+        )
+        done = change.outcome.get("closed", 0) + change.outcome.get("dialled", 0)
+        percent = min(100 * done // foreseen, 100) if foreseen else 0
+        if change.state == ChangeState.VERIFIED:
+            percent = 100
+        return {"total": foreseen, "done": done, "failed": 0, "percent": percent}
 
     @override
     def must_stand(self, change: Change) -> None:
-        revisions.must_stand(change)
+        """Raise Conflict when another revision was read by now than the one that was planned on."""
+        reading = revisions.reading_of(change.cluster_id)
+        current = reading.current if reading is not None else None
+        # Without one, the worker that writes it looks again.
+        if current is not None and current.revision != revisions.base_of(change):
+            raise Conflict(current)
 
     @override
     def cancel(self, change: Change, by: By, now: datetime) -> Change:
@@ -48,13 +57,12 @@ class NetworkingKind(Kind):
         return super().offers_undo(change) and change.started_at is not None
 
     @override
-    def undo(self, change: Change, by: By, now: datetime, record: Record) -> Change:
-        cluster = change.cluster_id
-        with engine.plan_attempt(change.kind, cluster, by, now):
-            if ChangeState.UNDONE not in engine.followers(change):
-                raise Refused("only a change that was carried out can be taken back")
-            config = revisions.taken_back(change)
-        base = revisions.must_be_read(cluster).revision
-        return revisions.plan(
-            cluster, base, config, by, now, lambda: seen_now(cluster, record), undoes=change.pk
-        )
+    def plan_undo(self, change: Change, by: By, now: datetime, record: Record) -> Change:
+        """Plan what is stored now without the change's own part. Raises Refused when that was changed again since."""
+        current = revisions.must_be_read(change.cluster_id)
+        before, after = config_of(change.before), config_of(change.after)
+        config, clashing = rules.rebased(after, before, config_of(current.document))
+        if clashing:
+            keys = ", ".join(field.key for field in clashing)
+            raise Refused(f"{keys} was changed again since: look at what is stored now, and change that")
+        return revisions.plan(change.cluster_id, current.revision, config, by, now, record, undoes=change.pk)

@@ -5,7 +5,7 @@ docs/networking-config.md, "In the console". Writing is in `run.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,9 +13,9 @@ from typing import Any
 from fleet.changes import Refused, Stale, engine
 from fleet.changes.audit import Attempt, record
 from fleet.changes.engine import By, Draft
+from fleet.changes.kind import Record
 from fleet.changes.networking import plan as networking_plan
-from fleet.changes.networking.plan import Fleet
-from fleet.changes.networking.sight import tunnels_of
+from fleet.changes.networking.sight import fleet_of, tunnels_of
 from fleet.models.changes import Change
 from fleet.models.networking import NetworkingReading, NetworkingRevision
 from fleet.monitoring.views import FleetTable
@@ -39,6 +39,11 @@ def resource_of(revision: NetworkingRevision) -> Resource:
 def config_of(document: Any) -> NetworkingConfig:
     """The config of a kept document."""
     return config_yaml.from_document(document, strict=False).config
+
+
+def base_of(change: Change) -> str:
+    """The revision that a change was planned on."""
+    return config_yaml.from_document(change.before, strict=False).revision
 
 
 def reading_of(cluster: str) -> NetworkingReading | None:
@@ -110,13 +115,14 @@ def plan(
     wanted: NetworkingConfig,
     by: By,
     now: datetime,
-    sight: Callable[[], Fleet],
+    record: Record,
     *,
     undoes: int | None = None,
 ) -> Change:
     """Plan a change of revision `base` into `wanted`. Raises Refused, Conflict, Blind; each is a row in the log."""
-    with engine.plan_attempt(ChangeKind.NETWORKING_CONFIG, cluster, by, now, _shown(wanted)):
-        draft = _draft(cluster, base, wanted, sight, undoes)
+    shown = config_yaml.to_document(Resource(wanted, {}))["spec"]
+    with engine.plan_attempt(ChangeKind.NETWORKING_CONFIG, cluster, by, now, shown):
+        draft = _draft(cluster, base, wanted, record, undoes)
     return engine.create(cluster, draft, by, now)
 
 
@@ -125,9 +131,7 @@ def refused(cluster: str, by: By, now: datetime, sentence: str) -> None:
     engine.refuse(by, of_change(ChangeKind.NETWORKING_CONFIG, ChangeStep.PLAN), cluster, sentence, now)
 
 
-def _draft(
-    cluster: str, base: str, wanted: NetworkingConfig, sight: Callable[[], Fleet], undoes: int | None
-) -> Draft:
+def _draft(cluster: str, base: str, wanted: NetworkingConfig, record: Record, undoes: int | None) -> Draft:
     current = must_be_read(cluster)
     if current.revision != base:
         raise Conflict(current)
@@ -136,15 +140,17 @@ def _draft(
         raise Refused("the config is owned by the auths' file: change it there and restart them")
     before = rules.with_defaults(resource.config)
     wanted = rules.with_defaults(wanted)
-    check(cluster, before, wanted)
+    _check(cluster, before, wanted)
     differing = rules.differences(before, wanted)
     if not differing:
         raise Refused("nothing is changed")
-    fleet = sight() if networking_plan.moves_tunnels(before, wanted) else None
+    fleet = None
+    if networking_plan.moves_tunnels(before, wanted):
+        fleet = fleet_of(record.table(cluster), record.reader.answers(cluster), record.now)
     foreseen = networking_plan.plan_of(before, wanted, fleet)
     return Draft(
         ChangeKind.NETWORKING_CONFIG,
-        title=", ".join(title_of(field, new) for field, _, new in differing)[:200],
+        title=", ".join(_title_of(field, new) for field, _, new in differing)[:200],
         before=current.document,
         after=config_yaml.to_document(replace(resource, config=wanted)),
         plan=foreseen,
@@ -153,48 +159,14 @@ def _draft(
     )
 
 
-def must_stand(change: Change) -> None:
-    """Raise Conflict when another revision was read by now than the one that was planned on."""
-    reading = reading_of(change.cluster_id)
-    current = reading.current if reading is not None else None
-    if current is None:
-        return  # whoever writes it looks again
-    if current.revision != config_yaml.from_document(change.before, strict=False).revision:
-        raise Conflict(current)
-
-
-def taken_back(change: Change) -> NetworkingConfig:
-    """What is stored now with a change's own part undone. Raises Refused when somebody changed it again since."""
-    current = must_be_read(change.cluster_id)
-    before, after = config_of(change.before), config_of(change.after)
-    config, clashing = rules.rebased(after, before, config_of(current.document))
-    if clashing:
-        keys = ", ".join(field.key for field in clashing)
-        raise Refused(f"{keys} was changed again since: look at what is stored now, and change that")
-    return config
-
-
-def progress_of(change: Change) -> dict[str, Any]:
-    """How many tunnels that were to close or to be dialled are, for page and API."""
-    foreseen = change.plan.get("closing", {}).get("closes", [0, 0])[1] + networking_plan.to_dial(change.plan)
-    closed = change.outcome.get("closed", 0) + change.outcome.get("dialled", 0)
-    over = change.state == ChangeState.VERIFIED
-    return {
-        "total": foreseen,
-        "done": closed,
-        "failed": 0,
-        "percent": 100 if over else min(100 * closed // foreseen, 100) if foreseen else 0,
-    }
-
-
-def check(cluster: str, before: NetworkingConfig, wanted: NetworkingConfig) -> None:
+def _check(cluster: str, before: NetworkingConfig, wanted: NetworkingConfig) -> None:
     """Raise Refused, with problems by the key of the field, for what cannot be stored."""
     try:
         rules.check(wanted, before)
     except NetworkingConfigError as error:
         raise Refused(str(error), {one.key: one.sentence for one in error.problems}) from None
-    reading = reading_of(cluster)
-    if wanted.graceful_tunnel_closing and reading is not None and reading.knows_closing is False:
+    reading = reading_of(cluster) if wanted.graceful_tunnel_closing else None
+    if reading is not None and reading.knows_closing is False:
         raise Refused(UNKNOWN_FIELD, {"graceful_tunnel_closing": UNKNOWN_FIELD})
 
 
@@ -207,7 +179,7 @@ def must_be_read(cluster: str) -> NetworkingRevision:
     return reading.current
 
 
-def title_of(field: rules.Field, value: rules.Value) -> str:
+def _title_of(field: rules.Field, value: rules.Value) -> str:
     """One change in a title: `agent_connection_count = 2`."""
     shown = rules.format_value(field, value)
     return f"{field.key} = {str(shown).lower() if isinstance(shown, bool) else shown or 'empty'}"
@@ -230,7 +202,3 @@ def verify(change: Change, table: FleetTable, now: datetime) -> None:
     if over or networking_plan.is_done(outcome):
         detail = networking_plan.outcome_words(outcome)
         engine.move(change, ChangeState.VERIFIED, now, detail=detail, outcome=told)
-
-
-def _shown(config: NetworkingConfig) -> Any:
-    return config_yaml.to_document(Resource(config, {}))["spec"]

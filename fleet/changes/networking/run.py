@@ -18,7 +18,6 @@ from fleet.changes.runner import Runner, StepContext
 from fleet.models.changes import Change
 from fleet.models.networking import NetworkingReading
 from fleet.protocol.networking import config as rules
-from fleet.protocol.networking import config_yaml
 from fleet.transport.admin import (
     AdminError,
     Conflict,
@@ -67,7 +66,7 @@ async def _update(client: NetworkingConfigAdmin, change: Change, *, resumed: boo
     wanted = revisions.config_of(change.after)
     if resumed and stored.resource.config == wanted:
         return stored
-    base = config_yaml.from_document(change.before, strict=False).revision
+    base = revisions.base_of(change)
     if stored.resource.revision != base:
         raise Conflict(f"revision {stored.resource.revision} is stored, the plan is of {base}")
     await client.update(stored, replace(stored.resource, config=wanted))

@@ -63,21 +63,33 @@ class PolicyKind(Kind):
 
     @override
     def must_stand(self, change: Change) -> None:
-        desired.must_stand(change)
+        desired.refuse_stale(change)
 
     @override
-    def undo(self, change: Change, by: By, now: datetime, record: Record) -> Change:
-        """Plan the desired policies that were before, by the terms of the change."""
-        cluster = change.cluster_id
-        with engine.plan_attempt(change.kind, cluster, by, now):
-            if ChangeState.UNDONE not in engine.followers(change):
-                raise Refused("only a change of config or policies that is over can be taken back")
-            policies = desired.taken_back(change)
+    def plan_undo(self, change: Change, by: By, now: datetime, record: Record) -> Change:
+        """Plan what is desired now without the change's own part, by the terms of the change.
+
+        Raises Refused when somebody changed that part again since.
+        """
+        current = desired.wanted_of(change.cluster_id)
+        revision = desired.revision_of(current)
+        before, after = change.before or {}, change.after or {}
+        for target in {*before, *after}:
+            old, new, here = before.get(target, {}), after.get(target, {}), current.setdefault(target, {})
+            for name in {*old, *new}:
+                if old.get(name) == new.get(name):
+                    continue
+                if here.get(name) != new.get(name):
+                    raise Refused(
+                        f"{name} was changed again since: look at what is wanted now, and change that"
+                    )
+                here.pop(name, None)
+                here |= {name: old[name]} if name in old else {}
         return planning.plan(
-            cluster,
-            policies,
+            change.cluster_id,
+            {target: values for target, values in current.items() if values},
             record,
-            revision=desired.revision_of(desired.wanted_of(cluster)),
+            revision=revision,
             terms=change.parameters,
             roll_out=change.rollout_steps.exists(),
             by=by,

@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from fleet.changes import Busy, Refused, WrongState, engine
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import Cluster
-from fleet.vocabulary.changes import ChangeState
+from fleet.vocabulary.changes import ChangeKind, ChangeState
 from tests.fleet.changes.conftest import NOW, by, draft
 
 LATER = NOW + timedelta(minutes=5)
@@ -199,3 +199,14 @@ def test_move_of_a_change_that_came_back_to_its_state(cluster: Cluster, alice: U
     with pytest.raises(WrongState, match="quicker"):
         engine.move(seen_before, ChangeState.CANCELLED, NOW)
     assert Change.objects.get().state == ChangeState.RUNNING
+
+
+def test_refused_plan_is_one_row(cluster: Cluster, alice: User) -> None:
+    """Also where the kind plans inside an attempt of the caller, which reads what was sent."""
+    with (
+        pytest.raises(Refused),
+        engine.plan_attempt(ChangeKind.POLICY, cluster.pk, by(alice), NOW),
+        engine.plan_attempt(ChangeKind.POLICY, cluster.pk, by(alice), NOW, {"wanted": 1}),
+    ):
+        raise Refused("no")
+    assert _log() == [("policy.plan", "refused")]

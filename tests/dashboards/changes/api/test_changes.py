@@ -11,7 +11,7 @@ from django.utils import timezone
 from dashboards.api_v1 import api
 from dashboards.shared import reading
 from fleet.changes import engine
-from fleet.changes.networking import revisions
+from fleet.changes.networking.kind import NetworkingKind
 from fleet.models.actions import DesiredPolicy
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.networking import NetworkingReading
@@ -150,7 +150,7 @@ def test_progress_of_a_config_counts_tunnels(ask: Ask) -> None:
     Change.objects.update(plan=plan, outcome={"closed": 1}, state="verifying")
     said = ask("GET", f"/api/v1/changes/{made['id']}/progress").json()
     assert (said["state"], said["done"], said["total"], said["percent"]) == ("verifying", 1, 4, 25)
-    assert revisions.progress_of(Change(state="verified"))["percent"] == 100
+    assert NetworkingKind().progress(Change(state="verified"), 0.0)["percent"] == 100
     assert NetworkingReading.objects.count() == 1
 
 

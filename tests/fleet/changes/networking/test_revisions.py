@@ -8,15 +8,15 @@ import pytest
 from django.contrib.auth.models import User
 
 from fleet.changes import Blind, Refused, engine
+from fleet.changes.kinds import kind_of
 from fleet.changes.networking import revisions
-from fleet.changes.networking.plan import Fleet
 from fleet.changes.networking.revisions import Conflict
-from fleet.changes.networking.sight import fleet_of
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import Cluster
 from fleet.protocol.networking.config import ORIGIN_LABEL, NetworkingConfig, Resource, Strategy
 from fleet.vocabulary.changes import ChangeState
 from tests.fakes.reader import FakeReader
+from tests.fakes.steps import SightOfMoment, record_of
 from tests.fleet.changes.conftest import NOW, by
 
 PEERING = NetworkingConfig(tunnel_strategy=str(Strategy.PROXY_PEERING), agent_connection_count=1)
@@ -28,12 +28,8 @@ def read(cluster: Cluster) -> None:
     revisions.remember(cluster.pk, Resource(PEERING, {}, "r1"), NOW)
 
 
-def _blind() -> Fleet:
-    raise Blind("nothing is seen")
-
-
 def _plan(user: User, wanted: NetworkingConfig, base: str = "r1") -> Change:
-    return revisions.plan("default", base, wanted, by(user), NOW, _blind)
+    return revisions.plan("default", base, wanted, by(user), NOW, record_of(FakeReader(), NOW.timestamp()))
 
 
 @pytest.mark.usefixtures("read")
@@ -99,9 +95,9 @@ def test_verify_compares_until_all_is_over(alice: User) -> None:
     """Closings are counted round by round; when the window is over, the difference is said."""
     reader = FakeReader(as_of=NOW.timestamp())
     table = reader.table("default", NOW.timestamp())
-    fleet = fleet_of(table, {}, NOW.timestamp())
+    record = record_of(reader, NOW.timestamp())
     change = revisions.plan(
-        "default", "r1", replace(PEERING, graceful_tunnel_closing=True), by(alice), NOW, lambda: fleet
+        "default", "r1", replace(PEERING, graceful_tunnel_closing=True), by(alice), NOW, record
     )
     engine.confirm(change, by(alice), reason="a test", typed="", now=NOW)
     engine.start(change, NOW)
@@ -124,16 +120,16 @@ def test_verify_waits_for_tunnels_that_are_dialled(alice: User) -> None:
     reader = FakeReader(as_of=NOW.timestamp())
     table = reader.table("default", NOW.timestamp())
     table.heartbeats["desired"] = 1
-    fleet = fleet_of(table, {}, NOW.timestamp())
+    record = record_of(SightOfMoment(lambda _: table), NOW.timestamp())
     change = revisions.plan(
-        "default", "r1", replace(PEERING, agent_connection_count=2), by(alice), NOW, lambda: fleet
+        "default", "r1", replace(PEERING, agent_connection_count=2), by(alice), NOW, record
     )
     engine.confirm(change, by(alice), reason="a test", typed="", now=NOW)
     engine.start(change, NOW)
     engine.move(change, ChangeState.VERIFYING, NOW)
     revisions.verify(change, table, NOW)
     assert (change.state, change.outcome["dialled"], change.outcome["to_dial"]) == ("verifying", 0, 4)
-    assert revisions.progress_of(change)["percent"] == 0
+    assert kind_of(change).progress(change, NOW.timestamp())["percent"] == 0
     both = replace(
         table,
         tunnel_agents=np.concatenate([table.tunnel_agents, table.tunnel_agents]),

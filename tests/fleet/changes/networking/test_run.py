@@ -13,7 +13,6 @@ from fleet.changes import Refused, engine, runners
 from fleet.changes.dialing import Auths
 from fleet.changes.networking import revisions
 from fleet.changes.networking import run as networking_run
-from fleet.changes.networking.plan import Fleet
 from fleet.changes.networking.run import NetworkingRunner
 from fleet.models.changes import AuditEntry, Change, ClusterLease
 from fleet.models.clusters import Cluster
@@ -21,8 +20,11 @@ from fleet.models.networking import NetworkingReading, NetworkingRevision
 from fleet.protocol.networking.config import NetworkingConfig
 from fleet.vocabulary.changes import ChangeState
 from tests.fakes.config_auth import ConfigAuth, serving
-from tests.fakes.steps import context_of
+from tests.fakes.reader import FakeReader
+from tests.fakes.steps import context_of, record_of
 from tests.fleet.changes.conftest import NOW, by
+
+RECORD = record_of(FakeReader(states=[], as_of=NOW.timestamp()), NOW.timestamp())
 
 
 @pytest.fixture
@@ -41,12 +43,8 @@ def _confirmed(cluster: Cluster, user: User, auth: ConfigAuth, **fields: object)
     networking_run.read(cluster.pk, _auths(auth), NOW)
     current = revisions.must_be_read(cluster.pk)
     config = replace(revisions.resource_of(current).config, **fields)  # type: ignore[arg-type] # fields by name
-    change = revisions.plan(cluster.pk, current.revision, config, by(user), NOW, _nothing)
+    change = revisions.plan(cluster.pk, current.revision, config, by(user), NOW, RECORD)
     return engine.confirm(change, by(user), reason="a test", typed="", now=NOW)
-
-
-def _nothing() -> Fleet:
-    return Fleet((), (), {}, size=0, as_of=0.0, age=0.0)
 
 
 def _run(change: Change, auth: ConfigAuth, at: timedelta = timedelta()) -> Change:
@@ -109,7 +107,7 @@ def test_run_on_a_cluster_that_does_not_know_the_field(
     current = revisions.must_be_read(cluster.pk)
     again = replace(revisions.resource_of(current).config, graceful_tunnel_closing=True)
     with pytest.raises(Refused) as refused:
-        revisions.plan(cluster.pk, current.revision, again, by(alice), NOW, _nothing)
+        revisions.plan(cluster.pk, current.revision, again, by(alice), NOW, RECORD)
     assert set(refused.value.problems) == {"graceful_tunnel_closing"}
 
 
@@ -176,7 +174,7 @@ def test_undo_marks_what_it_takes_back(cluster: Cluster, alice: User, auth: Conf
     current = revisions.must_be_read(cluster.pk)
     assert current.previous is not None
     config = revisions.resource_of(current.previous).config
-    back = revisions.plan(cluster.pk, current.revision, config, by(alice), NOW, _nothing, undoes=first.pk)
+    back = revisions.plan(cluster.pk, current.revision, config, by(alice), NOW, RECORD, undoes=first.pk)
     _run(engine.confirm(back, by(alice), reason="back", typed="", now=NOW), auth)
     first.refresh_from_db()
     assert first.state == ChangeState.UNDONE

@@ -6,13 +6,14 @@ import pytest
 from django.contrib.auth.models import User
 
 from fleet.changes import Refused, Stale
-from fleet.changes.policies import desired, matrix
+from fleet.changes.kinds import kind_of
+from fleet.changes.policies import desired, matrix, planning
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
 from fleet.protocol.policies.env_policies import BY_NAME, HTTP_CLOSE_VARIABLE
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE, PROXY_TTL_VARIABLE
 from fleet.protocol.recovery.service_config import RFD_VARIABLE
-from fleet.vocabulary.rollouts import Terms
+from fleet.vocabulary.changes import ChangeState
 from tests.fakes.policy_nodes import PolicyNode, PolicyNodes
 from tests.fleet.changes.conftest import NOW, by
 
@@ -25,13 +26,12 @@ def _plan(
     revision: str = "",
     at_once: int = 1,
 ) -> Change:
-    return desired.plan(
+    return planning.plan(
         cluster.pk,
         wanted,
+        nodes.record(NOW.timestamp()),
         revision=revision or desired.revision_of(desired.wanted_of(cluster.pk)),
-        lines=matrix.matrix(nodes.views(), nodes.observed(), desired.wanted_of(cluster.pk)),
-        agents={"id-auth-1": 150},
-        terms=Terms(at_once=at_once),
+        terms={"at_once": at_once},
         roll_out=True,
         by=by(user),
         now=NOW,
@@ -41,7 +41,7 @@ def _plan(
 def test_plan_names_who_restarts(cluster: Cluster, alice: User) -> None:
     """Only those that would run with something else; the others are for people to restart."""
     nodes = PolicyNodes(
-        PolicyNode("auth-1"),
+        PolicyNode("auth-1", agents=150),
         PolicyNode("auth-2", environment={AUTH_TTL_VARIABLE: "1m"}),
         PolicyNode("auth-3", why_not="no data folder"),
         PolicyNode("proxy-1", "proxy"),
@@ -103,7 +103,8 @@ def test_at_connect_is_foreseen(cluster: Cluster, alice: User) -> None:
 
 def test_question_has_the_numbers(cluster: Cluster, alice: User) -> None:
     """Who restarts, and how many agents rest on them."""
-    change = _plan(cluster, alice, {"auth": {AUTH_TTL_VARIABLE: "60s"}}, PolicyNodes(PolicyNode("auth-1")))
+    nodes = PolicyNodes(PolicyNode("auth-1", agents=150))
+    change = _plan(cluster, alice, {"auth": {AUTH_TTL_VARIABLE: "60s"}}, nodes)
     assert change.plan["question"] == "Restart 1 auth that 150 agents rest on?"
 
 
@@ -154,23 +155,25 @@ def test_taking_back(cluster: Cluster, alice: User) -> None:
     desired.store(
         _plan(cluster, alice, {"auth": {HTTP_CLOSE_VARIABLE: "true", AUTH_TTL_VARIABLE: "1m"}}, nodes)
     )
-    assert desired.taken_back(first) == {"auth": {AUTH_TTL_VARIABLE: "1m"}}
+    first.state = ChangeState.VERIFIED.value
+    record = nodes.record(NOW.timestamp())
+    undone = kind_of(first).undo(first, by(alice), NOW, record)
+    assert (undone.after, undone.undoes) == ({"auth": {AUTH_TTL_VARIABLE: "1m"}}, first)
     desired.store(_plan(cluster, alice, {}, nodes))
     with pytest.raises(Refused, match="changed again since"):
-        desired.taken_back(first)
+        kind_of(first).undo(first, by(alice), NOW, record)
 
 
 def test_nobody_is_restarted_who_was_never_asked(cluster: Cluster, alice: User) -> None:
     """A console that has just started must not take ours for instances that are restarted by hand."""
     nodes = PolicyNodes(PolicyNode("auth-1"))
     with pytest.raises(Refused, match="auth-1 said nothing of policies yet"):
-        desired.plan(
+        planning.plan(
             cluster.pk,
             {"auth": {AUTH_TTL_VARIABLE: "60s"}},
+            nodes.record(NOW.timestamp(), asked=False),
             revision=desired.revision_of({}),
-            lines=matrix.matrix(nodes.views(), {}, {}),
-            agents={},
-            terms=Terms(),
+            terms={},
             roll_out=True,
             by=by(alice),
             now=NOW,

@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 
 from fleet import lease
 from fleet.changes import engine, kinds
-from fleet.changes.policies import desired, matrix
+from fleet.changes.policies import desired, planning
 from fleet.changes.policies.run import RolloutRunner
 from fleet.changes.runner import StepContext
 from fleet.models.actions import RolloutStep
@@ -19,7 +19,7 @@ from fleet.monitoring.views import InstanceView
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
 from fleet.vocabulary.changes import ChangeState
 from fleet.vocabulary.instances import InstanceState
-from fleet.vocabulary.rollouts import StepState, Terms
+from fleet.vocabulary.rollouts import StepState
 from tests.fakes.policy_nodes import PolicyNode, PolicyNodes
 from tests.fakes.steps import SightOfMoment, context_of
 from tests.fleet.changes.conftest import NOW, by
@@ -41,14 +41,13 @@ class Rollout:
     ) -> None:
         self.nodes, self.now, self.user = PolicyNodes(*nodes), NOW.timestamp(), user
         self.most = 0
-        change = desired.plan(
+        change = planning.plan(
             cluster.pk,
             wanted,
+            self.nodes.record(self.now),
             undoes=undoes,
             revision=desired.revision_of(desired.wanted_of(cluster.pk)),
-            lines=matrix.matrix(self.nodes.views(), self.nodes.observed(), {}),
-            agents={},
-            terms=Terms(**{"drain": 2, "settle": 3, "patience": 20, **terms}),
+            terms={"drain": 2, "settle": 3, "patience": 20, **terms},
             roll_out=True,
             by=by(user),
             now=NOW,
@@ -200,13 +199,12 @@ def test_desired_state_that_changed_meanwhile_fails_it(cluster: Cluster, alice: 
     """Nothing is overwritten, nobody restarts."""
     auths = auths_of_a_fleet(1)
     one = Rollout(cluster, alice, *auths)
-    other = desired.plan(
+    other = planning.plan(
         cluster.pk,
         {"auth": {AUTH_TTL_VARIABLE: "1m"}},
+        one.nodes.record(one.now),
         revision=desired.revision_of({}),
-        lines=matrix.matrix(one.nodes.views(), one.nodes.observed(), {}),
-        agents={},
-        terms=Terms(),
+        terms={},
         roll_out=False,
         by=by(alice),
         now=NOW,
