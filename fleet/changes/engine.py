@@ -15,7 +15,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.db.models import Exists, F
 
-from fleet.changes import Busy, Refused, WrongState
+from fleet.changes import Busy, Refused, WrongState, lease
 from fleet.changes.audit import Attempt, attempted, record
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
@@ -58,6 +58,10 @@ class By:
     actor: Actor
     request_id: str = ""
     idempotency_key: str = ""
+
+
+#: The console itself.
+CONSOLE = By(SYSTEM)
 
 
 def create(
@@ -220,10 +224,9 @@ def move(
     change: Change,
     to: ChangeState,
     now: datetime,
+    by: By = CONSOLE,
     *,
-    actor: Actor = SYSTEM,
     detail: str = "",
-    request_id: str = "",
     reason: str = "",
     log_before: Any = None,
     log_after: Any = None,
@@ -237,13 +240,13 @@ def move(
     are for the log, whose action is `KIND.STATE`.
     """
     attempt = Attempt(
-        actor,
+        by.actor,
         of_change(change.kind, to),
         detail=detail,
         reason=reason,
         before=log_before,
         after=log_after,
-        request_id=request_id or change.request_id,
+        request_id=by.request_id or change.request_id,
     )
     attempt.about(change)
     if to.final or to is ChangeState.VERIFYING:
@@ -261,8 +264,14 @@ def take_back(change: Change, now: datetime) -> None:
 
 def pause(change: Change, by: By, now: datetime) -> Change:
     """Begin nothing new until it is resumed; what is in progress is still watched. Raises WrongState."""
-    said = f"paused by {by.actor.name}"
-    return move(change, ChangeState.PAUSED, now, actor=by.actor, detail=said, request_id=by.request_id)
+    return move(change, ChangeState.PAUSED, now, by, detail=f"paused by {by.actor.name}")
+
+
+def abort(change: Change, by: By, now: datetime, why: str, along: Callable[[Change], object]) -> Change:
+    """End it at once, and with it the step that is under way. `along`: as of `move`. Raises WrongState."""
+    ended = move(change, ChangeState.CANCELLED, now, by, detail=why, along=along)
+    lease.revoke(change.cluster_id, change.pk)
+    return ended
 
 
 def followers(change: Change) -> frozenset[ChangeState]:

@@ -66,7 +66,7 @@ class Kind(Protocol):
         """Cancel a change that has not begun; abort one that is in progress. Raises Refused."""
         if change.state in OCCUPYING:
             return self.actions["abort"](change, by, now)
-        return engine.move(change, ChangeState.CANCELLED, now, actor=by.actor, request_id=by.request_id)
+        return engine.move(change, ChangeState.CANCELLED, now, by)
 
     def offers_undo(self, change: Change) -> bool:
         """Return whether the page offers to undo a change."""

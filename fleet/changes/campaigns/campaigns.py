@@ -1,6 +1,6 @@
-"""Reconnect campaigns as far as they dial nobody: plans, what people do to one that runs, and how far it is.
+"""Reconnect campaigns as far as they dial nobody: plans, and how far one is. docs/campaigns.md.
 
-docs/campaigns.md. Asking agents is in `run.py`.
+What people do to one is in `kind.py`, asking agents in `run.py`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from django.db import transaction
 from django.db.models import Count
 
-from fleet import lease
-from fleet.changes import Blind, Refused, WrongState, engine
-from fleet.changes.audit import Attempt, attempted
+from fleet.changes import Blind, Refused, engine
 from fleet.changes.campaigns.moves import Move, Sight, move_of
 from fleet.changes.engine import By, Draft
 from fleet.models.actions import CampaignAgent
@@ -26,9 +23,8 @@ from fleet.models.changes import Change
 from fleet.models.moments import to_seconds
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary import campaigns
-from fleet.vocabulary.actions import AuditAction
 from fleet.vocabulary.campaigns import AgentState, Connection, Counts, Pace
-from fleet.vocabulary.changes import OCCUPYING, PLAN_KEEPS, ChangeKind, ChangeState
+from fleet.vocabulary.changes import PLAN_KEEPS, ChangeKind, ChangeState
 
 _CHUNK = 1000
 
@@ -152,70 +148,6 @@ def counts_of(change: Change) -> Counts:
 def advisory_of(change: Change) -> str:
     """The one name of its intent, at every proxy: a proxy advises nobody twice under it."""
     return f"campaign-{change.pk}-{int(to_seconds(change.created_at))}"
-
-
-def resume(change: Change, by: By, now: datetime) -> Change:
-    """Continue, also after a canary that did not move. Raises WrongState."""
-    # In `parameters`: a step that is under way writes `progress` when it ends.
-    waived = {"canaries_waived": True} if counts_of(change).failed else {}
-    return engine.move(
-        change,
-        ChangeState.RUNNING,
-        now,
-        actor=by.actor,
-        request_id=by.request_id,
-        parameters={**change.parameters, **waived},
-    )
-
-
-def stop(change: Change, by: By, now: datetime) -> Change:
-    """Ask nobody new, watch who was asked, and end. Raises Refused when it does not run."""
-    attempt = Attempt(by.actor, AuditAction.RECONNECT_STOP, request_id=by.request_id)
-    attempt.about(change)
-    with attempted(attempt, lambda: now):
-        if change.state not in OCCUPYING:
-            raise Refused(f"it is {change.state}: there is nothing to stop")
-        with transaction.atomic():
-            # The lease first, as steps of workers do, so that no two wait for each other.
-            lease.revoke(change)
-            same = Change.objects.filter(pk=change.pk, state=change.state, step=change.step)
-            if not same.update(parameters={**change.parameters, "stopped_by": by.actor.name}):
-                raise WrongState("the change was paused, resumed or ended meanwhile: look at it again")
-            skip_unasked(change, f"stopped by {by.actor.name}", to_seconds(now))
-        change.refresh_from_db()
-    if change.state == ChangeState.PAUSED:
-        return resume(change, by, now)
-    return change
-
-
-def abort(change: Change, by: By, now: datetime) -> Change:
-    """End it now; of those under way nothing more is seen. Raises WrongState."""
-    why = f"aborted by {by.actor.name}"
-    ended = engine.move(
-        change,
-        ChangeState.CANCELLED,
-        now,
-        actor=by.actor,
-        detail=why,
-        request_id=by.request_id,
-        along=lambda row: close(row, why, to_seconds(now)),
-    )
-    lease.revoke(change)
-    return ended
-
-
-def call_off(change: Change, by: By, now: datetime) -> Change:
-    """End one that has not begun. Its agents are skipped; of a mere plan the list is forgotten. Raises WrongState."""
-    why = f"cancelled by {by.actor.name}"
-    mere = change.state == ChangeState.PLANNED
-    return engine.move(
-        change,
-        ChangeState.CANCELLED,
-        now,
-        actor=by.actor,
-        request_id=by.request_id,
-        along=lambda row: row.campaign_agents.all().delete() if mere else close(row, why, to_seconds(now)),
-    )
 
 
 def close(change: Change, why: str, now: float) -> Change:

@@ -8,7 +8,6 @@ from typing import Any
 
 from typing_extensions import override
 
-from fleet import lease
 from fleet.changes import Refused, engine
 from fleet.changes.engine import By
 from fleet.changes.kind import Action, Kind, Record
@@ -21,30 +20,23 @@ from fleet.vocabulary.rollouts import StepState
 
 def _resume(change: Change, by: By, now: datetime) -> Change:
     """Continue, and give the instances that failed another turn."""
-    return engine.move(
-        change, ChangeState.RUNNING, now, actor=by.actor, request_id=by.request_id, along=_retry
-    )
 
+    def retry(row: Change) -> None:
+        row.rollout_steps.filter(state=StepState.FAILED.value).update(
+            state=StepState.WAITING.value, detail=""
+        )
 
-def _retry(change: Change) -> None:
-    change.rollout_steps.filter(state=StepState.FAILED.value).update(state=StepState.WAITING.value, detail="")
+    return engine.move(change, ChangeState.RUNNING, now, by, along=retry)
 
 
 def _abort(change: Change, by: By, now: datetime) -> Change:
     """Skip the instances whose turn has not come. An instance that restarts already finishes by itself."""
     why = f"cancelled by {by.actor.name}; who is under way comes back by itself"
-    skipped = {"state": StepState.SKIPPED.value, "detail": why, "ended_at": to_seconds(now)}
-    ended = engine.move(
-        change,
-        ChangeState.CANCELLED,
-        now,
-        actor=by.actor,
-        detail=why,
-        request_id=by.request_id,
-        along=lambda row: row.rollout_steps.filter(state=StepState.WAITING.value).update(**skipped),
+    skipped = {"state": StepState.SKIPPED.value, "detail": why, "ended_at": now.timestamp()}
+    waiting = {"state": StepState.WAITING.value}
+    return engine.abort(
+        change, by, now, why, lambda row: row.rollout_steps.filter(**waiting).update(**skipped)
     )
-    lease.revoke(change)
-    return ended
 
 
 class PolicyKind(Kind):

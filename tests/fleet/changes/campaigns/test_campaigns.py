@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from fleet.changes import Refused, engine
 from fleet.changes.campaigns import campaigns
 from fleet.changes.campaigns.campaigns import Chosen
+from fleet.changes.campaigns.kind import ReconnectKind
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import Cluster
@@ -60,10 +61,10 @@ def test_called_off_before_it_began(cluster: Cluster, alice: User) -> None:
     """Its totals add up, too; the list of what was only looked at is not kept."""
     change = _plan(cluster, alice, Movers.of(3))
     engine.confirm(change, by(alice), reason="to try", typed="", now=NOW)
-    campaigns.call_off(change, by(alice), NOW)
+    ReconnectKind().cancel(change, by(alice), NOW)
     assert change.state == ChangeState.CANCELLED
     assert (campaigns.counts_of(change).skipped, change.outcome["skipped"]) == (3, 3)
-    looked_at = campaigns.call_off(_plan(cluster, alice, Movers.of(3)), by(alice), NOW)
+    looked_at = ReconnectKind().cancel(_plan(cluster, alice, Movers.of(3)), by(alice), NOW)
     assert not looked_at.campaign_agents.exists()
 
 

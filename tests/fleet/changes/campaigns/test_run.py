@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from fleet import lease
-from fleet.changes import Refused, WrongState, engine
+from fleet.changes import Refused, WrongState, engine, kinds, lease
 from fleet.changes.campaigns import campaigns
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import AuditEntry, Change
@@ -63,7 +62,7 @@ def test_pause_and_resume(cluster: Cluster, alice: User) -> None:
     assert one.movers.asked.total() == asked
     counts = campaigns.counts_of(one.change)
     assert (counts.ok, counts.in_flight) == (asked, 0)
-    campaigns.resume(one.change, by(alice), one.at)
+    kinds.act(one.change, "resume", by(alice), one.at)
     one.step()
     assert one.movers.asked.total() - asked <= 20
     assert one.until_over().state == ChangeState.VERIFIED
@@ -171,7 +170,7 @@ def test_pause_puts_back_who_was_chosen(cluster: Cluster, alice: User) -> None:
     counts = campaigns.counts_of(one.change)
     assert (counts.waiting, counts.in_flight, counts.total) == (30, 0, 30)
     assert not one.movers.asked
-    campaigns.resume(one.change, by(alice), one.at)
+    kinds.act(one.change, "resume", by(alice), one.at)
     assert one.until_over().state == ChangeState.VERIFIED
     assert campaigns.counts_of(one.change).ok == 30
 
@@ -207,7 +206,7 @@ def test_resume_after_a_canary_goes_on(cluster: Cluster, alice: User) -> None:
     one = Campaign(cluster, alice, movers, canaries=3, rate=6000, patience=5, max_failed=50)
     one.confirm()
     assert one.until_over(30).state == ChangeState.PAUSED
-    campaigns.resume(one.change, by(alice), one.at)
+    kinds.act(one.change, "resume", by(alice), one.at)
     assert one.until_over().state == ChangeState.VERIFIED
     counts = campaigns.counts_of(one.change)
     assert (counts.ok, counts.failed) == (39, 1)
@@ -309,13 +308,13 @@ def test_stop_watches_who_was_asked(cluster: Cluster, alice: User) -> None:
     one = Campaign(cluster, alice, Movers.of(100), rate=600, canaries=0)
     one.confirm()
     one.step(2)
-    campaigns.stop(one.change, by(alice), one.at)
+    kinds.act(one.change, "stop", by(alice), one.at)
     assert one.until_over(10).state == ChangeState.CANCELLED
     counts = campaigns.counts_of(one.change)
     assert counts.ok == one.movers.asked.total() == 10
     assert counts.skipped == 90
     with pytest.raises(Refused, match="nothing to stop"):
-        campaigns.stop(one.change, by(alice), one.at)
+        kinds.act(one.change, "stop", by(alice), one.at)
     rows = AuditEntry.objects.filter(action="reconnect.stop").order_by("pk")
     assert [(row.who, row.outcome) for row in rows] == [("alice", "done"), ("alice", "refused")]
 
@@ -329,7 +328,7 @@ def test_stop_of_a_campaign_that_ended_meanwhile_changes_nothing(cluster: Cluste
     engine.pause(one.change, by(alice), one.at)
     before = campaigns.counts_of(one.change)
     with pytest.raises(WrongState):
-        campaigns.stop(seen_before, by(alice), one.at)
+        kinds.act(seen_before, "stop", by(alice), one.at)
     assert campaigns.counts_of(one.change) == before
     assert "stopped_by" not in Change.objects.get().parameters
 
@@ -339,8 +338,8 @@ def test_abort_ends_it_now(cluster: Cluster, alice: User) -> None:
     one = Campaign(cluster, alice, Movers.of(100), rate=600, canaries=0)
     one.confirm()
     one.step(2)
-    held = lease.take(cluster.pk, lease.CHANGES, "worker", one.at, one.change)
-    ended = campaigns.abort(one.change, by(alice), one.at)
+    held = lease.take(cluster.pk, "worker", one.at, change=one.change.pk)
+    ended = kinds.act(one.change, "abort", by(alice), one.at)
     assert ended.state == ChangeState.CANCELLED
     assert campaigns.counts_of(ended).remaining == 0
     with pytest.raises(lease.LeaseLost), lease.fenced(held):
@@ -380,6 +379,6 @@ def test_one_change_at_a_time(cluster: Cluster, alice: User) -> None:
         one.step()
     assert second.change.state == ChangeState.CONFIRMED
     assert "one change at a time" in second.change.detail
-    campaigns.abort(first.change, by(alice), first.at)
+    kinds.act(first.change, "abort", by(alice), first.at)
     second.step()
     assert second.change.state == ChangeState.RUNNING

@@ -7,8 +7,7 @@ import logging
 import pytest
 from django.contrib.auth.models import User
 
-from fleet import lease
-from fleet.changes import engine
+from fleet.changes import engine, kinds, lease
 from fleet.changes.campaigns import campaigns, working
 from fleet.changes.campaigns.run import CampaignRunner
 from fleet.models.changes import Change
@@ -112,7 +111,7 @@ def test_agent_that_was_asked_is_marked_before(cluster: Cluster, alice: User) ->
 def test_abort_takes_it_from_all(cluster: Cluster, alice: User) -> None:
     """Also where the record is away just then: whoever comes a second later does it."""
     one = begun(cluster, alice, stubborn())
-    campaigns.abort(one.change, by(alice), one.at)
+    kinds.act(one.change, "abort", by(alice), one.at)
     assert len(one.movers.working) == 3
     one.movers.away = True
     sweep(one)
@@ -126,8 +125,8 @@ def test_abort_takes_it_from_all(cluster: Cluster, alice: User) -> None:
 def test_clear_while_somebody_has_the_cluster(cluster: Cluster, alice: User) -> None:
     """It waits for the next second."""
     one = begun(cluster, alice, stubborn())
-    campaigns.abort(one.change, by(alice), one.at)
-    held = lease.take(cluster.pk, lease.CHANGES, "another", one.at)
+    kinds.act(one.change, "abort", by(alice), one.at)
+    held = lease.take(cluster.pk, "another", one.at)
     sweep(one)
     assert len(one.movers.working) == 3
     lease.release(held)
@@ -141,7 +140,7 @@ def test_stop_and_pause_keep_who_is_under_way(cluster: Cluster, alice: User) -> 
     engine.pause(one.change, by(alice), one.at)
     one.step()
     assert len(one.movers.working) == 12
-    campaigns.stop(one.change, by(alice), one.at)
+    kinds.act(one.change, "stop", by(alice), one.at)
     one.step()
     assert len(one.movers.working) == 12
     one.step(PATIENCE)
@@ -155,7 +154,7 @@ def test_campaign_that_follows_keeps_its_own(cluster: Cluster, alice: User) -> N
     first = begun(cluster, alice, stubborn())
     second = Campaign(cluster, alice, first.movers, canaries=0, rate=6000)
     second.confirm()
-    campaigns.abort(first.change, by(alice), first.at)
+    kinds.act(first.change, "abort", by(alice), first.at)
     second.now = first.now
     second.step(2)
     mine = dict(first.movers.working)
@@ -220,7 +219,7 @@ def test_rounds_say_working_and_then_healthy(
     assert writer.load(cluster.pk).memory["working_until"].tolist() == [one.now + PATIENCE] * 3
     one.step()
     assert finish(one.now + 0.5) == [State.HEALTHY, State.HEALTHY, State.WORKING]
-    campaigns.abort(one.change, by(alice), one.at)
+    kinds.act(one.change, "abort", by(alice), one.at)
     for change in working.left_over(Change.objects.all()):
         CampaignRunner().step(change, one.context)
     assert finish(one.now + 1.5) == [State.HEALTHY] * 3
