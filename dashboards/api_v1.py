@@ -32,6 +32,7 @@ from dashboards.shared.api import changing
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.asked import Parameters
 from dashboards.shared.api.per_cluster import PerCluster
+from dashboards.shared.pages import sentence_of
 from dashboards.shared.permissions import public, visible_clusters
 from dashboards.shared.refusals import DATABASE_UNAVAILABLE
 from fleet.changes import Refused, Stale
@@ -221,7 +222,7 @@ def _database_unavailable(request: HttpRequest, error: Any) -> HttpResponse:
 
 @api.exception_handler(Refused)
 def _refused(request: HttpRequest, error: Any) -> HttpResponse:
-    said = {"detail": f"{str(error)[:1].upper()}{str(error)[1:]}.", "problems": error.problems}
+    said = {"detail": sentence_of(error), "problems": error.problems}
     status = 400 if error.problems else 409
     if isinstance(error, Stale):
         match = request.resolver_match

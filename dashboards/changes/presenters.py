@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from dashboards.changes import campaign_rows, change_rows, policy_rows
 from dashboards.shared import reading
+from dashboards.shared.pages import sentence_of
 from fleet.changes import Stale
 from fleet.changes.policies import desired
 from fleet.models.changes import Change
@@ -67,7 +68,7 @@ class PolicyPresenter(Presenter):
         try:
             desired.refuse_stale(change)
         except Stale as error:
-            return f"{str(error)[:1].upper()}{str(error)[1:]}."
+            return sentence_of(error)
         return ""
 
 

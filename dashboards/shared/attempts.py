@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from dashboards.shared import acting, refusals
 from dashboards.shared.permissions import ALLAUTH, PUBLIC
+from dashboards.shared.row_ids import row_id
 from fleet.changes.audit import Attempt, record
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.tokens import ApiToken
@@ -58,6 +59,7 @@ def see(request: HttpRequest, answer: HttpResponseBase, written: int) -> None:
             _cluster(request),
             request.path,
             detail=detail,
+            change_id=_change(request),
             request_id=acting.request_id_of(request),
         )
         record(attempt, outcome, timezone.now())
@@ -88,6 +90,11 @@ def _action(request: HttpRequest, name: str) -> ActionName:
     do = request.POST.get("do", "") if kind is RouteKind.PAGE else ""
     what = name.rpartition(":")[2].removeprefix("cluster_").removesuffix("-of-cluster")
     return of_request(kind, (what, do if _DO.fullmatch(do) else ""))
+
+
+def _change(request: HttpRequest) -> int | None:
+    kwargs = request.resolver_match.kwargs if request.resolver_match else {}
+    return row_id(str(kwargs.get("change_id", ""))) or None
 
 
 def _cluster(request: HttpRequest) -> str:

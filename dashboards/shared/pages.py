@@ -22,6 +22,12 @@ def prefix_of(cluster: str) -> str:
     return "" if cluster == DEFAULT_CLUSTER else f"/c/{cluster}"
 
 
+def sentence_of(error: Exception) -> str:
+    """What an error says, as a sentence of its own."""
+    said = str(error)
+    return f"{said[:1].upper()}{said[1:]}."
+
+
 def signed_in(request: HttpRequest) -> User:
     """Who is signed in, in a view that requires a permission."""
     assert isinstance(request.user, User), "the view requires a permission, so somebody is signed in"

@@ -10,7 +10,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, NoReturn, ParamSpec
 from urllib.parse import quote
 
 from django.conf import settings
@@ -85,9 +85,7 @@ def requires(permission: Permission) -> Callable[[View[P]], View[P]]:
                 return _to_sign_in(request)
             cluster = str(kwargs.get("cluster", DEFAULT_CLUSTER))
             if not may(request.user, permission, cluster if of_cluster else None):
-                sentence = f"This needs the permission: {permission.label}."
-                refusals.note(request, sentence)
-                raise PermissionDenied(sentence)
+                _refuse(request, _missing(permission))
             if not is_known(cluster):
                 raise Http404(f"There is no cluster {cluster}.")
             return view(request, *args, **kwargs)
@@ -104,11 +102,16 @@ def owners_for(user: User, permission: Permission, cluster: str) -> list[str]:
     return [owner for owner in ("", cluster) if may_write(user, permission, owner)]
 
 
+def must(request: HttpRequest, permission: Permission, cluster: str) -> None:
+    """Refuse what a view does by a permission that seeing its page does not need. Raises PermissionDenied."""
+    if not may(request.user, permission, cluster):
+        _refuse(request, _missing(permission))
+
+
 def must_write(request: HttpRequest, permission: Permission, owner: str) -> None:
     """Refuse to change what `owner` owns: a cluster, or, if it is empty, the installation. Raises PermissionDenied."""
     if sentence := refusal_to_write(request.user, permission, owner):
-        refusals.note(request, sentence)
-        raise PermissionDenied(sentence)
+        _refuse(request, sentence)
 
 
 def refusal_to_write(user: AbstractBaseUser | AnonymousUser, permission: Permission, owner: str) -> str:
@@ -117,7 +120,7 @@ def refusal_to_write(user: AbstractBaseUser | AnonymousUser, permission: Permiss
         return ""
     if not owner and may(user, permission):
         return "It belongs to the whole installation: to change it needs a user without a limit by cluster."
-    return f"This needs the permission: {permission.label}."
+    return _missing(permission)
 
 
 def is_known(cluster: str) -> bool:
@@ -143,6 +146,15 @@ def declared(callback: Any) -> Access | None:
     """Read what a view or a consumer says of who may use it; None when it says nothing."""
     access = getattr(callback, "access", None)
     return access if isinstance(access, Access) else None
+
+
+def _missing(permission: Permission) -> str:
+    return f"This needs the permission: {permission.label}."
+
+
+def _refuse(request: HttpRequest, sentence: str) -> NoReturn:
+    refusals.note(request, sentence)
+    raise PermissionDenied(sentence)
 
 
 def _to_sign_in(request: HttpRequest) -> HttpResponse:

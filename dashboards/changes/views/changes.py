@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
@@ -13,16 +12,15 @@ from django.views.decorators.http import require_http_methods
 from dashboards.changes import presenters
 from dashboards.changes.audit_words import action_words
 from dashboards.shared import acting, proof, reading
-from dashboards.shared.pages import needs_record, prefix_of, signed_in
-from dashboards.shared.permissions import requires
+from dashboards.shared.pages import needs_record, prefix_of, sentence_of, signed_in
+from dashboards.shared.permissions import must, requires
 from fleet.changes import Refused, engine, kinds
 from fleet.changes.kind import ACTIONS
 from fleet.changes.kinds import kind_of
 from fleet.models.access import Permission, may
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import DEFAULT_CLUSTER
-from fleet.vocabulary.actions import ChangeStep, of_change
-from fleet.vocabulary.changes import OCCUPYING, PERMISSION_OF, ChangeKind, ChangeState
+from fleet.vocabulary.changes import OCCUPYING, PERMISSION_OF, ChangeKind
 
 _PAGE = 50
 
@@ -49,14 +47,7 @@ def change(request: HttpRequest, change_id: int, cluster: str = DEFAULT_CLUSTER)
     row = get_object_or_404(Change.objects.select_related("cluster", "undoes"), cluster=cluster, pk=change_id)
     if request.method != "POST":
         return _show(request, row)
-    permission = Permission(PERMISSION_OF[ChangeKind(row.kind)])
-    if not may(signed_in(request), permission, cluster):
-        sentence = f"This needs the permission: {permission.label}."
-        is_cancel = request.POST.get("do") == "cancel"
-        action = of_change(row.kind, ChangeState.CANCELLED if is_cancel else ChangeStep.CONFIRM)
-        who = acting.by(request, signed_in(request))
-        engine.refuse(who, action, cluster, sentence, timezone.now(), subject=row.title, change_id=row.pk)
-        raise PermissionDenied(sentence)
+    must(request, Permission(PERMISSION_OF[ChangeKind(row.kind)]), cluster)
     what = request.POST.get("do", "")
     if what in ACTIONS:
         return _do(request, row, what)
@@ -132,7 +123,7 @@ def _show(request: HttpRequest, row: Change, error: Refused | None = None) -> Ht
         "can_approve": can and row.state == "confirmed" and row.needs_second and not row.approved_by
         and user.pk not in (row.user_id, row.confirmed_by_id),
         "problems": problems,
-        "sentence": "" if error is None or problems else f"{str(error)[:1].upper()}{str(error)[1:]}.",
+        "sentence": "" if error is None or problems else sentence_of(error),
         "reason": request.POST.get("reason", ""),
         "typed": request.POST.get("typed", ""),
         "can_undo": can and kind_of(row).offers_undo(row),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
@@ -14,12 +13,11 @@ from django.views.decorators.http import require_http_methods
 
 from dashboards.changes import change_rows
 from dashboards.changes.forms.networking import NetworkingForm, initial_of
-from dashboards.shared import acting, reading
-from dashboards.shared.pages import needs_record, prefix_of, signed_in
-from dashboards.shared.permissions import requires
+from dashboards.shared import acting, reading, refusals
+from dashboards.shared.pages import needs_record, prefix_of, sentence_of, signed_in
+from dashboards.shared.permissions import must, requires
 from dashboards.shared.row_ids import row_id
 from fleet.changes import Refused
-from fleet.changes.engine import By
 from fleet.changes.networking import revisions as networking
 from fleet.changes.networking.revisions import Conflict
 from fleet.models.access import Permission, may
@@ -39,10 +37,18 @@ class Tab:
     form: NetworkingForm
     yaml: str
     name: str = "form"
+    #: What was sent; None when it cannot be used.
+    config: NetworkingConfig | None = None
     #: What is wrong with the text, as (key, sentence).
     problems: tuple[tuple[str, str], ...] = ()
     sentence: str = ""
     conflict: dict[str, Any] | None = None
+
+    @property
+    def refusal(self) -> str:
+        """Why what was sent cannot be used, for the log."""
+        wrong = [(name, " ".join(map(str, errors))) for name, errors in self.form.errors.items()]
+        return "; ".join(f"{name}: {sentence}" for name, sentence in self.problems or wrong)
 
 
 @requires(Permission.VIEW_FLEET)
@@ -55,136 +61,88 @@ def networking_config(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> H
     Template `dashboards/networking.html`: `page`, `reading`, `current`, `tab` (Tab), `revisions`, `owned` (by the
     auths' file), `can_change`, `sentence` while it was never read.
     """
-    reading_row = networking.reading_of(cluster)
-    if reading_row is None or reading_row.current is None:
-        return _show(request, cluster, reading_row, None)
-    current = reading_row.current
-    if request.method != "POST":
-        return _show(
-            request, cluster, reading_row, _tab(reading_row, current, request.GET.get("tab", "form"))
-        )
-    if not may(signed_in(request), Permission.CHANGE_CONFIG, cluster):
-        sentence = f"This needs the permission: {Permission.CHANGE_CONFIG.label}."
-        networking.refused(cluster, _by(request), timezone.now(), sentence)
-        raise PermissionDenied(sentence)
+    row = networking.reading_of(cluster)
+    if row is None or row.current is None:
+        return _page(request, cluster, row, None)
+    if request.method == "POST":
+        return _post(request, cluster, row, row.current)
+    return _page(request, cluster, row, _editor(row, row.current, request.GET.get("tab", "form")))
+
+
+def _post(
+    request: HttpRequest, cluster: str, row: NetworkingReading, current: NetworkingRevision
+) -> HttpResponseBase:
+    must(request, Permission.CHANGE_CONFIG, cluster)
+    author, now = acting.by(request, signed_in(request)), timezone.now()
     if "try_closing" in request.POST:
-        networking.try_closing(cluster, _by(request), timezone.now())
+        networking.try_closing(cluster, author, now)
         return redirect(f"{prefix_of(cluster)}/networking/")
+    base: NetworkingRevision | None
+    undoes = None
     if "revert" in request.POST:
-        return _revert(request, cluster, reading_row, current)
-    return _posted(request, cluster, reading_row, current)
-
-
-def _posted(
-    request: HttpRequest, cluster: str, reading_row: NetworkingReading, current: NetworkingRevision
-) -> HttpResponseBase:
-    base = _base(cluster, request.POST.get("revision", ""), current)
-    if base is None:
-        tab = _tab(reading_row, current, request.POST.get("tab", "form"))
-        tab.sentence = "Nobody here knows the revision you started from: this is what is stored now."
-        return _show(request, cluster, reading_row, tab)
-    tab = _read(request, reading_row, base)
-    wanted = _wanted(tab, _config(base))
-    if wanted is None:
-        sentence = "; ".join(f"{key}: {words}" for key, words in _problems(tab))
-        networking.refused(cluster, _by(request), timezone.now(), sentence)
-        return _show(request, cluster, reading_row, tab)
-    if "show" in request.POST:
-        return _show(request, cluster, reading_row, _edited(reading_row, base, wanted, request.POST["show"]))
-    if "rebase" in request.POST:
-        config, _ = rules.rebased(_config(base), rules.with_defaults(wanted), _config(current))
-        rebased = _edited(reading_row, current, config, tab.name)
-        rebased.sentence = "Your change stands on theirs now. Nothing is written yet: look, and plan it."
-        return _show(request, cluster, reading_row, rebased)
-    return _plan(request, cluster, reading_row, base, wanted, tab)
-
-
-def _plan(
-    request: HttpRequest,
-    cluster: str,
-    reading_row: NetworkingReading,
-    base: NetworkingRevision,
-    wanted: NetworkingConfig,
-    tab: Tab,
-    undoes: int | None = None,
-) -> HttpResponseBase:
+        old = get_object_or_404(NetworkingRevision, cluster=cluster, pk=row_id(request.POST["revert"]))
+        undoes = current.change_id if current.previous_id == old.pk else None
+        base, desired = current, _config(old)
+        tab = _editor(row, base, "form", desired)
+    else:
+        base = _base(cluster, request.POST.get("revision", ""), current)
+        if base is None:
+            tab = _editor(row, current, request.POST.get("tab", "form"))
+            tab.sentence = "Nobody here knows the revision you started from: this is what is stored now."
+            return _page(request, cluster, row, tab)
+        tab = _sent(request, row, base)
+        if tab.config is None:
+            refusals.note(request, tab.refusal)
+            return _page(request, cluster, row, tab)
+        desired = tab.config
+        if "show" in request.POST:
+            return _page(request, cluster, row, _editor(row, base, request.POST["show"], desired))
+        if "rebase" in request.POST:
+            rebased, _ = rules.rebased(_config(base), rules.with_defaults(desired), _config(current))
+            tab = _editor(row, current, tab.name, rebased)
+            tab.sentence = "Your change stands on theirs now. Nothing is written yet: look, and plan it."
+            return _page(request, cluster, row, tab)
     try:
         change = networking.plan(
-            cluster,
-            base.revision,
-            wanted,
-            _by(request),
-            timezone.now(),
-            reading.record(),
-            undoes=undoes,
+            cluster, base.revision, desired, author, now, reading.record(), undoes=undoes
         )
+        return redirect(f"{prefix_of(cluster)}/changes/{change.pk}/")
     except Conflict as conflict:
-        theirs = _config(conflict.theirs)
-        rows = change_rows.three_way(_config(base), theirs, wanted)
+        rows = change_rows.three_way(_config(base), _config(conflict.theirs), desired)
         tab.conflict = {"theirs": conflict.theirs, "rows": rows, "sentence": str(conflict)}
     except Refused as error:
         if error.problems and tab.name == "form":
             tab.form.say(error.problems)
         else:
-            tab.sentence = f"{str(error)[:1].upper()}{str(error)[1:]}."
-    else:
-        return redirect(f"{prefix_of(cluster)}/changes/{change.pk}/")
-    return _show(request, cluster, networking.reading_of(cluster) or reading_row, tab)
+            tab.sentence = sentence_of(error)
+    return _page(request, cluster, networking.reading_of(cluster) or row, tab)
 
 
-def _revert(
-    request: HttpRequest, cluster: str, reading_row: NetworkingReading, current: NetworkingRevision
-) -> HttpResponseBase:
-    """Plan a change to what an old revision said."""
-    number = request.POST["revert"]
-    old = get_object_or_404(NetworkingRevision, cluster=cluster, pk=row_id(number))
-    undoes = current.change_id if current.previous_id == old.pk else None
-    tab = _edited(reading_row, current, _config(old), "form")
-    return _plan(request, cluster, reading_row, current, _config(old), tab, undoes)
-
-
-def _tab(reading_row: NetworkingReading, revision: NetworkingRevision, name: str) -> Tab:
-    return _edited(reading_row, revision, networking.resource_of(revision).config, name)
-
-
-def _edited(
-    reading_row: NetworkingReading, base: NetworkingRevision, config: NetworkingConfig, name: str
-) -> Tab:
-    """The editor with a config in it that stands on a revision."""
-    form = NetworkingForm(
-        _config(base), initial=initial_of(config, base.revision), closing_known=reading_row.knows_closing
-    )
-    resource = replace(networking.resource_of(base), config=config)
-    return Tab(form, config_yaml.to_yaml(resource), "yaml" if name == "yaml" else "form")
-
-
-def _read(request: HttpRequest, reading_row: NetworkingReading, base: NetworkingRevision) -> Tab:
-    """What was sent."""
+def _sent(request: HttpRequest, row: NetworkingReading, base: NetworkingRevision) -> Tab:
+    """The editor with what was sent in it, which stands on a revision."""
     if request.POST.get("tab") != "yaml":
-        form = NetworkingForm(_config(base), request.POST, closing_known=reading_row.knows_closing)
-        return Tab(form, "", "form")
-    tab = _tab(reading_row, base, "yaml")
+        form = NetworkingForm(_config(base), request.POST, closing_known=row.knows_closing)
+        return Tab(form, "", config=form.config if form.is_valid() else None)
+    tab = _editor(row, base, "yaml")
     tab.yaml = request.POST.get("yaml", "").replace("\r\n", "\n")
+    try:
+        config = config_yaml.from_yaml(tab.yaml).config
+        rules.check(rules.with_defaults(config), _config(base))
+        tab.config = config
+    except NetworkingConfigError as error:
+        tab.problems = tuple((one.key, one.sentence) for one in error.problems)
     return tab
 
 
-def _wanted(tab: Tab, base: NetworkingConfig) -> NetworkingConfig | None:
-    """The config that was sent; None when it cannot be used, and the tab says why."""
-    if tab.name == "form":
-        return tab.form.config if tab.form.is_valid() else None
-    try:
-        found = config_yaml.from_yaml(tab.yaml).config
-        rules.check(rules.with_defaults(found), base)
-    except NetworkingConfigError as error:
-        tab.problems = tuple((one.key, one.sentence) for one in error.problems)
-        return None
-    return found
-
-
-def _problems(tab: Tab) -> list[tuple[str, str]]:
-    if tab.name == "yaml":
-        return list(tab.problems)
-    return [(name, " ".join(map(str, errors))) for name, errors in tab.form.errors.items()]
+def _editor(
+    row: NetworkingReading, base: NetworkingRevision, name: str, config: NetworkingConfig | None = None
+) -> Tab:
+    """The editor with a config in it that stands on a revision; by default with that of the revision itself."""
+    resource = networking.resource_of(base)
+    resource = replace(resource, config=config or resource.config)
+    initial = initial_of(resource.config, base.revision)
+    form = NetworkingForm(_config(base), initial=initial, closing_known=row.knows_closing)
+    return Tab(form, config_yaml.to_yaml(resource), "yaml" if name == "yaml" else "form")
 
 
 def _base(cluster: str, revision: str, current: NetworkingRevision) -> NetworkingRevision | None:
@@ -200,41 +158,31 @@ def _config(revision: NetworkingRevision) -> NetworkingConfig:
     return rules.with_defaults(networking.resource_of(revision).config)
 
 
-def _by(request: HttpRequest) -> By:
-    return acting.by(request, signed_in(request))
-
-
-def _show(
-    request: HttpRequest, cluster: str, reading_row: NetworkingReading | None, tab: Tab | None
+def _page(
+    request: HttpRequest, cluster: str, row: NetworkingReading | None, tab: Tab | None
 ) -> HttpResponseBase:
-    current = reading_row.current if reading_row else None
+    current = row.current if row else None
     resource: Resource | None = networking.resource_of(current) if current else None
     revisions = NetworkingRevision.objects.filter(cluster=cluster).select_related("previous", "change")
+    text: str = config_yaml.to_yaml(resource) if resource else ""
     now = timezone.now()
     context = {
         "page": "networking",
-        "reading": reading_row,
-        "read_ago": round((now - reading_row.read_at).total_seconds())
-        if reading_row and reading_row.read_at
-        else None,
+        "reading": row,
+        "read_ago": round((now - row.read_at).total_seconds()) if row and row.read_at else None,
         "current": current,
         "origin": resource.origin if resource else "",
         "owned": resource is not None and resource.origin == Origin.CONFIG_FILE,
-        "patch": _patch(resource) if resource else "",
+        # The spec as it stands in the file of the auths.
+        "patch": text[text.index("spec:") :] if text else "",
         "tab": tab,
         "revisions": [
             {
-                "row": row,
-                "rows": change_rows.diff(row.previous.document, row.document) if row.previous else [],
+                "row": one,
+                "rows": change_rows.diff(one.previous.document, one.document) if one.previous else [],
             }
-            for row in revisions[:_REVISIONS]
+            for one in revisions[:_REVISIONS]
         ],
         "can_change": may(request.user, Permission.CHANGE_CONFIG, cluster),
     }
     return render(request, "dashboards/networking.html", context)
-
-
-def _patch(resource: Resource) -> str:
-    """The spec as it stands in the file of the auths."""
-    text: str = config_yaml.to_yaml(resource)
-    return text[text.index("spec:") :]

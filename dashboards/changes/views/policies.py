@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -15,8 +14,8 @@ from django.views.decorators.http import require_http_methods
 
 from dashboards.changes import policy_rows
 from dashboards.shared import acting, reading
-from dashboards.shared.pages import needs_record, prefix_of, signed_in
-from dashboards.shared.permissions import requires
+from dashboards.shared.pages import needs_record, prefix_of, sentence_of, signed_in
+from dashboards.shared.permissions import must, requires
 from fleet.changes import Refused, Stale, engine
 from fleet.changes.policies import desired, planning
 from fleet.changes.policies import matrix as policy_matrix
@@ -83,8 +82,7 @@ def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) ->
     role = target if target in ROLES else line.role if line else _role_of(wanted[target])
     edit = Edit(dict(wanted.get(target, {})), desired.revision_of(wanted))
     if request.method == "POST":
-        if not may(signed_in(request), Permission.CHANGE_CONFIG, cluster):
-            raise PermissionDenied(f"This needs the permission: {Permission.CHANGE_CONFIG.label}.")
+        must(request, Permission.CHANGE_CONFIG, cluster)
         edit.values, edit.revision = _sent(request, role), request.POST.get("revision", "")
         planned = _posted(request, cluster, target, role, wanted, edit)
         if planned is not None:
@@ -177,11 +175,11 @@ def _posted(
     except Stale as error:
         edit.conflict = True
         edit.three_way = policy_rows.three_way(role, base, theirs, edit.values)
-        edit.sentence = f"{str(error)[:1].upper()}{str(error)[1:]}."
+        edit.sentence = sentence_of(error)
     except Refused as error:
         edit.problems = {name.removeprefix(f"{target}."): why for name, why in error.problems.items()}
         shown = {one.name for one in env_policies.of_role(role)} | set(rollouts.RANGES)
-        edit.sentence = "" if set(edit.problems) & shown else f"{str(error)[:1].upper()}{str(error)[1:]}."
+        edit.sentence = "" if set(edit.problems) & shown else sentence_of(error)
     return None
 
 

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_http_methods
 
 from dashboards.changes import campaign_plans
 from dashboards.shared import acting, reading
-from dashboards.shared.pages import needs_record, prefix_of, signed_in
+from dashboards.shared.pages import needs_record, prefix_of, sentence_of, signed_in
 from dashboards.shared.permissions import requires
 from fleet.changes import Refused, engine
 from fleet.models.access import Permission
@@ -44,7 +44,7 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
             change = campaign_plans.plan(cluster, given.dict(), pace, who, timezone.now())
         except Refused as error:
             problems = error.problems
-            sentence = "" if set(problems) - {"chosen"} else f"{str(error)[:1].upper()}{str(error)[1:]}."
+            sentence = "" if set(problems) - {"chosen"} else sentence_of(error)
         else:
             return redirect(f"{prefix_of(cluster)}/changes/{change.pk}/")
     default = Pace()

@@ -12,6 +12,7 @@ from ninja.errors import HttpError
 from pydantic import Field
 
 from dashboards.shared import acting, proof
+from dashboards.shared.pages import sentence_of
 from dashboards.shared.permissions import is_known
 from fleet.changes import Stale, engine
 from fleet.changes.engine import By
@@ -164,8 +165,7 @@ def must_match(request: HttpRequest, change: Change) -> None:
 
 def read_again(cluster: str, error: Stale) -> str:
     """The sentence of something that was planned on what is there no more."""
-    said = f"{str(error)[:1].upper()}{str(error)[1:]}."
-    return f"{said} Look at GET {address(cluster, error.what)} again, and plan with its ETag as If-Match."
+    return f"{sentence_of(error)} Look at GET {address(cluster, error.what)} again, and plan with its ETag as If-Match."
 
 
 def item(change: Change) -> dict[str, Any]:

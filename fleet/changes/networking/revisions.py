@@ -22,7 +22,7 @@ from fleet.monitoring.views import FleetTable
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking import config_yaml
 from fleet.protocol.networking.config import NetworkingConfig, NetworkingConfigError, Origin, Resource
-from fleet.vocabulary.actions import AuditAction, ChangeStep, of_change
+from fleet.vocabulary.actions import AuditAction
 from fleet.vocabulary.changes import SYSTEM, ChangeKind, ChangeState
 
 UNKNOWN_FIELD = "this cluster does not know GracefulTunnelClosing: it did not keep it when it was written"
@@ -124,11 +124,6 @@ def plan(
     with engine.plan_attempt(ChangeKind.NETWORKING_CONFIG, cluster, by, now, shown):
         draft = _draft(cluster, base, wanted, record, undoes)
     return engine.create(cluster, draft, by, now)
-
-
-def refused(cluster: str, by: By, now: datetime, sentence: str) -> None:
-    """Write the row of a plan that was not made."""
-    engine.refuse(by, of_change(ChangeKind.NETWORKING_CONFIG, ChangeStep.PLAN), cluster, sentence, now)
 
 
 def _draft(cluster: str, base: str, wanted: NetworkingConfig, record: Record, undoes: int | None) -> Draft:

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from dashboards.shared import attempts, refusals
 from fleet.models.access import Permission, create_roles, give_role
-from fleet.models.changes import AuditEntry
+from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import Cluster
 from fleet.models.tokens import create_token
 
@@ -45,6 +45,26 @@ def test_refused_at_the_door_of_a_page(client: Client, path: str) -> None:
     assert (row.who, row.outcome, row.request_id, row.subject) == ("the-viewer", "refused", "req-7", path)
     assert row.detail.startswith("This needs the permission: ")
     assert row.action in ("page.reconnect", "page.channel")
+
+
+def test_refused_at_the_door_of_a_change(client: Client) -> None:
+    """The row names the change, so that its page shows the attempt; a page or the API, it is the same."""
+    row = Change.objects.create(
+        cluster_id="default", kind="policy", title="x", who="a", actor_kind="person", state="running"
+    )
+    viewer = _user("viewer")
+    client.force_login(viewer)
+    assert client.post(f"/changes/{row.pk}/", {"do": "pause"}).status_code == 403
+    _, secret = create_token(viewer, "t", list(Permission), lifetime=None, now=timezone.now())
+    bearer = {"Authorization": f"Bearer {secret}"}
+    assert client.post(f"/api/v1/changes/{row.pk}/cancel", headers=bearer).status_code == 403
+    client.post(f"/api/v1/changes/{10**20}/cancel", headers=bearer)
+    found = AuditEntry.objects.order_by("pk").values_list("action", "change_id", "outcome")
+    assert list(found) == [
+        ("page.change.pause", row.pk, "refused"),
+        ("api.cancel", row.pk, "refused"),
+        ("api.cancel", None, "refused"),
+    ]
 
 
 def test_refused_at_the_door_of_the_api(client: Client) -> None:
