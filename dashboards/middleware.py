@@ -11,7 +11,7 @@ from django.utils.decorators import sync_and_async_middleware
 
 from dashboards.shared import attempts
 from dashboards.shared.acting import REQUEST_ID_HEADER, request_id_of
-from fleet.changes.audit import counting
+from fleet.audit import counting
 
 Sync = Callable[[HttpRequest], HttpResponseBase]
 Async = Callable[[HttpRequest], Awaitable[HttpResponseBase]]

@@ -22,12 +22,11 @@ from django.db import DatabaseError
 from fleet.alerts.outbox import prune as prune_messages
 from fleet.alerts.running import prune as prune_incidents
 from fleet.changes import ControlError, runners
-from fleet.changes.audit import record
 from fleet.changes.dialing import Auths, Dialer
 from fleet.changes.networking import run as networking_run
 from fleet.changes.runner import StepContext
 from fleet.changes.runners import RUNNERS
-from fleet.changes.standing import degrading_run, drains, drains_run, retiring
+from fleet.changes.standing import degrading, degrading_run, drains, drains_run, retiring
 from fleet.changes.standing.degrading import DegradeRequest
 from fleet.isolation import apart, each_change, each_cluster
 from fleet.models import Change, Cluster
@@ -51,7 +50,7 @@ from fleet.processes import garbage
 from fleet.protocol.destination.health import READINGS
 from fleet.transport.channels import TLSFiles
 from fleet.transport.retrying.reads import DEFAULT
-from fleet.vocabulary.changes import SYSTEM, ChangeKind
+from fleet.vocabulary.changes import ChangeKind
 from fleet.vocabulary.instances import InstanceFacts
 
 logger = logging.getLogger(__name__)
@@ -218,7 +217,7 @@ def degrade_instance(**fields: Any) -> None:
     here, request = process(), DegradeRequest(**fields)
     instances = here.writer.load_instances(request.cluster)
     if error := here.worker.run(degrading_run.send(request, instances, _tls())):
-        record(request.attempt(SYSTEM, detail=error), "failed", _now())
+        degrading.fail(request, error, _now())
 
 
 @shared_task(name="fleet.tasks.apply_retired", ignore_result=True)

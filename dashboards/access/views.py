@@ -16,10 +16,9 @@ from dashboards.shared import acting, presenters, proof
 from dashboards.shared.pages import signed_in
 from dashboards.shared.permissions import requires
 from dashboards.shared.row_ids import row_id
-from fleet.changes.audit import Attempt, record
+from fleet import tokens as token_acts
 from fleet.models.access import Permission, may_write
-from fleet.models.tokens import ApiToken, create_token
-from fleet.vocabulary.actions import AuditAction
+from fleet.models.tokens import ApiToken
 
 
 @requires(Permission.VIEW_FLEET)
@@ -43,30 +42,16 @@ def _make(request: HttpRequest) -> HttpResponseBase:
     form = TokenForm(user, request.POST)
     if not form.is_valid():
         return _show(request, form)
-    now = timezone.now()
-    token, secret = create_token(
-        user, form.cleaned_data["name"], form.chosen, lifetime=form.lifetime, now=now
+    author, now = acting.by(request, user), timezone.now()
+    _, secret = token_acts.make(
+        user, form.cleaned_data["name"], form.chosen, author, lifetime=form.lifetime, now=now
     )
-    made = Attempt(
-        acting.by(request, user).actor,
-        AuditAction.TOKEN_MAKE,
-        subject=str(token),
-        after={"scopes": token.scopes},
-    )
-    made.request_id = acting.request_id_of(request)
-    record(made, "done", now)
     return _show(request, TokenForm(user), secret)
 
 
 def _revoke(request: HttpRequest) -> HttpResponseBase:
     token = get_object_or_404(_visible(signed_in(request)), pk=row_id(request.POST["revoke"]))
-    now = timezone.now()
-    token.revoke(now)
-    ended = Attempt(
-        acting.by(request, signed_in(request)).actor, AuditAction.TOKEN_REVOKE, subject=str(token)
-    )
-    ended.request_id = acting.request_id_of(request)
-    record(ended, "done", now)
+    token_acts.revoke(token, acting.by(request, signed_in(request)), timezone.now())
     messages.success(request, f"The token {token} is revoked.")
     return redirect("tokens")
 

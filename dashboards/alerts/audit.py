@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from dashboards.shared import acting
-from fleet.changes.audit import Attempt, record
+from fleet.audit import Attempt, record
 from fleet.vocabulary.actions import AuditAction
 from fleet.vocabulary.changes import Actor, ActorKind
 

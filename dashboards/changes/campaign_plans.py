@@ -8,9 +8,9 @@ from datetime import datetime
 
 from dashboards.changes.choosing import chosen
 from dashboards.shared import reading
+from fleet.audit import By
 from fleet.changes import Refused, engine
 from fleet.changes.campaigns import campaigns
-from fleet.changes.engine import By
 from fleet.models.changes import Change
 from fleet.vocabulary import campaigns as campaign
 from fleet.vocabulary.changes import ChangeKind

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from django.utils import timezone
 
 from dashboards.shared import acting, reading
-from fleet.changes.engine import By
+from fleet.audit import By
 from fleet.changes.standing import drains
 from fleet.changes.standing.drains import Wanted
 from fleet.models.drains import Drain
@@ -52,7 +52,7 @@ def accepts_connections(view: InstanceView) -> bool:
 def request_drain(target: DrainTarget, author: By, *, drained: bool, reason: str) -> Drain:
     """Keep the request and its row in the log, and have a worker pass it to the instance."""
     facts = target.view.facts
-    wish = Wanted(facts.id, facts.name, drained, reason, author.actor, author.request_id)
+    wish = Wanted(facts.id, facts.name, drained, reason, author)
     row = drains.ask(target.cluster, wish, timezone.now)
     acting.enqueue("fleet.tasks.apply_drains")
     return row

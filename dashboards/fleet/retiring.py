@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from dashboards.shared import acting, reading
 from dashboards.shared.presenters import age_ms
-from fleet.changes.engine import By
+from fleet.audit import By
 from fleet.changes.standing import retiring
 from fleet.changes.standing.retiring import Wanted
 from fleet.models.changes import AuditEntry
@@ -29,7 +29,7 @@ def is_alive(explanation: Explanation) -> bool:
 def request_retirement(cluster: str, explanation: Explanation, by: By, *, retired: bool, reason: str) -> None:
     """Keep the request to retire or to reinstate an agent, and have the record follow."""
     view = explanation.view
-    request = Wanted(view.id, view.name, view.index, retired, reason.strip(), by.actor, by.request_id)
+    request = Wanted(view.id, view.name, view.index, retired, reason.strip(), by)
     retiring.ask(cluster, request, timezone.now)
     acting.enqueue("fleet.tasks.apply_retired")
 

@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest
 from kombu.exceptions import OperationalError
 
-from fleet.changes.engine import By
+from fleet.audit import By
 from fleet.changes.kinds import kind_of
 from fleet.models.changes import Change
 from fleet.models.tokens import ApiToken

@@ -17,7 +17,7 @@ from django.utils import timezone
 from dashboards.shared import acting, refusals
 from dashboards.shared.permissions import ALLAUTH, PUBLIC
 from dashboards.shared.row_ids import row_id
-from fleet.changes.audit import Attempt, record
+from fleet.audit import Attempt, record
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.tokens import ApiToken
 from fleet.vocabulary.actions import ActionName, RouteKind, of_request

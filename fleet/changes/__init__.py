@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from fleet.vocabulary.actions import Refusal
+
 
 class ControlError(Exception):
     """Something that was not done; the sentence says why."""
 
 
-class Refused(ControlError):
+class Refused(ControlError, Refusal):
     """A rule does not allow it. `problems` names fields, when it is about fields."""
-
-    #: The log has a row about it.
-    logged = False
 
     def __init__(self, sentence: str, problems: dict[str, str] | None = None) -> None:
         super().__init__(sentence)

@@ -7,7 +7,7 @@ each: `kind.py`, `runner.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -15,17 +15,15 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.db.models import Exists, F
 
+from fleet.audit import CONSOLE, Attempt, By, attempted, record
 from fleet.changes import Busy, Refused, WrongState, lease
-from fleet.changes.audit import Attempt, attempted, record
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
-from fleet.vocabulary.actions import ActionName, ChangeStep, of_change
+from fleet.vocabulary.actions import AuditAction, ChangeStep, of_change
 from fleet.vocabulary.changes import (
     FOLLOWERS,
     OCCUPYING,
     PLAN_KEEPS,
-    SYSTEM,
-    Actor,
     Asks,
     ChangeKind,
     ChangeState,
@@ -51,19 +49,6 @@ class Draft:
     undoes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class By:
-    """Who asks, and in which request."""
-
-    actor: Actor
-    request_id: str = ""
-    idempotency_key: str = ""
-
-
-#: The console itself.
-CONSOLE = By(SYSTEM)
-
-
 def create(
     cluster: str, draft: Draft, by: By, now: datetime, along: Callable[[Change], object] = lambda _: None
 ) -> Change:
@@ -73,15 +58,8 @@ def create(
     else.
     """
     row = Cluster.objects.get(pk=cluster)
-    attempt = Attempt(
-        by.actor,
-        of_change(draft.kind, ChangeStep.PLAN),
-        cluster,
-        draft.title,
-        before=draft.before,
-        after=draft.after,
-        request_id=by.request_id,
-    )
+    action = of_change(draft.kind, ChangeStep.PLAN)
+    attempt = by.attempt(action, cluster, draft.title, before=draft.before, after=draft.after)
     with attempted(attempt, lambda: now):
         if (earlier := _of_key(cluster, by)) is not None:
             attempt.about(earlier)
@@ -141,16 +119,8 @@ def confirm(
 
     `stands` looks whether a plan still stands on what is there.
     """
-    attempt = Attempt(
-        by.actor,
-        of_change(change.kind, ChangeStep.CONFIRM),
-        reason=reason,
-        before=change.before,
-        after=change.after,
-        request_id=by.request_id,
-    )
-    attempt.about(change)
-    with attempted(attempt, lambda: now):
+    said = {"reason": reason, "before": change.before, "after": change.after}
+    with attempt_on(change, ChangeStep.CONFIRM, by, now, **said):
         keeps = PLAN_KEEPS[ChangeKind(change.kind)]
         if (now - change.created_at).total_seconds() > keeps:
             raise Refused(
@@ -178,10 +148,8 @@ def approve(change: Change, by: By, *, now: datetime) -> Change:
 
     Who that is, is decided in the UPDATE: `change` may have been read before somebody confirmed it.
     """
-    attempt = Attempt(by.actor, of_change(change.kind, ChangeStep.APPROVE), request_id=by.request_id)
-    attempt.about(change)
     approver = by.actor.user_id
-    with attempted(attempt, lambda: now):
+    with attempt_on(change, ChangeStep.APPROVE, by, now):
         waiting = Change.objects.filter(
             pk=change.pk, state=ChangeState.CONFIRMED.value, needs_second=True, approved_by=""
         )
@@ -204,14 +172,12 @@ def ready(change: Change) -> bool:
     return change.state == ChangeState.CONFIRMED and not (change.needs_second and not change.approved_by)
 
 
-def start(change: Change, now: datetime, *, actor: Actor = SYSTEM) -> Change:
+def start(change: Change, now: datetime) -> Change:
     """Begin. Raises Busy while another change has the cluster, WrongState, Refused without the second person."""
     if (busy := busy_sentence(change.cluster_id)) and change.detail == busy:
         # Workers try every second; the log has said so once.
         raise Busy(busy)
-    attempt = Attempt(actor, of_change(change.kind, ChangeStep.START), request_id=change.request_id)
-    attempt.about(change)
-    with attempted(attempt, lambda: now):
+    with attempt_on(change, ChangeStep.START, CONSOLE, now):
         if change.state == ChangeState.CONFIRMED and not ready(change):
             raise Refused("a second person has not agreed yet")
         try:
@@ -239,19 +205,10 @@ def move(
     worker dies in between. `fields` are columns of `Change` to write with it; `reason`, `log_before` and `log_after`
     are for the log, whose action is `KIND.STATE`.
     """
-    attempt = Attempt(
-        by.actor,
-        of_change(change.kind, to),
-        detail=detail,
-        reason=reason,
-        before=log_before,
-        after=log_after,
-        request_id=by.request_id or change.request_id,
-    )
-    attempt.about(change)
+    said = {"detail": detail, "reason": reason, "before": log_before, "after": log_after}
     if to.final or to is ChangeState.VERIFYING:
         fields.setdefault("ended_at", change.ended_at or now)
-    with attempted(attempt, lambda: now):
+    with attempt_on(change, to, by, now, **said):
         return _move(change, to, along, detail=detail, **fields)
 
 
@@ -299,10 +256,15 @@ def busy_sentence(cluster: str) -> str:
     return f"one change at a time: {other.who} has {cluster} with change {other.pk}, {other.title} ({other.state})"
 
 
-def refuse(by: By, action: ActionName, cluster: str, sentence: str, now: datetime, **said: Any) -> None:
-    """Write the row of something that was refused before there was a change."""
-    attempt = Attempt(by.actor, action, cluster, detail=sentence, request_id=by.request_id, **said)
-    record(attempt, "refused", now)
+def attempt_on(
+    change: Change, action: ChangeStep | ChangeState | AuditAction, by: By, now: datetime, **said: Any
+) -> AbstractContextManager[Attempt]:
+    """Write a row about what the block does to a change, however it ends; `said` are fields of Attempt."""
+    name = action if isinstance(action, AuditAction) else of_change(change.kind, action)
+    attempt = by.attempt(name, **said)
+    attempt.about(change)
+    attempt.request_id = by.request_id or change.request_id
+    return attempted(attempt, lambda: now)
 
 
 @contextmanager
@@ -314,8 +276,9 @@ def plan_attempt(
         yield
     except Refused as error:
         if not error.logged:
-            refuse(by, of_change(kind, ChangeStep.PLAN), cluster, str(error), now, after=after)
             error.logged = True
+            action = of_change(kind, ChangeStep.PLAN)
+            record(by.attempt(action, cluster, after=after, detail=str(error)), "refused", now)
         raise
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
+from fleet.audit import By
 from fleet.changes import Refused, engine
-from fleet.changes.engine import By
 from fleet.models.changes import Change
 from fleet.monitoring.state.policy_book import PolicyBook
 from fleet.monitoring.state.reader import Reader

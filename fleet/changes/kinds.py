@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
+from fleet.audit import By
 from fleet.changes import Refused, engine
 from fleet.changes.campaigns.kind import ReconnectKind
-from fleet.changes.engine import By
 from fleet.changes.kind import ACTIONS, Kind
 from fleet.changes.networking.kind import NetworkingKind
 from fleet.changes.policies.kind import PolicyKind
 from fleet.models.changes import Change
-from fleet.vocabulary.actions import of_change
 from fleet.vocabulary.changes import ChangeKind
 
 KINDS: Mapping[ChangeKind, Kind] = {
@@ -37,7 +36,6 @@ def act(change: Change, word: str, by: By, now: datetime) -> Change:
     """Do one of ACTIONS to a change in progress. Raises Refused when its kind does not take that action."""
     action = kind_of(change).actions.get(word)
     if action is None:
-        name = of_change(change.kind, ACTIONS[word])
-        engine.refuse(by, name, change.cluster_id, "there is no such thing to do", now)
-        raise Refused("there is no such thing to do to this change")
+        with engine.attempt_on(change, ACTIONS[word], by, now):
+            raise Refused("there is no such thing to do to this change")
     return action(change, by, now)

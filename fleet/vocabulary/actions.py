@@ -15,6 +15,13 @@ ActionName = NewType("ActionName", str)
 LONGEST_ACTION = 64
 
 
+class Refusal(Exception):
+    """A rule does not allow what was tried; the sentence says why."""
+
+    #: The log has a row about it.
+    logged = False
+
+
 class AuditAction(StrEnum):
     """What is done, by whoever writes a row with its own words."""
 

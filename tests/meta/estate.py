@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.db.models import Model, QuerySet
 from django.utils import timezone
 
-from fleet.changes.audit import Attempt, record
+from fleet.audit import Attempt, record
 from fleet.models.access import Permission
 from fleet.models.actions import DesiredPolicy
 from fleet.models.alerting import (

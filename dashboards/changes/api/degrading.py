@@ -19,7 +19,7 @@ from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.asked import Body
 from dashboards.shared.api.changing import REFUSALS, by, prove
 from dashboards.shared.api.per_cluster import PerCluster
-from fleet.changes.audit import attempted
+from fleet.changes.standing import degrading
 from fleet.changes.standing.degrading import DegradeRequest
 from fleet.models.access import Permission
 from fleet.protocol.destination.standing import LONGEST_REASON
@@ -59,13 +59,15 @@ def degrade(request: HttpRequest, cluster: str, instance_id: str, body: DegradeB
     message = DegradeRequest(
         cluster, facts.id, facts.name, body.degraded, checked_reason(body.reason), seconds, author.request_id
     )
-    with attempted(message.attempt(author.actor), timezone.now):
+
+    def send() -> None:
+        task = "fleet.tasks.degrade_instance"
         try:
-            current_app.send_task(
-                "fleet.tasks.degrade_instance", kwargs=asdict(message), expires=_TAKEN_WITHIN
-            )
+            current_app.send_task(task, kwargs=asdict(message), expires=_TAKEN_WITHIN)
         except OperationalError as error:
             raise HttpError(503, "No worker can be reached, so nothing was requested: try again.") from error
+
+    degrading.ask(message, author.actor, send)
     until = timezone.now() + timedelta(seconds=seconds) if body.degraded else None
     return Status(
         202,

@@ -14,8 +14,8 @@ from pydantic import Field
 from dashboards.shared import acting, proof
 from dashboards.shared.pages import sentence_of
 from dashboards.shared.permissions import is_known
+from fleet.audit import By
 from fleet.changes import Stale, engine
-from fleet.changes.engine import By
 from fleet.models.changes import Change
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.tokens import ApiToken

@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 from django.db.models import Count
 
+from fleet.audit import By
 from fleet.changes import Blind, Refused, engine
 from fleet.changes.campaigns.moves import Move, Sight, move_of
-from fleet.changes.engine import By, Draft
+from fleet.changes.engine import Draft
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import Change
 from fleet.models.moments import to_seconds

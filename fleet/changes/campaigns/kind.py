@@ -9,10 +9,9 @@ from typing import Any
 from django.db import transaction
 from typing_extensions import override
 
+from fleet.audit import By
 from fleet.changes import Refused, WrongState, engine, lease
-from fleet.changes.audit import Attempt, attempted
 from fleet.changes.campaigns import campaigns
-from fleet.changes.engine import By
 from fleet.changes.kind import Action, Kind
 from fleet.models.changes import Change
 from fleet.vocabulary.actions import AuditAction
@@ -30,9 +29,7 @@ def _resume(change: Change, by: By, now: datetime) -> Change:
 
 def _stop(change: Change, by: By, now: datetime) -> Change:
     """Ask nobody new, watch who was asked, and end. Raises Refused when it does not run."""
-    attempt = Attempt(by.actor, AuditAction.RECONNECT_STOP, request_id=by.request_id)
-    attempt.about(change)
-    with attempted(attempt, lambda: now):
+    with engine.attempt_on(change, AuditAction.RECONNECT_STOP, by, now):
         if change.state not in OCCUPYING:
             raise Refused(f"it is {change.state}: there is nothing to stop")
         with transaction.atomic():

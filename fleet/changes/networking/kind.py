@@ -8,8 +8,8 @@ from typing import Any
 
 from typing_extensions import override
 
+from fleet.audit import By
 from fleet.changes import Refused
-from fleet.changes.engine import By
 from fleet.changes.kind import Kind, Record
 from fleet.changes.networking import plan as networking_plan
 from fleet.changes.networking import revisions

@@ -10,9 +10,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from fleet import audit
+from fleet.audit import CONSOLE, By
 from fleet.changes import Refused, Stale, engine
-from fleet.changes.audit import Attempt, record
-from fleet.changes.engine import By, Draft
+from fleet.changes.engine import Draft
 from fleet.changes.kind import Record
 from fleet.changes.networking import plan as networking_plan
 from fleet.changes.networking.sight import fleet_of, tunnels_of
@@ -23,7 +24,7 @@ from fleet.protocol.networking import config as rules
 from fleet.protocol.networking import config_yaml
 from fleet.protocol.networking.config import NetworkingConfig, NetworkingConfigError, Origin, Resource
 from fleet.vocabulary.actions import AuditAction
-from fleet.vocabulary.changes import SYSTEM, ChangeKind, ChangeState
+from fleet.vocabulary.changes import ChangeKind, ChangeState
 
 UNKNOWN_FIELD = "this cluster does not know GracefulTunnelClosing: it did not keep it when it was written"
 #: After the foreseen end: agents look now and then, and heartbeats take a moment.
@@ -77,10 +78,15 @@ def remember(
         # Whoever wrote it: it was kept.
         NetworkingReading.objects.filter(cluster=cluster).update(knows_closing=True)
     if made and change is None and before is not None:
-        attempt = Attempt(SYSTEM, AuditAction.NETWORKING_SEEN, cluster, "written by somebody else")
-        attempt.before, attempt.after = before.document, row.document
-        attempt.detail = f"revision {row.revision} was not written through this console"
-        record(attempt, "done", now)
+        seen = CONSOLE.attempt(
+            AuditAction.NETWORKING_SEEN,
+            cluster,
+            "written by somebody else",
+            before=before.document,
+            after=row.document,
+            detail=f"revision {row.revision} was not written through this console",
+        )
+        audit.record(seen, "done", now)
     return row
 
 
@@ -92,8 +98,7 @@ def unread(cluster: str, error: str) -> None:
 def try_closing(cluster: str, by: By, now: datetime) -> None:
     """Forget that a cluster did not know GracefulTunnelClosing: its auths may have been upgraded since."""
     NetworkingReading.objects.filter(cluster=cluster).update(knows_closing=None)
-    attempt = Attempt(by.actor, AuditAction.NETWORKING_TRY_CLOSING, cluster, request_id=by.request_id)
-    record(attempt, "done", now)
+    audit.record(by.attempt(AuditAction.NETWORKING_TRY_CLOSING, cluster), "done", now)
 
 
 class Conflict(Stale):

@@ -8,8 +8,8 @@ from typing import Any
 
 from typing_extensions import override
 
+from fleet.audit import By
 from fleet.changes import Refused, engine
-from fleet.changes.engine import By
 from fleet.changes.kind import Action, Kind, Record
 from fleet.changes.policies import desired, planning
 from fleet.models.changes import Change

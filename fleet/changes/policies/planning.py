@@ -7,8 +7,9 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from fleet.audit import By
 from fleet.changes import Blind, Refused, engine
-from fleet.changes.engine import By, Draft
+from fleet.changes.engine import Draft
 from fleet.changes.kind import Record
 from fleet.changes.policies import desired, matrix, outlook
 from fleet.changes.policies.matrix import Line, Wanted, affected, wanted_for

@@ -6,11 +6,13 @@ of the instance ends it. docs/destination-health.md, "Degrading from the console
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 
-from fleet.changes.audit import Attempt
+from fleet.audit import Attempt, By, attempted, record
 from fleet.vocabulary.actions import AuditAction
-from fleet.vocabulary.changes import Actor
+from fleet.vocabulary.changes import SYSTEM, Actor
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +28,22 @@ class DegradeRequest:
     seconds: float
     request_id: str = ""
 
-    def attempt(self, actor: Actor, detail: str = "") -> Attempt:
-        """Return its row in the log."""
-        return Attempt(
-            actor,
-            AuditAction.INSTANCE_DEGRADE if self.degraded else AuditAction.INSTANCE_RESTORE,
-            self.cluster,
-            subject=self.name,
-            reason=self.reason,
-            after={"instance": self.instance, "degraded": self.degraded, "seconds": self.seconds},
-            detail=detail,
-            request_id=self.request_id,
-        )
+
+def ask(request: DegradeRequest, actor: Actor, send: Callable[[], object]) -> None:
+    """Give the request to a worker by `send`, with a row in the log. What `send` raises goes on."""
+    with attempted(_attempt(request, actor)):
+        send()
+
+
+def fail(request: DegradeRequest, error: str, now: datetime) -> None:
+    """Write down why the instance did not accept the request."""
+    attempt = _attempt(request, SYSTEM)
+    attempt.detail = error
+    record(attempt, "failed", now)
+
+
+def _attempt(request: DegradeRequest, actor: Actor) -> Attempt:
+    action = AuditAction.INSTANCE_DEGRADE if request.degraded else AuditAction.INSTANCE_RESTORE
+    after = {"instance": request.instance, "degraded": request.degraded, "seconds": request.seconds}
+    author = By(actor, request.request_id)
+    return author.attempt(action, request.cluster, request.name, reason=request.reason, after=after)

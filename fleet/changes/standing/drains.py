@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from fleet.changes.audit import Attempt, attempted
+from fleet.audit import By, attempted
 from fleet.models.drains import Drain
 from fleet.vocabulary.actions import AuditAction
-from fleet.vocabulary.changes import Actor
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind
 
 
@@ -24,8 +23,7 @@ class Wanted:
     name: str
     drained: bool
     reason: str
-    actor: Actor
-    request_id: str = ""
+    by: By
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +40,8 @@ class Due:
 def ask(cluster: str, wanted: Wanted, clock: Callable[[], datetime]) -> Drain:
     """Keep what is wanted, with a row in the log. `fleet.tasks.apply_drains` does it."""
     action = AuditAction.INSTANCE_DRAIN if wanted.drained else AuditAction.INSTANCE_UNDRAIN
-    attempt = Attempt(
-        wanted.actor,
-        action,
-        cluster,
-        subject=wanted.name,
-        reason=wanted.reason,
-        after={"instance": wanted.instance, "drained": wanted.drained},
-        request_id=wanted.request_id,
-    )
+    after = {"instance": wanted.instance, "drained": wanted.drained}
+    attempt = wanted.by.attempt(action, cluster, wanted.name, reason=wanted.reason, after=after)
     with attempted(attempt, clock):
         row, _ = Drain.objects.update_or_create(
             cluster_id=cluster,
@@ -59,7 +50,7 @@ def ask(cluster: str, wanted: Wanted, clock: Callable[[], datetime]) -> Drain:
                 "name": wanted.name,
                 "drained": wanted.drained,
                 "reason": wanted.reason,
-                "who": wanted.actor.name,
+                "who": wanted.by.actor.name,
                 "asked_at": clock(),
                 "told_at": None,
                 "error": "",

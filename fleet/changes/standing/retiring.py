@@ -12,12 +12,11 @@ from datetime import datetime
 import numpy as np
 from django.db import transaction
 
-from fleet.changes.audit import Attempt, attempted
+from fleet.audit import By, attempted
 from fleet.models.remembered import Agent
 from fleet.monitoring.columns import RETIRED
 from fleet.monitoring.state.writer import Writer
 from fleet.vocabulary.actions import AuditAction
-from fleet.vocabulary.changes import Actor
 
 #: As long as a reason may be.
 LONGEST_REASON = 200
@@ -32,8 +31,7 @@ class Wanted:
     position: int
     retired: bool
     reason: str
-    actor: Actor
-    request_id: str = ""
+    by: By
 
 
 def problem_of(reason: str) -> str:
@@ -45,15 +43,9 @@ def problem_of(reason: str) -> str:
 
 def ask(cluster: str, wanted: Wanted, clock: Callable[[], datetime]) -> bool:
     """Keep what is wanted, with a row in the log; answers whether it was otherwise before."""
-    attempt = Attempt(
-        wanted.actor,
-        AuditAction.AGENT_RETIRE if wanted.retired else AuditAction.AGENT_UNRETIRE,
-        cluster,
-        subject=wanted.name,
-        reason=wanted.reason,
-        after={"agent": wanted.agent, "retired": wanted.retired},
-        request_id=wanted.request_id,
-    )
+    action = AuditAction.AGENT_RETIRE if wanted.retired else AuditAction.AGENT_UNRETIRE
+    after = {"agent": wanted.agent, "retired": wanted.retired}
+    attempt = wanted.by.attempt(action, cluster, wanted.name, reason=wanted.reason, after=after)
     with attempted(attempt, clock), transaction.atomic():
         # Rounds may not have written it down yet.
         row, _ = Agent.objects.select_for_update().get_or_create(

@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
-from fleet.changes.audit import Attempt, record, shell
+from fleet.audit import record, shell
 from fleet.models.clusters import Cluster
 from fleet.vocabulary.actions import AuditAction
 
@@ -50,14 +50,8 @@ class Command(BaseCommand):
         for name, value in given.items():
             setattr(cluster, name, value)
         cluster.save(update_fields=[*given] or None)
-        attempt = Attempt(
-            shell("cluster"),
-            AuditAction.CLUSTER_SET,
-            cluster.pk,
-            cluster.name,
-            before=before,
-            after=_asks(cluster),
-        )
+        values = {"before": before, "after": _asks(cluster)}
+        attempt = shell("cluster").attempt(AuditAction.CLUSTER_SET, cluster.pk, cluster.name, **values)
         record(attempt, "done", timezone.now())
         self.stdout.write(f"{cluster.pk}  {_said(cluster)}")
 

@@ -11,10 +11,10 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
-from fleet.changes.audit import Attempt, record, shell
+from fleet import tokens
+from fleet.audit import shell
 from fleet.models.access import Permission, may
-from fleet.models.tokens import ApiToken, create_token
-from fleet.vocabulary.actions import AuditAction
+from fleet.models.tokens import ApiToken
 
 
 class Command(BaseCommand):
@@ -58,21 +58,14 @@ class Command(BaseCommand):
                 f"{user} has not the permission {', '.join(missing)}: give a role first.", returncode=2
             )
         lifetime = timedelta(days=options["days"]) if options["days"] else None
-        now = timezone.now()
-        token, secret = create_token(user, options["name"], scopes, lifetime=lifetime, now=now)
-        made = Attempt(
-            shell("token"),
-            AuditAction.TOKEN_MAKE,
-            subject=f"{token} of {user}",
-            after={"scopes": token.scopes},
-        )
-        record(made, "done", now)
+        author, now = shell("token"), timezone.now()
+        _, secret = tokens.make(user, options["name"], scopes, author, lifetime=lifetime, now=now)
         self.stdout.write(secret)
 
     def _list(self, options: dict[str, Any]) -> None:
-        tokens = ApiToken.objects.select_related("user")
+        kept = ApiToken.objects.select_related("user")
         if options["user"]:
-            tokens = tokens.filter(user__username=options["user"])
+            kept = kept.filter(user__username=options["user"])
         now = timezone.now()
         rows = [
             {
@@ -84,7 +77,7 @@ class Command(BaseCommand):
                 "expires_at": token.expires_at.isoformat() if token.expires_at else None,
                 "last_used_at": token.last_used_at.isoformat() if token.last_used_at else None,
             }
-            for token in tokens
+            for token in kept
         ]
         if options["json"]:
             self.stdout.write(json.dumps(rows, indent=1))
@@ -100,8 +93,5 @@ class Command(BaseCommand):
             raise CommandError(
                 f"There is no token {options['prefix']}; `token list` shows them.", returncode=2
             )
-        now = timezone.now()
-        token.revoke(now)
-        ended = Attempt(shell("token"), AuditAction.TOKEN_REVOKE, subject=f"{token} of {token.user}")
-        record(ended, "done", now)
+        tokens.revoke(token, shell("token"), timezone.now())
         self.stdout.write(f"{token} is revoked")

@@ -14,7 +14,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
-from fleet.changes.audit import Attempt, record, shell
+from fleet.audit import record, shell
 from fleet.models.access import ROLES, ClusterLimit, end_sessions, give_role
 from fleet.vocabulary.actions import AuditAction
 
@@ -125,5 +125,5 @@ def _facts(user: User) -> dict[str, Any]:
 
 
 def _log(action: AuditAction, user: User, before: Any, after: Any) -> None:
-    attempt = Attempt(shell("user"), action, subject=user.get_username(), before=before, after=after)
+    attempt = shell("user").attempt(action, subject=user.get_username(), before=before, after=after)
     record(attempt, "done", timezone.now())

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from django.contrib.auth.models import User
 
+from fleet.audit import By
 from fleet.changes import engine
 from fleet.changes.campaigns import campaigns
 from fleet.changes.campaigns.campaigns import Chosen
 from fleet.changes.campaigns.run import CampaignRunner
-from fleet.changes.engine import By, Draft
+from fleet.changes.engine import Draft
 from fleet.changes.runner import StepContext
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster

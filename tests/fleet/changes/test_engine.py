@@ -120,15 +120,6 @@ def test_note_writes_without_the_log(cluster: Cluster, alice: User) -> None:
     assert len(_log()) == written
 
 
-def test_refuse_leaves_a_row_without_a_change(cluster: Cluster, alice: User) -> None:
-    """What did not even become a plan was still tried."""
-    engine.refuse(by(alice), "networking-config.plan", cluster.pk, "pollers are blind", NOW, reason="now!")
-    entry = AuditEntry.objects.get()
-    assert (entry.outcome, entry.detail, entry.reason, entry.change_id) == (
-        "refused", "pollers are blind", "now!", None,
-    )  # fmt: skip
-
-
 def test_who_confirmed_is_no_second_person(cluster: Cluster, alice: User, bob: User) -> None:
     """Whoever planned it; and a cluster that asks for two only since the plan asks for two."""
     change = engine.create(cluster.pk, draft(), by(alice), NOW)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from fleet.audit import By
 from fleet.changes import Refused, kinds
-from fleet.changes.engine import By
 from fleet.changes.kinds import kind_of
 from fleet.models.actions import RolloutStep
 from fleet.models.changes import AuditEntry, Change

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from fleet.changes.audit import Attempt, record
+from fleet.audit import Attempt, record
 from fleet.vocabulary.changes import SYSTEM, Actor, ActorKind
 from tests.dashboards.conftest import MakeUser
 

@@ -11,8 +11,9 @@ from django.test import Client
 from django.utils import timezone
 
 from dashboards.shared import reading
+from fleet.audit import By
 from fleet.changes import engine
-from fleet.changes.engine import By, Draft
+from fleet.changes.engine import Draft
 from fleet.models.actions import DesiredPolicy
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster, ensure_default_cluster

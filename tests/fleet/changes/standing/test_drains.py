@@ -13,15 +13,13 @@ from fleet.models.changes import AuditEntry
 from fleet.models.clusters import Cluster
 from fleet.models.drains import Drain
 from fleet.protocol.destination.health import Draining
-from fleet.vocabulary.changes import Actor, ActorKind
 from fleet.vocabulary.instances import Attempt, InstanceFacts, InstanceKind
 from fleet.vocabulary.watch import UNWATCHED
-from tests.fleet.changes.conftest import NOW
+from tests.fleet.changes.conftest import NOW, by
 
 
 def wanted(user: User, *, drained: bool = True) -> Wanted:
-    actor = Actor(ActorKind.PERSON, user.get_username(), user.pk)
-    return Wanted("p-1", "proxy-1", drained, "kernel update", actor)
+    return Wanted("p-1", "proxy-1", drained, "kernel update", by(user))
 
 
 def proxy(*, drains_already: bool = False, ok: bool = True, gone: bool = False) -> dict[int, InstanceFacts]:

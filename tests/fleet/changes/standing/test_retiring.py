@@ -16,10 +16,9 @@ from fleet.models.remembered import Agent
 from fleet.monitoring.columns import RETIRED
 from fleet.monitoring.history.store import recall
 from fleet.monitoring.state.writer import Writer
-from fleet.vocabulary.changes import Actor, ActorKind
 from fleet.vocabulary.verdicts import State
 from tests.fakes.record import fill
-from tests.fleet.changes.conftest import NOW
+from tests.fleet.changes.conftest import NOW, by
 
 
 @pytest.fixture
@@ -31,8 +30,7 @@ def writer(valkey_url: str, prefix: str) -> Writer:
 
 def wanted(user: User, writer: Writer, index: int, *, retired: bool = True) -> Wanted:
     ids, names = writer.agent_ids("default")
-    actor = Actor(ActorKind.PERSON, user.get_username(), user.pk)
-    return Wanted(ids[index], names[index], index, retired, "scrapped", actor)
+    return Wanted(ids[index], names[index], index, retired, "scrapped", by(user))
 
 
 def marked(writer: Writer) -> list[int]:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from fleet.changes import ControlError, Refused
+from django.utils import timezone
+
 from fleet.models.changes import AuditEntry, Change
-from fleet.vocabulary.actions import ActionName, AuditAction
-from fleet.vocabulary.changes import Actor, ActorKind
+from fleet.vocabulary.actions import ActionName, AuditAction, Refusal
+from fleet.vocabulary.changes import SYSTEM, Actor, ActorKind
 
 #: The ids of the rows that were written since `counting` began.
 _written: ContextVar[list[int] | None] = ContextVar("written", default=None)
@@ -42,13 +43,32 @@ class Attempt:
         self.change_id, self.subject, self.cluster = change.pk, change.title, change.cluster_id
 
 
-def shell(command: str) -> Actor:
-    """Who acts at a shell: the command, and whom the operating system names."""
+@dataclass(frozen=True, slots=True)
+class By:
+    """Who asks, and in which request."""
+
+    actor: Actor
+    request_id: str = ""
+    idempotency_key: str = ""
+
+    def attempt(
+        self, action: AuditAction | ActionName, cluster: str = "", subject: str = "", **said: Any
+    ) -> Attempt:
+        """Return what they try; `said` are fields of Attempt."""
+        return Attempt(self.actor, action, cluster, subject, request_id=self.request_id, **said)
+
+
+#: The console itself.
+CONSOLE = By(SYSTEM)
+
+
+def shell(command: str) -> By:
+    """Who asks at a shell: the command, and whom the operating system names."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError):  # no such user, as in a container
         name = f"user {os.getuid()}"
-    return Actor(ActorKind.SYSTEM, f"manage.py {command}, by {name}")
+    return By(Actor(ActorKind.SYSTEM, f"manage.py {command}, by {name}"))
 
 
 def record(attempt: Attempt, outcome: str, now: datetime) -> AuditEntry:
@@ -86,21 +106,17 @@ def counting() -> Iterator[list[int]]:
 
 
 @contextmanager
-def attempted(attempt: Attempt, clock: Callable[[], datetime]) -> Iterator[Attempt]:
+def attempted(attempt: Attempt, clock: Callable[[], datetime] = timezone.now) -> Iterator[Attempt]:
     """Write one row about the block when it ends: `done`, `refused` by a rule, or `failed`. Errors go on.
 
     A refusal that a block inside has written already is not written twice.
     """
     try:
         yield attempt
-    except Refused as error:
+    except Refusal as error:
         if not error.logged:
             attempt.detail, error.logged = str(error), True
             record(attempt, "refused", clock())
-        raise
-    except ControlError as error:
-        attempt.detail = str(error)
-        record(attempt, "failed", clock())
         raise
     except BaseException as error:
         attempt.detail = f"{type(error).__name__}: {error}"

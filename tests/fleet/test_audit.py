@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.changes import ControlError, Refused
-from fleet.changes.audit import Attempt, attempted, counting, record, shell
+from fleet.audit import Attempt, attempted, counting, record, shell
+from fleet.changes import LeaseHeld, Refused
 from fleet.models.changes import AuditEntry
 from fleet.vocabulary.changes import SYSTEM
 from tests.fleet.changes.conftest import NOW
@@ -45,4 +45,4 @@ def test_counting_sees_the_rows_of_its_block() -> None:
 def test_shell_names_command_and_person(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a container there may be no name: then the number."""
     monkeypatch.setenv("LOGNAME", "olga")
-    assert shell("user").name == "manage.py user, by olga"
+    assert shell("user").actor.name == "manage.py user, by olga"
