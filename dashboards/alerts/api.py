@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 
 from django.conf import settings
 from django.http import HttpRequest
-from django.utils import timezone
 from ninja import Query, Router, Schema, Status
 from ninja.errors import HttpError
 from pydantic import AwareDatetime, Field
@@ -19,6 +18,7 @@ from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.asked import Body, Parameters
 from dashboards.shared.api.changing import REFUSALS, by, caller, known, prove
 from dashboards.shared.api.per_cluster import PerCluster
+from dashboards.shared.pages import sentence_of
 from dashboards.shared.permissions import refusal_to_write
 from dashboards.shared.presenters import moment
 from fleet.alerts import acting, store
@@ -27,12 +27,9 @@ from fleet.alerts.matching import EVERYTHING, MatchError, is_everything, parse
 from fleet.alerts.messages import headline
 from fleet.alerts.silences import Silence as QuietTime
 from fleet.alerts.values import IncidentState
-from fleet.audit import Attempt, record
 from fleet.models.access import Permission
 from fleet.models.alerting import Silence, in_cluster
 from fleet.models.incidents import Incident
-from fleet.vocabulary.actions import AuditAction
-from fleet.vocabulary.incidents import IncidentState
 
 router = Router()
 per_cluster = PerCluster(router)
@@ -179,14 +176,14 @@ def make_silence(request: HttpRequest, cluster: str, body: SilenceBody) -> Any:
             who,
             starts_at,
             starts_at + body.hours * 3600,
+            by(request),
             cluster=known(cluster),
             typed=body.typed,
         )
     except AlreadySilencedError as error:
-        raise HttpError(409, f"{str(error)[:1].upper()}{str(error)[1:]}.") from error
+        raise HttpError(409, sentence_of(error)) from error
     except (ActError, MatchError) as error:
         raise HttpError(400, f"{error}.".capitalize()) from error
-    _log(request, AuditAction.SILENCE_CREATE, made)
     return Status(201, _silence(made))
 
 
@@ -194,8 +191,7 @@ def make_silence(request: HttpRequest, cluster: str, body: SilenceBody) -> Any:
 def end_silence(request: HttpRequest, cluster: str, number: int) -> Any:
     """End a silence now."""
     row = _silence_row(request, cluster, number)
-    acting.end(row, reading.current_time())
-    _log(request, AuditAction.SILENCE_END, row)
+    acting.end(row, reading.current_time(), by(request))
     row.refresh_from_db()
     return _silence(row)
 
@@ -208,10 +204,9 @@ def extend_silence(request: HttpRequest, cluster: str, number: int, body: Extend
     if row.ends_at <= now:
         raise HttpError(409, f"The silence {number} has ended: make another.")
     try:
-        acting.extend(row, body.hours * 3600, now)
+        acting.extend(row, body.hours * 3600, now, by(request))
     except ActError as error:
         raise HttpError(409, f"{error}.".capitalize()) from error
-    _log(request, AuditAction.SILENCE_EXTEND, row)
     row.refresh_from_db()
     return _silence(row)
 
@@ -234,13 +229,6 @@ def _prove_for_everything(request: HttpRequest, matchers: str) -> None:
         raise HttpError(400, f"{error}.".capitalize()) from error
     if is_everything(parsed):
         prove(request)
-
-
-def _log(request: HttpRequest, action: AuditAction, row: Silence) -> None:
-    who = by(request)
-    attempt = Attempt(who.actor, action, row.cluster, row.matchers or "everything", row.reason)
-    attempt.request_id = who.request_id
-    record(attempt, "done", timezone.now())
 
 
 def _number(number: int) -> int:

@@ -12,6 +12,7 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest
 from kombu.exceptions import OperationalError
 
+from dashboards.shared.pages import signed_in
 from fleet.audit import By
 from fleet.changes.kinds import kind_of
 from fleet.models.changes import Change
@@ -46,6 +47,11 @@ def by(request: HttpRequest, user: User, token: ApiToken | None = None) -> By:
     return By(
         actor, request_id_of(request), request.headers.get("Idempotency-Key", "")[:100].replace("\0", "")
     )
+
+
+def author(request: HttpRequest) -> By:
+    """Who asks by a page, which only people use who are signed in."""
+    return by(request, signed_in(request))
 
 
 def carry_out(change: Change) -> None:

@@ -1,4 +1,7 @@
-"""What people do about incidents: acknowledge, note, silence, try a channel out. Pages and API call these alike."""
+"""What people do about incidents: acknowledge, note, silence, try a channel out. Pages and API call these alike.
+
+Silences and channels write their rows in the log; incidents have a timeline.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,11 @@ from fleet.alerts.channels.registry import ACKNOWLEDGED, READ
 from fleet.alerts.matching import EVERYTHING, Matcher, is_everything, parse
 from fleet.alerts.messages import Links
 from fleet.alerts.routes import leaves, receivers
+from fleet.alerts.values import IncidentState, Notice, NoticeKind, TimelineKind
+from fleet.audit import Attempt, By, attempted
 from fleet.models.alerting import Channel, Delivery, Silence
 from fleet.models.incidents import Incident, IncidentEvent
-from fleet.models.moments import to_seconds
-from fleet.vocabulary.incidents import IncidentState, Notice, NoticeKind, TimelineKind
+from fleet.vocabulary.actions import AuditAction, Refusal
 
 #: Silences are no way to switch alerts off.
 LONGEST_SILENCE = 30 * 86400.0
@@ -23,7 +27,7 @@ LONGEST_SILENCE = 30 * 86400.0
 _SOONEST, _TYPED_FOR = 90 * 86400.0, 60.0
 
 
-class ActError(ValueError):
+class ActError(Refusal, ValueError):
     """It cannot be done; the sentence says why."""
 
 
@@ -74,6 +78,7 @@ def silence(
     who: str,
     starts_at: float,
     ends_at: float,
+    by: By,
     *,
     cluster: str = "",
     typed: str = "",
@@ -83,20 +88,7 @@ def silence(
     What matches everything wants the word typed; who made it is who is signed in, whatever was sent.
     """
     parsed = parse(matchers)
-    if not reason.strip():
-        raise ActError("say why: somebody will read it at three in the morning")
-    if not 0 < ends_at - starts_at <= LONGEST_SILENCE:
-        raise ActError("a silence lasts thirty days at most, and ends after it begins")
-    if is_everything(parsed) and typed.strip().lower() != EVERYTHING:
-        raise ActError(
-            f"this silences everything, or all but a few: type the word {EVERYTHING} if that is meant"
-        )
-    if (same := _same_silence(parsed, cluster, starts_at, ends_at)) is not None:
-        until = messages.clock(same.ends_at)
-        raise AlreadySilencedError(
-            f"the silence {same.pk} of {same.creator} covers this until {until}: extend it instead"
-        )
-    return Silence.objects.create(
+    row = Silence(
         cluster=cluster,
         matchers=matchers.strip(),
         reason=reason.strip()[:500],
@@ -104,6 +96,22 @@ def silence(
         starts_at=starts_at,
         ends_at=ends_at,
     )
+    with attempted(_attempt(AuditAction.SILENCE_CREATE, row, by)):
+        if not row.reason:
+            raise ActError("say why: somebody will read it at three in the morning")
+        if not 0 < ends_at - starts_at <= LONGEST_SILENCE:
+            raise ActError("a silence lasts thirty days at most, and ends after it begins")
+        if is_everything(parsed) and typed.strip().lower() != EVERYTHING:
+            raise ActError(
+                f"this silences everything, or all but a few: type the word {EVERYTHING} if that is meant"
+            )
+        if (same := _same_silence(parsed, cluster, starts_at, ends_at)) is not None:
+            until = messages.clock(same.ends_at)
+            raise AlreadySilencedError(
+                f"the silence {same.pk} of {same.creator} covers this until {until}: extend it instead"
+            )
+        row.save(force_insert=True)
+    return row
 
 
 def _same_silence(
@@ -122,18 +130,24 @@ def beginning(wanted: datetime | None, now: float) -> float:
     return at
 
 
-def extend(row: Silence, seconds: float, now: float) -> None:
+def extend(row: Silence, seconds: float, now: float, by: By) -> None:
     """Let a silence last longer, from its end or from now. Raises ActError."""
     ends_at = max(row.ends_at, now) + seconds
-    if ends_at - now > LONGEST_SILENCE:
-        raise ActError("a silence ends within thirty days")
-    if not Silence.objects.filter(pk=row.pk, ends_at=row.ends_at).update(ends_at=ends_at, warned=False):
-        raise ActError("somebody extended or ended this silence meanwhile: look at it again")
+    with attempted(_attempt(AuditAction.SILENCE_EXTEND, row, by)):
+        if ends_at - now > LONGEST_SILENCE:
+            raise ActError("a silence ends within thirty days")
+        if not Silence.objects.filter(pk=row.pk, ends_at=row.ends_at).update(ends_at=ends_at, warned=False):
+            raise ActError("somebody extended or ended this silence meanwhile: look at it again")
 
 
-def end(row: Silence, now: float) -> None:
+def end(row: Silence, now: float, by: By) -> None:
     """End a silence now; it stays in the list of those that were."""
-    Silence.objects.filter(pk=row.pk, ends_at__gt=now).update(ends_at=now)
+    with attempted(_attempt(AuditAction.SILENCE_END, row, by)):
+        Silence.objects.filter(pk=row.pk, ends_at__gt=now).update(ends_at=now)
+
+
+def _attempt(action: AuditAction, row: Silence, by: By) -> Attempt:
+    return by.attempt(action, row.cluster, row.matchers or "everything", reason=row.reason)
 
 
 def warn_of_end(row: Silence, now: float, console_url: str = "") -> int:
@@ -161,23 +175,25 @@ def warn_of_end(row: Silence, now: float, console_url: str = "") -> int:
     return told
 
 
-def try_out(channel: Channel, now: float) -> Delivery:
+def try_out(channel: Channel, now: float, by: By) -> Delivery:
     """Put a test message into the outbox, before all that waits for the channel."""
     notice = messages.trial(channel.name, now)
-    return Delivery.objects.create(
-        channel=channel,
-        cluster=channel.cluster,
-        key=notice.key,
-        kind=notice.kind.value,
-        payload=messages.payload(notice, Links()),
-        created_at=now,
-        next_attempt_at=now,
-    )
+    with attempted(by.attempt(AuditAction.CHANNEL_TEST, channel.cluster, channel.name)):
+        return Delivery.objects.create(
+            channel=channel,
+            cluster=channel.cluster,
+            key=notice.key,
+            kind=notice.kind.value,
+            payload=messages.payload(notice, Links()),
+            created_at=now,
+            next_attempt_at=now,
+        )
 
 
-def delete_channel(row: Channel, now: float) -> int:
+def delete_channel(row: Channel, now: float, by: By) -> int:
     """Delete a channel and return how many notifications it leaves unsent. The delivery log keeps its rows."""
-    with transaction.atomic():
+    attempt = by.attempt(AuditAction.CHANNEL_DELETE, row.cluster, row.name)
+    with attempted(attempt), transaction.atomic():
         log = Delivery.objects.filter(channel=row)
         unsent = log.filter(sent_at=None, failed_at=None).update(
             failed_at=now, waits_for="", last_error="The channel was deleted before this was sent."
@@ -187,9 +203,10 @@ def delete_channel(row: Channel, now: float) -> int:
     return unsent
 
 
-def send_again(row: Delivery, now: float) -> None:
+def send_again(row: Delivery, now: float, by: By) -> None:
     """Try a message again that was given up, or waits."""
-    outbox.open_deliveries().filter(pk=row.pk).update(next_attempt_at=now, waits_for="")
-    Delivery.objects.filter(pk=row.pk).exclude(failed_at=None).update(
-        failed_at=None, attempts=0, created_at=now, next_attempt_at=now, waits_for=""
-    )
+    with attempted(by.attempt(AuditAction.DELIVERY_AGAIN, row.cluster, row.key)):
+        outbox.open_deliveries().filter(pk=row.pk).update(next_attempt_at=now, waits_for="")
+        Delivery.objects.filter(pk=row.pk).exclude(failed_at=None).update(
+            failed_at=None, attempts=0, created_at=now, next_attempt_at=now, waits_for=""
+        )

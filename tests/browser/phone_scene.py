@@ -27,7 +27,7 @@ from fleet.alerts import acting  # noqa: E402
 from fleet.alerts.messages import Links, payload  # noqa: E402
 from fleet.alerts.store import value_of  # noqa: E402
 from fleet.alerts.values import Notice, NoticeKind  # noqa: E402
-from fleet.audit import By  # noqa: E402
+from fleet.audit import CONSOLE, By  # noqa: E402
 from fleet.changes.networking import revisions  # noqa: E402
 from fleet.changes.policies import desired, planning  # noqa: E402
 from fleet.models.alerting import (  # noqa: E402
@@ -144,7 +144,7 @@ def _incidents(cluster: Cluster, now: float) -> dict[str, int]:
         new="17.2.0-dev+20260101",
         at=now - 600,
     )
-    acting.silence(f"cause=proxy*{SUFFIX}", REASON, f"night_shift{SUFFIX}", now - 3000, now + 600)
+    acting.silence(f"cause=proxy*{SUFFIX}", REASON, f"night_shift{SUFFIX}", now - 3000, now + 600, CONSOLE)
     return {"incident": row.pk}
 
 

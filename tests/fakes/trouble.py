@@ -9,6 +9,8 @@ from typing import Any
 from fleet.alerts import acting
 from fleet.alerts.messages import Links, payload
 from fleet.alerts.store import value_of
+from fleet.alerts.values import Notice, NoticeKind
+from fleet.audit import CONSOLE
 from fleet.models.alerting import AlertClock, Channel, Delivery, Route
 from fleet.models.clusters import Cluster
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange
@@ -34,7 +36,7 @@ def write(cluster_id: str) -> None:
     )
     _messages(firing, _channel(), now)
     acting.silence(
-        "cause=backend*", "upgrade of the database", "ada", now - 3000, now + 600, cluster=cluster_id
+        "cause=backend*", "upgrade of the database", "ada", now - 3000, now + 600, CONSOLE, cluster=cluster_id
     )
     AlertClock.objects.create(cluster=cluster, looked_at=now - 1)
     _history(cluster)

@@ -12,19 +12,18 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from dashboards.alerts import presenters
-from dashboards.alerts.audit import logged, signed_in
 from dashboards.alerts.forms import ChannelForm, RouteForm
 from dashboards.shared import proof, reading
+from dashboards.shared.acting import author
 from dashboards.shared.owners import owner_words
-from dashboards.shared.pages import prefix_of
+from dashboards.shared.pages import prefix_of, signed_in
 from dashboards.shared.permissions import must_write, owners_for, requires
 from dashboards.shared.row_ids import row_id
-from fleet.alerts import acting
+from fleet.alerts import acting, keeping
+from fleet.alerts.values import Severity
 from fleet.models.access import Permission, is_limited, may, may_write, shown_clusters
 from fleet.models.alerting import Channel, Delivery, Route, in_cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
-from fleet.vocabulary.actions import AuditAction
-from fleet.vocabulary.incidents import Severity
 
 _LOG = 50
 
@@ -44,8 +43,7 @@ def channels(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
         must_write(request, Permission.CHANGE_CONFIG, cluster)
         sendable = log.exclude(channel=None)
         row = get_object_or_404(sendable, pk=row_id(request.POST.get("id", "")))
-        acting.send_again(row, now)
-        logged(request, user, row.cluster, AuditAction.DELIVERY_AGAIN, row.key)
+        acting.send_again(row, now, author(request))
         return redirect(f"{prefix_of(cluster)}/alerts/channels/")
     writable = owners_for(user, Permission.CHANGE_CONFIG, cluster)
     rows = in_cluster(Channel.objects.prefetch_related("routes", "escalations"), cluster)
@@ -90,34 +88,18 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
         may_allow_private=may_write(user, Permission.MANAGE_ACCESS, ""),
     )
     if do == "test" and row.pk:
-        acting.try_out(row, now)
-        logged(request, user, row.cluster, AuditAction.CHANNEL_TEST, row.name)
+        acting.try_out(row, now, author(request))
         messages.success(request, "A test is on its way: the log below says what comes of it.")
         return redirect(f"{here}{row.pk}/")
     if do == "delete" and row.pk and "confirm" in request.POST:
-        logged(request, user, row.cluster, AuditAction.CHANNEL_DELETE, row.name)
-        acting.delete_channel(row, now)
+        acting.delete_channel(row, now, author(request))
         return redirect(here)
     if form.is_bound and form.is_valid():
-        saved = form.save()
-        after = {
-            "kind": saved.kind,
-            "target": presenters.target_of(saved),
-            "enabled": saved.enabled,
-            "private": saved.allow_private,
-        }
-        logged(
-            request,
-            user,
-            saved.cluster,
-            AuditAction.CHANNEL_CHANGE if channel_id else AuditAction.CHANNEL_CREATE,
-            saved.name,
-            after=after,
-        )
-        if not channel_id and not saved.cluster:
-            _first_route(saved)
-        messages.success(request, f"The channel {saved.name} is kept.")
-        return redirect(f"{here}{saved.pk}/")
+        keeping.keep(row, form.save, author(request))
+        if not channel_id and not row.cluster:
+            _first_route(row)
+        messages.success(request, f"The channel {row.name} is kept.")
+        return redirect(f"{here}{row.pk}/")
     log = (
         Delivery.objects.filter(channel=row).select_related("channel") if row.pk else Delivery.objects.none()
     )
@@ -150,8 +132,7 @@ def route(request: HttpRequest, route_id: int, cluster: str = DEFAULT_CLUSTER) -
     here = f"{prefix_of(cluster)}/alerts/channels/"
     do = request.POST.get("do", "")
     if do == "delete" and row.pk and "confirm" in request.POST:
-        logged(request, user, row.cluster, AuditAction.ROUTE_DELETE, row.name)
-        row.delete()
+        keeping.remove(row, author(request))
         return redirect(here)
     form = RouteForm(
         request.POST if request.method == "POST" and do != "delete" else None,
@@ -159,9 +140,7 @@ def route(request: HttpRequest, route_id: int, cluster: str = DEFAULT_CLUSTER) -
         owners=owners_for(user, Permission.CHANGE_CONFIG, cluster),
     )
     if form.is_bound and form.is_valid():
-        saved = form.save()
-        action = AuditAction.ROUTE_CHANGE if route_id else AuditAction.ROUTE_CREATE
-        logged(request, user, saved.cluster, action, saved.name)
+        keeping.keep(row, form.save, author(request))
         return redirect(here)
     context = {
         "page": "incidents",

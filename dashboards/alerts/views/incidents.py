@@ -17,6 +17,7 @@ from dashboards.alerts import incident_figures
 from dashboards.alerts import presenters as alert_presenters
 from dashboards.fleet import history
 from dashboards.shared import presenters, reading, refusals
+from dashboards.shared.acting import author
 from dashboards.shared.pages import prefix_of, signed_in
 from dashboards.shared.permissions import requires
 from fleet.alerts import acting, store
@@ -190,8 +191,9 @@ def _act(request: HttpRequest, row: Incident, cluster: str) -> HttpResponseBase:
             acting.note(row, who, request.POST.get("text", ""), now)
         elif do == "silence":
             made = acting.silence(
-                f"cause={row.key}", request.POST.get("reason", ""), who, now, now + 3600, cluster=cluster
-            )
+                f"cause={row.key}", request.POST.get("reason", ""), who, now, now + 3600, author(request),
+                cluster=cluster,
+            )  # fmt: skip
             said = f"{who} silenced it for an hour: {made.reason}"
             acting.tell(row, TimelineKind.SILENCED, who, said, now)
             messages.success(request, "It is silenced for an hour.")

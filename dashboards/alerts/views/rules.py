@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import messages
@@ -12,15 +12,15 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
-from dashboards.alerts.audit import logged, signed_in
 from dashboards.alerts.forms import LabelForm, RuleForm
 from dashboards.fleet import history as alert_history
 from dashboards.shared import proof, reading, refusals
+from dashboards.shared.acting import author
 from dashboards.shared.owners import owner_words
-from dashboards.shared.pages import prefix_of
+from dashboards.shared.pages import prefix_of, signed_in
 from dashboards.shared.permissions import is_known, must_write, owners_for, refusal_to_write, requires
 from dashboards.shared.row_ids import row_id
-from fleet.alerts import backtest, rules_yaml, store
+from fleet.alerts import backtest, keeping, rules_yaml, store
 from fleet.alerts.facts import match_names
 from fleet.alerts.messages import duration_words
 from fleet.alerts.rules import Rule, RuleKind
@@ -30,7 +30,6 @@ from fleet.models.alerting import AgentLabel, AlertRule, in_cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.moments import to_moment
 from fleet.models.remembered import Agent, Instance
-from fleet.vocabulary.actions import AuditAction
 
 #: The back-test plays so many days at most.
 _DAYS = 7
@@ -100,7 +99,6 @@ def rule(request: HttpRequest, rule_id: int, cluster: str = DEFAULT_CLUSTER) -> 
     )
     user, do = signed_in(request), request.POST.get("do", "")
     writable = owners_for(user, Permission.CHANGE_CONFIG, cluster)
-    before = asdict(store.rule_of(row)) if rule_id else None
     is_form = request.method == "POST" and do not in ("delete", "override")
     form = RuleForm(request.POST if is_form else None, instance=row, owners=writable or [cluster])
     if request.method == "POST" and do != "try":
@@ -110,19 +108,14 @@ def rule(request: HttpRequest, rule_id: int, cluster: str = DEFAULT_CLUSTER) -> 
         )
         proof.require(request)
         if do == "override" and rule_id:
-            return redirect(f"{prefix_of(cluster)}/alerts/rules/{_override(request, user, row, cluster).pk}/")
+            own = keeping.override(row, cluster, author(request))
+            return redirect(f"{prefix_of(cluster)}/alerts/rules/{own.pk}/")
         if do == "delete" and "confirm" in request.POST and not row.builtin and rule_id:
-            logged(request, user, row.cluster, AuditAction.RULE_DELETE, row.name, before=_plain(before))
-            row.delete()
+            keeping.remove(row, author(request))
             return redirect(f"{prefix_of(cluster)}/alerts/rules/")
         if is_form and form.is_valid():
-            saved = form.save()
-            action = AuditAction.RULE_CHANGE if rule_id else AuditAction.RULE_CREATE
-            logged(
-                request, user, saved.cluster, action, saved.name,
-                before=_plain(before), after=_plain(asdict(store.rule_of(saved))),
-            )  # fmt: skip
-            messages.success(request, f"The rule {saved.name} is kept.")
+            keeping.keep(row, form.save, author(request))
+            messages.success(request, f"The rule {row.name} is kept.")
             return redirect(f"{prefix_of(cluster)}/alerts/rules/")
     tried = _tried(form, row)
     verdict, spells = _played(tried, cluster) if tried is not None else ("", [])
@@ -156,15 +149,11 @@ def _do(request: HttpRequest, user: User, cluster: str, form: LabelForm) -> Http
     do, here = request.POST.get("do"), f"{prefix_of(cluster)}/alerts/rules/"
     if do == "unlabel":
         row = get_object_or_404(AgentLabel, cluster=cluster, pk=row_id(request.POST.get("label_id", "")))
-        logged(request, user, cluster, AuditAction.LABEL_DELETE, str(row))
-        row.delete()
+        keeping.remove_label(row, author(request))
         return redirect(here)
     if do == "label" and form.is_valid():
         given = form.cleaned_data
-        made, _ = AgentLabel.objects.get_or_create(
-            cluster_id=cluster, pattern=given["pattern"], label=given["label"]
-        )
-        logged(request, user, cluster, AuditAction.LABEL_CREATE, str(made))
+        keeping.add_label(cluster, given["pattern"], given["label"], author(request))
         return redirect(here)
     if do == "import":
         try:
@@ -177,16 +166,7 @@ def _do(request: HttpRequest, user: User, cluster: str, form: LabelForm) -> Http
             refusals.complain(request, f"Nothing was taken: {problem}")
             return redirect(here)
         proof.require(request)
-        _save(imported)
-        owners = {rule.cluster for rule in imported}
-        logged(
-            request,
-            user,
-            owners.pop() if len(owners) == 1 else "",
-            AuditAction.RULES_IMPORT,
-            f"{len(imported)} rules",
-            after=[rule.name for rule in imported],
-        )
+        keeping.import_rules(imported, author(request))
         messages.success(request, f"{len(imported)} rules are taken; those of other names stay as they are.")
         return redirect(here)
     return None
@@ -202,22 +182,6 @@ def _rows(cluster: str) -> list[dict[str, Any]]:
     ]
 
 
-def _override(request: HttpRequest, user: User, row: AlertRule, cluster: str) -> AlertRule:
-    """Return the rule of a cluster that takes the place of an installation's rule there; a copy if it is new."""
-    columns = asdict(store.rule_of(row)) | {"kind": row.kind, "severity": row.severity, "cluster": cluster}
-    own, is_new = AlertRule.objects.get_or_create(name=row.name, cluster=cluster, defaults=columns)
-    if is_new:
-        logged(
-            request,
-            user,
-            cluster,
-            AuditAction.RULE_OVERRIDE,
-            row.name,
-            after=_plain(asdict(store.rule_of(own))),
-        )
-    return own
-
-
 def _problem(user: User, rules: list[Rule]) -> str:
     """Return why rules cannot be imported, as the end of a sentence; empty: they can."""
     kinds = dict(AlertRule.objects.filter(builtin=True).values_list("name", "kind"))
@@ -229,12 +193,6 @@ def _problem(user: User, rules: list[Rule]) -> str:
         if rule.cluster and not is_known(rule.cluster):
             return f"{rule.name} names the cluster {rule.cluster}, which does not exist."
     return ""
-
-
-def _save(imported: list[Rule]) -> None:
-    for rule in imported:
-        columns = asdict(rule) | {"kind": rule.kind.value, "severity": int(rule.severity)}
-        AlertRule.objects.update_or_create(name=rule.name, cluster=rule.cluster, defaults=columns)
 
 
 def _tried(form: RuleForm, row: AlertRule) -> Rule | None:
@@ -277,7 +235,3 @@ def _labelled(rule: Rule, cluster: str) -> set[str] | None:
     known = list(Agent.objects.filter(cluster=cluster).values_list("agent_id", "name"))
     mask = match_names([name for _, name in known], patterns)
     return {identity for (identity, _), has in zip(known, mask.tolist(), strict=True) if has}
-
-
-def _plain(rule: dict[str, Any] | None) -> dict[str, Any] | None:
-    return None if rule is None else rule | {"kind": str(rule["kind"]), "severity": int(rule["severity"])}

@@ -12,13 +12,13 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboards.alerts import presenters as alert_presenters
-from dashboards.alerts.audit import logged, signed_in
 from dashboards.alerts.forms import SilenceForm, WindowForm
 from dashboards.shared import presenters, proof, reading, refusals
+from dashboards.shared.acting import author
 from dashboards.shared.owners import owner_words
-from dashboards.shared.pages import prefix_of
+from dashboards.shared.pages import prefix_of, sentence_of, signed_in
 from dashboards.shared.permissions import must_write, owners_for, requires
-from fleet.alerts import acting, store
+from fleet.alerts import acting, keeping, store
 from fleet.alerts.acting import ActError
 from fleet.alerts.evaluating import agents_matching
 from fleet.alerts.facts import agents_of, match_names
@@ -29,8 +29,6 @@ from fleet.models.alerting import MaintenanceWindow, Silence, in_cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.incidents import Incident
 from fleet.monitoring.state import StateError
-from fleet.vocabulary.actions import AuditAction
-from fleet.vocabulary.incidents import IncidentState
 
 #: Two forms on one page have fields of the same name: each label has to find its own.
 _WINDOW_IDS = "window_%s"
@@ -123,8 +121,7 @@ def preview_of(text: str, cluster: str, now: float) -> dict[str, Any]:
 
 def _do(request: HttpRequest, do: str, cluster: str, form: SilenceForm, window_form: WindowForm) -> bool:
     """Act; whether it is done and nothing is left to show."""
-    user, now = signed_in(request), reading.current_time()
-    who = user.get_username()
+    by, now = author(request), reading.current_time()
     number = request.POST.get("id", "")
     pk = int(number) if number.isdecimal() and len(number) < 18 else 0
     if do in ("extend", "end"):
@@ -133,24 +130,20 @@ def _do(request: HttpRequest, do: str, cluster: str, form: SilenceForm, window_f
         if do == "extend":
             _prove_for_everything(request, row.matchers)
         try:
-            acting.end(row, now) if do == "end" else acting.extend(row, 3600.0, now)
+            acting.end(row, now, by) if do == "end" else acting.extend(row, 3600.0, now, by)
         except ActError as error:
             refusals.complain(request, f"{error}.")
-            return True
-        action = AuditAction.SILENCE_END if do == "end" else AuditAction.SILENCE_EXTEND
-        logged(request, user, row.cluster, action, str(row))
         return True
     if do in ("remove", "switch"):
         window = get_object_or_404(in_cluster(MaintenanceWindow.objects.all(), cluster), pk=pk)
         must_write(request, Permission.ACT_ON_FLEET, window.cluster)
         if do == "switch" and not window.enabled:
             _prove_for_everything(request, window.matchers)
-        action = AuditAction.WINDOW_REMOVE if do == "remove" else AuditAction.WINDOW_SWITCH
-        logged(request, user, window.cluster, action, window.name)
         if do == "remove":
-            window.delete()
+            keeping.remove(window, by)
         else:
-            MaintenanceWindow.objects.filter(pk=pk).update(enabled=not window.enabled)
+            window.enabled = not window.enabled
+            keeping.keep(window, lambda: window.save(update_fields=["enabled"]), by)
         return True
     if do == "silence" and form.is_valid():
         given = form.cleaned_data
@@ -159,26 +152,18 @@ def _do(request: HttpRequest, do: str, cluster: str, form: SilenceForm, window_f
         try:
             begins = acting.beginning(given["starts"], now)
             until = begins + given["hours"] * 3600
-            made = acting.silence(
-                given["matchers"], given["reason"], who, begins, until, cluster=cluster, typed=given["typed"]
-            )
+            acting.silence(
+                given["matchers"], given["reason"], by.actor.name, begins, until, by,
+                cluster=cluster, typed=given["typed"],
+            )  # fmt: skip
         except (ActError, MatchError) as error:
-            form.add_error(None, f"{str(error)[:1].upper()}{str(error)[1:]}.")
+            form.add_error(None, sentence_of(error))
             return False
-        logged(
-            request,
-            user,
-            cluster,
-            AuditAction.SILENCE_CREATE,
-            made.matchers or "everything",
-            reason=made.reason,
-        )
         return True
     if do == "window" and window_form.is_valid():
         _prove_for_everything(request, window_form.cleaned_data["matchers"])
-        window_form.instance.creator = who[:200]
-        window = window_form.save()
-        logged(request, user, cluster, AuditAction.WINDOW_CREATE, window.name, reason=window.reason)
+        window_form.instance.creator = by.actor.name[:200]
+        keeping.keep(window_form.instance, window_form.save, by)
         return True
     return False
 

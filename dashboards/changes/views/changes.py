@@ -61,7 +61,7 @@ def change(request: HttpRequest, change_id: int, cluster: str = DEFAULT_CLUSTER)
 def _agree(request: HttpRequest, row: Change, what: str) -> HttpResponseBase:
     # What it does outlives the session.
     proof.require(request)
-    who = acting.by(request, signed_in(request))
+    who = acting.author(request)
     try:
         if what == "approve":
             engine.approve(row, who, now=timezone.now())
@@ -83,7 +83,7 @@ def _agree(request: HttpRequest, row: Change, what: str) -> HttpResponseBase:
 def _cancel(request: HttpRequest, row: Change) -> HttpResponseBase:
     began = row.state in OCCUPYING
     try:
-        kind_of(row).cancel(row, acting.by(request, signed_in(request)), timezone.now())
+        kind_of(row).cancel(row, acting.author(request), timezone.now())
     except Refused as error:
         row.refresh_from_db()
         return _show(request, row, error)
@@ -98,7 +98,7 @@ def _do(request: HttpRequest, row: Change, what: str) -> HttpResponseBase:
     if what == "resume":
         proof.require(request)
     try:
-        kinds.act(row, what, acting.by(request, signed_in(request)), timezone.now())
+        kinds.act(row, what, acting.author(request), timezone.now())
     except Refused as error:
         row.refresh_from_db()
         return _show(request, row, error)
@@ -137,7 +137,7 @@ def _show(request: HttpRequest, row: Change, error: Refused | None = None) -> Ht
 def _undo(request: HttpRequest, row: Change) -> HttpResponseBase:
     """Plan another change that takes this one back; then it is confirmed like any other."""
     try:
-        who = acting.by(request, signed_in(request))
+        who = acting.author(request)
         planned = kind_of(row).undo(row, who, timezone.now(), reading.record())
     except Refused as error:
         return _show(request, row, Refused(str(error)))

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods
 
 from dashboards.changes import policy_rows
 from dashboards.shared import acting, reading
-from dashboards.shared.pages import needs_record, prefix_of, sentence_of, signed_in
+from dashboards.shared.pages import needs_record, prefix_of, sentence_of
 from dashboards.shared.permissions import must, requires
 from fleet.changes import Refused, Stale, engine
 from fleet.changes.policies import desired, planning
@@ -169,7 +169,7 @@ def _posted(
             revision=edit.revision,
             terms={name: request.POST[name] for name in rollouts.RANGES if name in request.POST},
             roll_out="roll_out" in request.POST,
-            by=acting.by(request, signed_in(request)),
+            by=acting.author(request),
             now=timezone.now(),
         )
     except Stale as error:

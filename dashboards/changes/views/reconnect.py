@@ -11,7 +11,7 @@ from django.views.decorators.http import require_http_methods
 
 from dashboards.changes import campaign_plans
 from dashboards.shared import acting, reading
-from dashboards.shared.pages import needs_record, prefix_of, sentence_of, signed_in
+from dashboards.shared.pages import needs_record, prefix_of, sentence_of
 from dashboards.shared.permissions import requires
 from fleet.changes import Refused, engine
 from fleet.models.access import Permission
@@ -39,7 +39,7 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     table = reading.reader().table(cluster, reading.current_time())
     if request.method == "POST":
         pace = {name: given[name] for name in (*campaigns.RANGES, *_WINDOW) if name in given}
-        who = acting.by(request, signed_in(request))
+        who = acting.author(request)
         try:
             change = campaign_plans.plan(cluster, given.dict(), pace, who, timezone.now())
         except Refused as error:

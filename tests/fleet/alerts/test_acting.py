@@ -4,8 +4,10 @@ import pytest
 
 from fleet.alerts import acting, outbox
 from fleet.alerts.acting import ActError, AlreadySilencedError
+from fleet.audit import CONSOLE
 from fleet.models import Cluster
 from fleet.models.alerting import Channel, Delivery, Route, Silence
+from fleet.models.changes import AuditEntry
 from fleet.models.incidents import Incident, IncidentEvent
 
 pytestmark = pytest.mark.django_db
@@ -54,58 +56,82 @@ def test_acknowledging_is_once_and_told_to_who_understands_it(incident: Incident
 def test_silencing_everything_wants_the_word() -> None:
     """And every silence a reason and an end."""
     with pytest.raises(ActError, match="everything"):
-        acting.silence("", "upgrade", "ada", 0.0, 60.0)
-    assert acting.silence("", "upgrade", "ada", 0.0, 60.0, typed="Everything").creator == "ada"
+        acting.silence("", "upgrade", "ada", 0.0, 60.0, CONSOLE)
+    assert acting.silence("", "upgrade", "ada", 0.0, 60.0, CONSOLE, typed="Everything").creator == "ada"
     with pytest.raises(ActError, match="why"):
-        acting.silence("kind=proxy", " ", "ada", 0.0, 60.0)
+        acting.silence("kind=proxy", " ", "ada", 0.0, 60.0, CONSOLE)
     for ends_at in (0.0, 31 * 86400.0):
         with pytest.raises(ActError, match="thirty days"):
-            acting.silence("kind=proxy", "upgrade", "ada", 0.0, ends_at)
+            acting.silence("kind=proxy", "upgrade", "ada", 0.0, ends_at, CONSOLE)
+
+
+def test_silences_and_channels_are_rows_in_the_log() -> None:
+    """Also what a rule does not allow, with its sentence."""
+    row = acting.silence("kind=proxy", "upgrade", "ada", 0.0, 60.0, CONSOLE)
+    with pytest.raises(AlreadySilencedError):
+        acting.silence("kind=proxy", "again", "ada", 0.0, 60.0, CONSOLE)
+    acting.extend(row, 3600.0, 30.0, CONSOLE)
+    acting.end(row, 100.0, CONSOLE)
+    channel = Channel.objects.create(name="hook", kind="webhook")
+    acting.send_again(acting.try_out(channel, 5.0, CONSOLE), 7.0, CONSOLE)
+    acting.delete_channel(channel, 9.0, CONSOLE)
+    rows = list(AuditEntry.objects.order_by("pk"))
+    assert [(row.action, row.outcome) for row in rows] == [
+        ("silence.create", "done"),
+        ("silence.create", "refused"),
+        ("silence.extend", "done"),
+        ("silence.end", "done"),
+        ("channel.test", "done"),
+        ("delivery.again", "done"),
+        ("channel.delete", "done"),
+    ]
+    assert "extend it instead" in rows[1].detail
+    assert (rows[0].subject, rows[0].reason) == ("kind=proxy", "upgrade")
 
 
 def test_silence_is_extended_and_ended() -> None:
     """From its end, or from now when it is over; it is warned of again."""
-    row = acting.silence("kind=proxy", "upgrade", "ada", 0.0, 60.0)
+    row = acting.silence("kind=proxy", "upgrade", "ada", 0.0, 60.0, CONSOLE)
     Silence.objects.update(warned=True)
-    acting.extend(row, 3600.0, 30.0)
+    acting.extend(row, 3600.0, 30.0, CONSOLE)
     row.refresh_from_db()
     assert (row.ends_at, row.warned) == (3660.0, False)
-    acting.end(row, 100.0)
+    acting.end(row, 100.0, CONSOLE)
     row.refresh_from_db()
     assert row.ends_at == 100.0
     with pytest.raises(ActError):
-        acting.extend(row, 31 * 86400.0, 100.0)
+        acting.extend(row, 31 * 86400.0, 100.0, CONSOLE)
 
 
 def test_silence_that_somebody_changed_meanwhile_is_not_extended() -> None:
     """Two who extend it at once, or one who ends it: whoever is second looks again."""
-    row = acting.silence("kind=proxy", "upgrade", "ada", 0.0, 60.0)
+    row = acting.silence("kind=proxy", "upgrade", "ada", 0.0, 60.0, CONSOLE)
     seen_before = Silence.objects.get()
-    acting.end(row, 30.0)
+    acting.end(row, 30.0, CONSOLE)
     with pytest.raises(ActError, match="look at it again"):
-        acting.extend(seen_before, 3600.0, 30.0)
+        acting.extend(seen_before, 3600.0, 30.0, CONSOLE)
     assert Silence.objects.get().ends_at == 30.0
 
 
 def test_channel_is_tried_out_and_failed_messages_are_sent_again() -> None:
     """Through the outbox like any other."""
     channel = Channel.objects.create(name="ops", kind="webhook")
-    delivery = acting.try_out(channel, 5.0)
+    delivery = acting.try_out(channel, 5.0, CONSOLE)
     assert (delivery.kind, delivery.next_attempt_at) == ("test", 5.0)
     Delivery.objects.update(failed_at=6.0, attempts=9)
-    acting.send_again(delivery, 7.0)
+    acting.send_again(delivery, 7.0, CONSOLE)
     delivery.refresh_from_db()
     assert (delivery.failed_at, delivery.attempts, delivery.next_attempt_at) == (None, 0, 7.0)
 
 
 def test_silence_of_the_same_is_refused_while_it_lasts() -> None:
     """With the matchers in any order; not for another cluster, and not after its end."""
-    first = acting.silence("kind=proxy cause=p1", "upgrade", "ada", 0.0, 60.0, cluster="eu")
+    first = acting.silence("kind=proxy cause=p1", "upgrade", "ada", 0.0, 60.0, CONSOLE, cluster="eu")
     with pytest.raises(AlreadySilencedError, match=f"silence {first.pk} of ada.*extend it"):
-        acting.silence("cause=p1 kind=proxy", "again", "bob", 30.0, 90.0, cluster="eu")
-    acting.silence("kind=proxy cause=p1", "upgrade", "ada", 0.0, 60.0, cluster="asia")
-    acting.silence("kind=proxy cause=p1", "upgrade", "ada", 60.0, 90.0, cluster="eu")
-    acting.silence("kind=proxy", "upgrade", "ada", 0.0, 60.0, cluster="eu")
+        acting.silence("cause=p1 kind=proxy", "again", "bob", 30.0, 90.0, CONSOLE, cluster="eu")
+    acting.silence("kind=proxy cause=p1", "upgrade", "ada", 0.0, 60.0, CONSOLE, cluster="asia")
+    acting.silence("kind=proxy cause=p1", "upgrade", "ada", 60.0, 90.0, CONSOLE, cluster="eu")
+    acting.silence("kind=proxy", "upgrade", "ada", 0.0, 60.0, CONSOLE, cluster="eu")
     assert Silence.objects.count() == 4
 
 
@@ -117,7 +143,7 @@ def test_deleted_channel_leaves_its_log(incident: Incident) -> None:
             channel=channel, incident=incident, key=key, kind="firing", payload={}, created_at=1.0,
             next_attempt_at=1.0, sent_at=sent_at,
         )  # fmt: skip
-    assert acting.delete_channel(channel, 9.0) == 1
+    assert acting.delete_channel(channel, 9.0, CONSOLE) == 1
     sent, waiting = Delivery.objects.order_by("key")
     assert (sent.channel, sent.channel_name, sent.sent_at, sent.last_error) == (None, "ops", 3.0, "")
     assert (waiting.channel_name, waiting.failed_at) == ("ops", 9.0)
@@ -129,4 +155,4 @@ def test_test_of_a_channel_is_of_its_owner() -> None:
     """So whoever may see the channel sees what came of the test."""
     for owner in ("", "eu"):
         channel = Channel.objects.create(name="ops", kind="webhook", cluster=owner)
-        assert acting.try_out(channel, 5.0).cluster == owner
+        assert acting.try_out(channel, 5.0, CONSOLE).cluster == owner

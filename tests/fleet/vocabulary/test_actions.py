@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from fleet.models.changes import AuditEntry
@@ -14,7 +16,14 @@ from fleet.vocabulary.actions import (
     of_request,
 )
 from fleet.vocabulary.changes import FOLLOWERS, ChangeKind, ChangeState
+from tests.meta.house import ROOT, tracked
 from tests.meta.vocabularies import LOGGED_STATES
+
+#: Modules that name an action to read its rows.
+READERS = {
+    AuditAction.AGENT_RETIRE: {"dashboards/fleet/retiring.py"},
+    AuditAction.AGENT_UNRETIRE: {"dashboards/fleet/retiring.py"},
+}
 
 
 def test_action_of_a_change_is_its_kind_and_a_word() -> None:
@@ -46,3 +55,30 @@ def test_action_fits_its_column(action: AuditAction) -> None:
     assert dot
     assert deed
     assert len(action.value) <= LONGEST_ACTION
+
+
+@pytest.mark.parametrize("action", AuditAction)
+def test_action_is_written_by_one_module_of_the_engine(action: AuditAction) -> None:
+    """By what it does, so that no page, command or API route can do it and forget the log."""
+    named = re.compile(rf"\bAuditAction\.{action.name}\b")
+    modules = {path for path in _modules("fleet/", "dashboards/") if named.search(_text(path))}
+    (writer,) = modules - {"fleet/vocabulary/actions.py"} - READERS.get(action, set())
+    assert writer.startswith("fleet/")
+
+
+def test_pages_write_no_rows_of_their_own() -> None:
+    """But for requests that reached no action: those are seen at the door."""
+    writing = re.compile(
+        r"^from fleet(?:\.audit)? import .*\b(?:audit|record|attempted|Attempt)\b", re.MULTILINE
+    )
+    assert [path for path in _modules("dashboards/") if writing.search(_text(path))] == [
+        "dashboards/shared/attempts.py"
+    ]
+
+
+def _modules(*folders: str) -> list[str]:
+    return [path for path in tracked() if path.startswith(folders) and path.endswith(".py")]
+
+
+def _text(path: str) -> str:
+    return (ROOT / path).read_text("utf-8")
