@@ -6,8 +6,9 @@ happened afterwards (`compare`). docs/networking-config.md, "The plan".
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from fleet.changes.networking.closing_plan import (
@@ -90,39 +91,12 @@ def plan_of(before: NetworkingConfig, after: NetworkingConfig, fleet: Fleet | No
 
 
 def to_json(plan: ClosingPlan, fleet: Fleet) -> dict[str, Any]:
-    """The foreseen closings, for people and programs."""
+    """The foreseen closings, for people and programs: all of a plan but what names every agent."""
+    shown = {field.name: getattr(plan, field.name) for field in fields(plan) if field.repr}
+    # As the database keeps it, where tuples are lists.
+    kept: dict[str, Any] = json.loads(json.dumps(shown, default=asdict))
     unsure = [proxy.name for proxy in fleet.proxies if proxy.unsure]
-    return {
-        "rule": plan.rule.value,
-        "rule_label": plan.rule.label,
-        "closes": list(plan.closes),
-        "excess": list(plan.excess),
-        "expired": list(plan.expired),
-        "agents": list(plan.agents),
-        "carrying": list(plan.carrying),
-        "left_with_one": plan.left_with_one,
-        "opens": plan.opens,
-        "tunnels": plan.tunnels,
-        "tunnels_after": list(plan.tunnels_after),
-        "steps": [
-            {"nth": step.nth, "tunnels": step.tunnels, "earliest": step.earliest, "latest": step.latest}
-            for step in plan.steps
-        ],
-        "proxies": [
-            {
-                "id": one.id,
-                "name": one.name,
-                "before": one.before,
-                "after": list(one.after),
-                "closes": list(one.closes),
-                "dials": list(one.dials),
-            }
-            for one in plan.proxies
-        ],
-        "too_old": plan.too_old,
-        "version_unknown": plan.version_unknown,
-        "unsure_proxies": unsure,
-    }
+    return {**kept, "rule_label": plan.rule.label, "unsure_proxies": unsure}
 
 
 def question(plan: Mapping[str, Any]) -> str:
