@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 _ANSWER_AFTER = 2.0
 #: Rows looked at before some are found that may be asked: the others wait for room at their proxy.
 _LOOK_AHEAD = 4
+#: Rows of one UPDATE.
+_BATCH = 300
 
 
 class _Step:
@@ -85,10 +87,7 @@ class _Step:
             row.state, row.reason, row.ended_at = found.state.value, found.reason, self.now
             row.new_proxy, row.new_auth = found.new_proxy, found.new_auth
             done.append(row)
-        with lease.fenced(self.held):
-            CampaignAgent.objects.bulk_update(
-                done, ["state", "reason", "new_proxy", "new_auth", "ended_at"], batch_size=500
-            )
+        self._save(done, "state", "reason", "new_proxy", "new_auth", "ended_at")
 
     def _hear(self, rows: list[CampaignAgent]) -> None:
         """Hear who answered that it stays: it was not moved, and no harm was done."""
@@ -112,8 +111,7 @@ class _Step:
                     reason = self.move.stay_reason(said.staying_reasons.get(row.agent_id, ""))
                     row.state, row.ended_at, row.reason = self.move.stay_state.value, self.now, reason[:255]
                     staying.append(row)
-        with lease.fenced(self.held):
-            CampaignAgent.objects.bulk_update(staying, ["state", "reason", "ended_at"], batch_size=500)
+        self._save(staying, "state", "reason", "ended_at")
 
     def _ended(self, sight: Sight) -> bool:
         """End it, or pause it, if that is due."""
@@ -191,12 +189,7 @@ class _Step:
             row.state, row.held = AgentState.DUE.value, sorted(seen.proxies)
             row.due_at = self.now + self.context.chance() * self.pace.jitter
             chosen.append(row)
-        with lease.fenced(self.held):
-            CampaignAgent.objects.bulk_update(
-                [*chosen, *skipped],
-                ["state", "reason", "leaves", "held", "due_at", "ended_at"],
-                batch_size=300,
-            )
+        self._save([*chosen, *skipped], "state", "reason", "leaves", "held", "due_at", "ended_at")
         self.progress["credit"] += admission.count - len(chosen) if len(chosen) < admission.count else 0
         if chosen or skipped:
             return ""
@@ -232,10 +225,7 @@ class _Step:
                 row.state, row.asked_at, row.held = AgentState.ASKED.value, self.now, sorted(seen.proxies)
                 row.via = self.move.via(seen, sight, row.agent_id)
                 asked.append(row)
-        with lease.fenced(self.held):
-            CampaignAgent.objects.bulk_update(
-                due, ["state", "reason", "asked_at", "held", "via", "ended_at"], batch_size=300
-            )
+        self._save(due, "state", "reason", "asked_at", "held", "via", "ended_at")
         # Before they are asked: the round that sees one elsewhere is to know why.
         working.mark(self.change, self.context.writer, self.progress)
         self._ask(asked)
@@ -254,8 +244,7 @@ class _Step:
                 # The proxy did not answer: another one may. An agent that has the advice from both moves once.
                 row.via = via
                 changed.append(row)
-        with lease.fenced(self.held):
-            CampaignAgent.objects.bulk_update(changed, ["state", "reason", "via", "ended_at"], batch_size=500)
+        self._save(changed, "state", "reason", "via", "ended_at")
         self._ask([row for row in rows if row.state == AgentState.ASKED])
 
     def _ask(self, rows: list[CampaignAgent]) -> None:
@@ -282,17 +271,17 @@ class _Step:
                 row.state, row.ended_at = AgentState.SKIPPED.value, self.now
                 row.reason = "its tunnel had gone when it was to be asked"
             row.told, row.asked_at = True, self.now
-        with lease.fenced(self.held):
-            CampaignAgent.objects.bulk_update(
-                rows, ["told", "asked_at", "state", "reason", "ended_at"], batch_size=300
-            )
+        self._save(rows, "told", "asked_at", "state", "reason", "ended_at")
 
     def _not_told(self, rows: list[CampaignAgent]) -> None:
         for row in rows:
             row.state, row.ended_at = AgentState.FAILED.value, self.now
             row.reason = f"its proxy could not be told to ask it within {self.pace.patience} s"
+        self._save(rows, "state", "reason", "ended_at")
+
+    def _save(self, rows: list[CampaignAgent], *columns: str) -> None:
         with lease.fenced(self.held):
-            CampaignAgent.objects.bulk_update(rows, ["state", "reason", "ended_at"], batch_size=500)
+            CampaignAgent.objects.bulk_update(rows, columns, batch_size=_BATCH)
 
     def _keep(self) -> None:
         """Keep the lease: proxies that do not answer take seconds each."""
