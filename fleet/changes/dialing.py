@@ -22,7 +22,7 @@ from fleet.transport.admin import (
 )
 from fleet.transport.channels import TLSError, TLSFiles
 from fleet.transport.connections import Connections
-from fleet.vocabulary.instances import InstanceFacts, ServingStatus
+from fleet.vocabulary.instances import InstanceFacts, InstanceKind, ServingStatus
 from fleet.vocabulary.node_policies import NodeReport
 
 T = TypeVar("T")
@@ -30,6 +30,8 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 #: A question of a step, seconds.
 _WITHIN = 3.0
+#: An instance answers an order at once, seconds.
+_ORDER_WITHIN = 2.0
 
 
 class Auths:
@@ -134,6 +136,23 @@ class Dialer:
 
         found: T = self._run(done())
         return found
+
+
+async def order(
+    address: str,
+    kind: InstanceKind,
+    tls: TLSFiles | None,
+    work: Callable[[InstanceAdmin], Awaitable[object]],
+) -> str:
+    """Have an instance do something by its admin calls; return why it did not, empty when it did."""
+    connections = Connections(tls)
+    try:
+        await work(InstanceAdmin(connections.channel(address, kind), within=_ORDER_WITHIN))
+    except (AdminError, TLSError, ValueError) as error:
+        return str(error)
+    finally:
+        await connections.close()
+    return ""
 
 
 async def _advice(

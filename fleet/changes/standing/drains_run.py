@@ -5,13 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from fleet.changes.dialing import order
 from fleet.changes.standing.drains import Due
-from fleet.transport.admin import AdminError, InstanceAdmin
-from fleet.transport.channels import TLSError, TLSFiles
-from fleet.transport.connections import Connections
-
-#: An instance answers such a call at once, seconds.
-_WITHIN = 2.0
+from fleet.transport.channels import TLSFiles
 
 
 async def tell(wanted: Sequence[Due], tls: TLSFiles | None) -> dict[int, str]:
@@ -21,12 +17,6 @@ async def tell(wanted: Sequence[Due], tls: TLSFiles | None) -> dict[int, str]:
 
 
 async def _tell(one: Due, tls: TLSFiles | None) -> str:
-    connections = Connections(tls)
-    try:
-        admin = InstanceAdmin(connections.channel(one.address, one.kind), within=_WITHIN)
-        await (admin.drain(one.reason) if one.drained else admin.undrain())
-    except (AdminError, TLSError, ValueError) as error:
-        return str(error)
-    finally:
-        await connections.close()
-    return ""
+    return await order(
+        one.address, one.kind, tls, lambda admin: admin.drain(one.reason) if one.drained else admin.undrain()
+    )
