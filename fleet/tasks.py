@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 from celery import shared_task
 from channels.layers import get_channel_layer
 from django.conf import settings
-from django.db import DatabaseError
 
 from fleet.alerts.outbox import prune as prune_messages
 from fleet.alerts.running import prune as prune_incidents
-from fleet.changes import ControlError, runners
+from fleet.changes import runners
 from fleet.changes.dialing import Auths, Dialer
 from fleet.changes.networking import run as networking_run
 from fleet.changes.runner import StepContext
@@ -132,26 +131,19 @@ def poll_shard(
 def settle_history(cluster: str) -> None:
     """Give the database all that rounds owe it. Its own task: a hundred thousand rows take longer than many rounds."""
     writer = process().writer
-    try:
+    with apart(f"cluster {cluster}: the database is owed its history until the next round"):
         while settle(writer, cluster):
             pass
-    except StateError as error:
-        logger.warning("cluster %s: history waits: %s", cluster, error)
-    except DatabaseError:
-        logger.exception("cluster %s: the database is owed its history until the next round", cluster)
 
 
 @shared_task(name="fleet.tasks.prune_history", ignore_result=True)
 def prune_history() -> None:
     """Delete the history that is older than it is kept."""
-    try:
+    with apart("old history is kept until the next hour"):
         before = datetime.now(UTC) - timedelta(days=settings.REFLOAT_HISTORY_DAYS)
         pruned = prune(before)
-        prune_incidents(to_seconds(before))
-        prune_messages(to_seconds(before))
-    except DatabaseError:
-        logger.exception("old history is kept until the next hour")
-    else:
+        prune_incidents(before.timestamp())
+        prune_messages(before.timestamp())
         if pruned:
             logger.info("deleted %d transitions older than %d days", pruned, settings.REFLOAT_HISTORY_DAYS)
 
@@ -165,11 +157,7 @@ def look_after_networking() -> None:
 @shared_task(name="fleet.tasks.run_networking_change", ignore_result=True)
 def run_networking_change(change_id: int) -> None:
     """Carry one out now; if this is lost, `look_after_networking` does it."""
-    change = Change.objects.select_related("cluster").get(pk=change_id)
-    try:
-        _step(change)
-    except ControlError as error:
-        logger.warning("change %d: %s", change_id, error)
+    each_change([Change.objects.select_related("cluster").get(pk=change_id)], _step)
 
 
 @shared_task(name="fleet.tasks.step_actions", ignore_result=True)
