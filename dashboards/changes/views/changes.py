@@ -38,6 +38,7 @@ def change_list(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRes
 @requires(Permission.VIEW_FLEET)
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
+@needs_record
 def change(request: HttpRequest, change_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show one change; confirm, approve, cancel, pause, resume, stop, abort or undo it (POST with `do`).
 
@@ -48,61 +49,42 @@ def change(request: HttpRequest, change_id: int, cluster: str = DEFAULT_CLUSTER)
     if request.method != "POST":
         return _show(request, row)
     must(request, Permission(PERMISSION_OF[ChangeKind(row.kind)]), cluster)
-    what = request.POST.get("do", "")
-    if what in ACTIONS:
-        return _do(request, row, what)
-    if what == "undo":
-        return _undo(request, row)
-    if what == "cancel":
-        return _cancel(request, row)
-    return _agree(request, row, what)
-
-
-def _agree(request: HttpRequest, row: Change, what: str) -> HttpResponseBase:
-    # What it does outlives the session.
-    proof.require(request)
-    who = acting.author(request)
+    do = request.POST.get("do", "")
     try:
-        if what == "approve":
-            engine.approve(row, who, now=timezone.now())
-        else:
-            kinds.confirm(
-                row,
-                who,
-                reason=request.POST.get("reason", ""),
-                typed=request.POST.get("typed", ""),
-                now=timezone.now(),
-            )
+        next_row = _act(request, row, do)
     except Refused as error:
-        return _show(request, row, error)
+        row.refresh_from_db()
+        # Problems of another plan have no fields here.
+        return _show(request, row, Refused(str(error)) if do == "undo" else error)
+    return redirect(f"{prefix_of(cluster)}/changes/{next_row.pk}/")
+
+
+def _act(request: HttpRequest, row: Change, do: str) -> Change:
+    """Do what was asked; return the change to show next. Raises Refused."""
+    author, now = acting.author(request), timezone.now()
+    if do == "undo":
+        # Planned like any other change, and then confirmed.
+        return kind_of(row).undo(row, author, now, reading.record())
+    if do == "cancel":
+        began = row.state in OCCUPYING
+        kind_of(row).cancel(row, author, now)
+        messages.success(
+            request, "Called off: what was done stays done." if began else "Cancelled: nothing was changed."
+        )
+        return row
+    if do not in ACTIONS or do == "resume":
+        # What it does outlives the session.
+        proof.require(request)
+    if do in ACTIONS:
+        return kinds.act(row, do, author, now)
+    if do == "approve":
+        engine.approve(row, author, now=now)
+    else:
+        reason, typed = (request.POST.get(name, "") for name in ("reason", "typed"))
+        kinds.confirm(row, author, reason=reason, typed=typed, now=now)
     if engine.ready(row):
         acting.carry_out(row)
-    return redirect(f"{prefix_of(row.cluster_id)}/changes/{row.pk}/")
-
-
-def _cancel(request: HttpRequest, row: Change) -> HttpResponseBase:
-    began = row.state in OCCUPYING
-    try:
-        kind_of(row).cancel(row, acting.author(request), timezone.now())
-    except Refused as error:
-        row.refresh_from_db()
-        return _show(request, row, error)
-    messages.success(
-        request, "Called off: what was done stays done." if began else "Cancelled: nothing was changed."
-    )
-    return redirect(f"{prefix_of(row.cluster_id)}/changes/{row.pk}/")
-
-
-def _do(request: HttpRequest, row: Change, what: str) -> HttpResponseBase:
-    """Pause, resume, stop or abort what runs: to end it is never asked twice, to go on is."""
-    if what == "resume":
-        proof.require(request)
-    try:
-        kinds.act(row, what, acting.author(request), timezone.now())
-    except Refused as error:
-        row.refresh_from_db()
-        return _show(request, row, error)
-    return redirect(f"{prefix_of(row.cluster_id)}/changes/{row.pk}/")
+    return row
 
 
 def _show(request: HttpRequest, row: Change, error: Refused | None = None) -> HttpResponseBase:
@@ -131,14 +113,3 @@ def _show(request: HttpRequest, row: Change, error: Refused | None = None) -> Ht
         **presenters.context(row, request.GET.get("state", "")),
     }  # fmt: skip
     return render(request, "dashboards/change.html", context)
-
-
-@needs_record
-def _undo(request: HttpRequest, row: Change) -> HttpResponseBase:
-    """Plan another change that takes this one back; then it is confirmed like any other."""
-    try:
-        who = acting.author(request)
-        planned = kind_of(row).undo(row, who, timezone.now(), reading.record())
-    except Refused as error:
-        return _show(request, row, Refused(str(error)))
-    return redirect(f"{prefix_of(row.cluster_id)}/changes/{planned.pk}/")
