@@ -19,6 +19,8 @@ from fleet.protocol.networking.config import FIELDS, Field, NetworkingConfig, Va
 AUDIT_COLUMNS = (
     "at", "who", "kind", "action", "subject", "outcome", "detail", "reason", "change", "request_id", "before", "after",
 )  # fmt: skip
+#: Columns that are called otherwise in the database.
+_RENAMED = {"kind": "actor_kind", "change": "change_id"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,20 +146,8 @@ def audit_cells(entry: AuditEntry, dump: Any) -> list[str]:
 
 def audit_item(entry: AuditEntry) -> dict[str, Any]:
     """An entry for programs."""
-    return {
-        "at": entry.at.isoformat(),
-        "who": entry.who,
-        "kind": entry.actor_kind,
-        "action": entry.action,
-        "subject": entry.subject,
-        "outcome": entry.outcome,
-        "detail": entry.detail,
-        "reason": entry.reason,
-        "change": entry.change_id,
-        "request_id": entry.request_id,
-        "before": entry.before,
-        "after": entry.after,
-    }
+    item = {column: getattr(entry, _RENAMED.get(column, column)) for column in AUDIT_COLUMNS}
+    return item | {"at": entry.at.isoformat()}
 
 
 def outcome(change: Change) -> dict[str, Any] | None:

@@ -28,8 +28,7 @@ def chosen(table: FleetTable, given: Mapping[str, str]) -> Chosen:
     query, proxy, auth, listed = (given.get(name, "").strip() for name in ("q", "proxy", "auth", "agents"))
     connection = _connection(given.get("connection", "").strip(), proxy, auth)
     if not (query or proxy or auth or listed):
-        problem = "choose agents: by a filter, a proxy, an auth or a list"
-        raise Refused(problem, {"q": problem})
+        raise _refused("q", "choose agents: by a filter, a proxy, an auth or a list")
     mask = np.ones(len(table.ids), np.bool_)
     words: list[str] = []
     leave: tuple[str, ...] = ()
@@ -37,7 +36,7 @@ def chosen(table: FleetTable, given: Mapping[str, str]) -> Chosen:
         try:
             found = agent_query.select(table, agent_query.parse(query))
         except QueryError as error:
-            raise Refused(str(error), {"q": str(error)}) from None
+            raise _refused("q", str(error)) from None
         mask &= np.isin(np.arange(len(table.ids)), found)
         words.append(query)
     if proxy:
@@ -65,11 +64,11 @@ def _connection(text: str, proxy: str, auth: str) -> Connection:
         raise Refused(f"connection: {problem}", {"connection": problem})
     connection = Connection(text) if text else Connection.AUTH if auth else Connection.TUNNEL
     if auth and connection is Connection.TUNNEL:
-        problem = "agents leave an auth by their auth connections: move these, or choose no auth"
-        raise Refused(problem, {"auth": problem})
+        raise _refused(
+            "auth", "agents leave an auth by their auth connections: move these, or choose no auth"
+        )
     if proxy and connection is Connection.AUTH:
-        problem = "agents leave a proxy by their tunnels: move these, or choose no proxy"
-        raise Refused(problem, {"proxy": problem})
+        raise _refused("proxy", "agents leave a proxy by their tunnels: move these, or choose no proxy")
     return connection
 
 
@@ -78,7 +77,7 @@ def _instance(table: FleetTable, kind: InstanceKind, text: str) -> tuple[int, st
         facts = view.facts
         if facts.kind is kind and text in (facts.id, facts.name):
             return index, facts.id, facts.name
-    raise Refused(f"there is no {kind} {text!r}", {str(kind): f"there is no {kind} {text!r}"})
+    raise _refused(str(kind), f"there is no {kind} {text!r}")
 
 
 def _listed(table: FleetTable, text: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -98,3 +97,7 @@ def _listed(table: FleetTable, text: str) -> np.ndarray[tuple[int], np.dtype[np.
             "unknown agents", {"agents": f"unknown: {few}{' and more' if len(missing) > 5 else ''}"}
         )
     return mask
+
+
+def _refused(field: str, problem: str) -> Refused:
+    return Refused(problem, {field: problem})

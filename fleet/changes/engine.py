@@ -31,8 +31,6 @@ from fleet.vocabulary.changes import (
     confirmation_problems,
 )
 
-Clock = Callable[[], datetime]
-
 
 @dataclass(frozen=True, slots=True)
 class Draft:

@@ -131,7 +131,7 @@ class NetworkingForm(forms.Form):
             self[field.name],
             field.key,
             _range(field.name),
-            _default(field.name),
+            field.zero,
             field.zero if held == 0 and field.zero else effective if held != "" else "empty",
             followed=field.name in FOLLOWED,
         )
@@ -169,7 +169,7 @@ def _field(field: Field, base: NetworkingConfig) -> forms.Field:
         held = str(base.value(field))
         choices = dict.fromkeys([*field.choices, *([held] if held else [])])
         return forms.ChoiceField(choices=[(word, word.replace("_", " ")) for word in choices], **common)
-    hint = {"placeholder": _default(field.name), "autocomplete": "off", "spellcheck": "false"}
+    hint = {"placeholder": field.zero, "autocomplete": "off", "spellcheck": "false"}
     widget = forms.Textarea(attrs={"rows": 2}) if field.kind is Kind.TEXT else forms.TextInput(attrs=hint)
     return forms.CharField(widget=widget, strip=False, **common)
 
@@ -181,7 +181,3 @@ def _range(name: str) -> str:
     if field.kind is Kind.INTEGER:
         return f"{field.lowest:.0f} to {field.highest:.0f}"
     return f"{field.highest:.0f} characters at most" if field.kind is Kind.TEXT else ""
-
-
-def _default(name: str) -> str:
-    return _BY_NAME[name].zero

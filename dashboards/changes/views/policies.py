@@ -25,7 +25,7 @@ from fleet.models.changes import Change
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.remembered import Instance
 from fleet.protocol.policies import env_policies, policy_json, snippets
-from fleet.protocol.policies.env_policies import PLURALS, ROLES, Kind
+from fleet.protocol.policies.env_policies import PLURALS, ROLES, Kind, Policy
 from fleet.protocol.recovery import service_config
 from fleet.protocol.recovery.service_config import ServiceConfigError
 from fleet.vocabulary import rollouts
@@ -208,9 +208,10 @@ def _fields(
             "policy": policy,
             "json": policy.kind is Kind.JSON,
             "switch": policy.kind is Kind.SWITCH,
-            "value": _laid_out(policy.name, values.get(policy.name, ""), policy.kind is Kind.JSON),
+            # JSON over several lines, if it is any.
+            "value": policy_json.document(config, policy.name) if config else values.get(policy.name, ""),
             "problem": problems.get(policy.name, ""),
-            "warnings": _warnings(policy.name, values.get(policy.name, ""), policy.kind is Kind.JSON),
+            "warnings": policy_json.warnings(config) if config else (),
             "default": policy_rows.shown(policy, policy.default),
             "inherits": policy_rows.shown(policy, of_role[policy.name]) if policy.name in of_role else "",
             "now": policy_rows.cell(cells[policy.name]) if policy.name in cells else None,
@@ -221,20 +222,15 @@ def _fields(
             else "",
         }
         for policy in env_policies.of_role(role)
+        for config in (_config_of(policy, values.get(policy.name, "")),)
     ]
 
 
-def _laid_out(name: str, text: str, is_json: bool) -> str:
-    """JSON over several lines, if it is any; what somebody wrote wrong stays as it is."""
-    if not is_json or not text or policy_json.problems(name, text):
-        return text
-    return policy_json.document(service_config.from_environment({name: text}), name)
-
-
-def _warnings(name: str, text: str, is_json: bool) -> tuple[str, ...]:
-    if not is_json or not text or policy_json.problems(name, text):
-        return ()
-    return policy_json.warnings(service_config.from_environment({name: text}))
+def _config_of(policy: Policy, text: str) -> service_config.ServiceConfig | None:
+    """What a JSON value makes agents do; None for another kind of policy, and for what somebody wrote wrong."""
+    if policy.kind is not Kind.JSON or not text or policy_json.problems(policy.name, text):
+        return None
+    return service_config.from_environment({policy.name: text})
 
 
 def _previews(values: dict[str, str]) -> list[policy_json.Told]:
