@@ -9,7 +9,7 @@ from typing import Any
 from typing_extensions import override
 
 from fleet.audit import By
-from fleet.changes import Refused
+from fleet.changes import Refused, engine
 from fleet.changes.kind import Kind, Record
 from fleet.changes.networking import plan as networking_plan
 from fleet.changes.networking import revisions
@@ -49,7 +49,8 @@ class NetworkingKind(Kind):
     def cancel(self, change: Change, by: By, now: datetime) -> Change:
         if change.state in OCCUPYING:
             # Of a write that is under way nobody can say whether it happened.
-            raise Refused("it is being written: it ends by itself within a minute")
+            with engine.attempt_on(change, ChangeState.CANCELLED, by, now):
+                raise Refused("it is being written: it ends by itself within a minute")
         return super().cancel(change, by, now)
 
     @override

@@ -66,6 +66,8 @@ def test_calling_off_a_write_that_is_under_way() -> None:
     change = _change("networking-config")
     with pytest.raises(Refused, match="ends by itself"):
         kind_of(change).cancel(change, WHO, NOW)
+    row = AuditEntry.objects.get()
+    assert (row.action, row.outcome, row.change_id) == ("networking-config.cancelled", "refused", change.pk)
 
 
 def test_resume_that_comes_too_late_gives_nobody_another_turn() -> None:
