@@ -92,8 +92,8 @@ def closing(plan: Mapping[str, Any]) -> dict[str, Any] | None:
         {
             "nth": step["nth"],
             "tunnels": step["tunnels"],
-            "earliest": _time(step["earliest"]),
-            "latest": _time(step["latest"]),
+            "earliest": durations.format_seconds(step["earliest"]),
+            "latest": durations.format_seconds(step["latest"]),
             "x": round(100 * step["earliest"] / end, 1),
             "w": max(round(100 * (step["latest"] - step["earliest"]) / end, 1), 1.0),
         }
@@ -131,10 +131,6 @@ def _counts(numbers: Sequence[int]) -> str:
     return networking_plan.said(numbers) if numbers[1] else ""
 
 
-def _time(seconds: float) -> str:
-    return durations.format_seconds(seconds)
-
-
 def audit_cells(entry: AuditEntry, dump: Any) -> list[str]:
     """An entry as CSV cells, in the order of AUDIT_COLUMNS; `dump` writes JSON."""
     item = audit_item(entry)
@@ -164,7 +160,7 @@ def outcome(change: Change) -> dict[str, Any] | None:
         "fewer": -min(difference, 0),
         "dialled": said.get("dialled", 0),
         "to_dial": said.get("to_dial", 0),
-        "curve": [(_time(round(at)), closed) for at, closed in said.get("curve", ())],
+        "curve": [(durations.format_seconds(round(at)), closed) for at, closed in said.get("curve", ())],
     }
 
 
