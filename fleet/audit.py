@@ -52,10 +52,10 @@ class By:
     idempotency_key: str = ""
 
     def attempt(
-        self, action: AuditAction | ActionName, cluster: str = "", subject: str = "", **said: Any
+        self, action: AuditAction | ActionName, cluster: str = "", subject: str = "", **fields: Any
     ) -> Attempt:
-        """Return what they try; `said` are fields of Attempt."""
-        return Attempt(self.actor, action, cluster, subject, request_id=self.request_id, **said)
+        """Return an attempt of theirs; `fields` are those of Attempt."""
+        return Attempt(self.actor, action, cluster, subject, request_id=self.request_id, **fields)
 
 
 #: The console itself.

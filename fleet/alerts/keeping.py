@@ -13,27 +13,27 @@ from fleet.audit import By, attempted
 from fleet.models.alerting import AgentLabel, AlertRule, Channel, MaintenanceWindow, Route
 from fleet.vocabulary.actions import AuditAction
 
-Kept = AlertRule | Channel | MaintenanceWindow | Route
+Setting = AlertRule | Channel | MaintenanceWindow | Route
 
 #: What making one and changing one is called.
-_KEPT: Mapping[type[Kept], tuple[AuditAction, AuditAction]] = {
+_SAVE_ACTIONS: Mapping[type[Setting], tuple[AuditAction, AuditAction]] = {
     AlertRule: (AuditAction.RULE_CREATE, AuditAction.RULE_CHANGE),
     Channel: (AuditAction.CHANNEL_CREATE, AuditAction.CHANNEL_CHANGE),
     MaintenanceWindow: (AuditAction.WINDOW_CREATE, AuditAction.WINDOW_SWITCH),
     Route: (AuditAction.ROUTE_CREATE, AuditAction.ROUTE_CHANGE),
 }
-_REMOVED: Mapping[type[AlertRule | MaintenanceWindow | Route], AuditAction] = {
+_REMOVE_ACTIONS: Mapping[type[AlertRule | MaintenanceWindow | Route], AuditAction] = {
     AlertRule: AuditAction.RULE_DELETE,
     MaintenanceWindow: AuditAction.WINDOW_REMOVE,
     Route: AuditAction.ROUTE_DELETE,
 }
 
 
-def keep(row: Kept, save: Callable[[], object], by: By) -> None:
+def keep(row: Setting, save: Callable[[], object], by: By) -> None:
     """Make or change one by `save`, which writes `row` and what belongs to it."""
-    made, changed = _KEPT[type(row)]
+    create, change = _SAVE_ACTIONS[type(row)]
     old = type(row).objects.filter(pk=row.pk).first() if row.pk else None
-    attempt = by.attempt(changed if old else made, row.cluster, row.name, before=document_of(old))
+    attempt = by.attempt(change if old else create, row.cluster, row.name, before=document_of(old))
     if old is None and isinstance(row, MaintenanceWindow):
         attempt.reason = row.reason
     with attempted(attempt):
@@ -43,7 +43,7 @@ def keep(row: Kept, save: Callable[[], object], by: By) -> None:
 
 def remove(row: AlertRule | MaintenanceWindow | Route, by: By) -> None:
     """Delete one with all that hangs on it. Channels: `acting.delete_channel`."""
-    with attempted(by.attempt(_REMOVED[type(row)], row.cluster, row.name, before=document_of(row))):
+    with attempted(by.attempt(_REMOVE_ACTIONS[type(row)], row.cluster, row.name, before=document_of(row))):
         row.delete()
 
 
@@ -80,7 +80,7 @@ def remove_label(row: AgentLabel, by: By) -> None:
         row.delete()
 
 
-def document_of(row: Kept | None) -> dict[str, Any] | None:
+def document_of(row: Setting | None) -> dict[str, Any] | None:
     """Return the values of a rule or a channel that the log compares, without secrets; None for all else."""
     if isinstance(row, AlertRule):
         rule = rule_of(row)

@@ -117,8 +117,8 @@ def confirm(
 
     `stands` looks whether a plan still stands on what is there.
     """
-    said = {"reason": reason, "before": change.before, "after": change.after}
-    with attempt_on(change, ChangeStep.CONFIRM, by, now, **said):
+    entry = {"reason": reason, "before": change.before, "after": change.after}
+    with attempt_on(change, ChangeStep.CONFIRM, by, now, **entry):
         keeps = PLAN_KEEPS[ChangeKind(change.kind)]
         if (now - change.created_at).total_seconds() > keeps:
             raise Refused(
@@ -203,10 +203,10 @@ def move(
     worker dies in between. `fields` are columns of `Change` to write with it; `reason`, `log_before` and `log_after`
     are for the log, whose action is `KIND.STATE`.
     """
-    said = {"detail": detail, "reason": reason, "before": log_before, "after": log_after}
+    entry = {"detail": detail, "reason": reason, "before": log_before, "after": log_after}
     if to.final or to is ChangeState.VERIFYING:
         fields.setdefault("ended_at", change.ended_at or now)
-    with attempt_on(change, to, by, now, **said):
+    with attempt_on(change, to, by, now, **entry):
         return _move(change, to, along, detail=detail, **fields)
 
 
@@ -255,11 +255,11 @@ def busy_sentence(cluster: str) -> str:
 
 
 def attempt_on(
-    change: Change, action: ChangeStep | ChangeState | AuditAction, by: By, now: datetime, **said: Any
+    change: Change, action: ChangeStep | ChangeState | AuditAction, by: By, now: datetime, **fields: Any
 ) -> AbstractContextManager[Attempt]:
-    """Write a row about what the block does to a change, however it ends; `said` are fields of Attempt."""
+    """Write a row about what the block does to a change, however it ends; `fields` are those of Attempt."""
     name = action if isinstance(action, AuditAction) else of_change(change.kind, action)
-    attempt = by.attempt(name, **said)
+    attempt = by.attempt(name, **fields)
     attempt.about(change)
     attempt.request_id = by.request_id or change.request_id
     return attempted(attempt, lambda: now)

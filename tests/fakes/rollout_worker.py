@@ -55,7 +55,7 @@ def _work(console: Console, cluster: str, stop: threading.Event) -> None:
         *(Node(f"auth-{number}") for number in (1, 2, 3)),
         *(Node(f"proxy-{number}", "proxy") for number in (1, 2)),
     )
-    lent = context_of(time.time, reader=SightOfMoment(views=nodes.views), dialer=nodes)
+    context = context_of(time.time, reader=SightOfMoment(views=nodes.views), dialer=nodes)
     book = open_book(console.server.url, PREFIX)
     writer = console.writer()
     unfinished = (ChangeState.CONFIRMED.value, ChangeState.RUNNING.value)
@@ -66,4 +66,4 @@ def _work(console: Console, cluster: str, stop: threading.Event) -> None:
             for change in Change.objects.filter(
                 cluster=cluster, kind=ChangeKind.POLICY.value, state__in=unfinished
             ):
-                RolloutRunner().step(change, lent)
+                RolloutRunner().step(change, context)

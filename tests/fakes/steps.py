@@ -41,5 +41,5 @@ def record_of(reader: Any, now: float, book: Any = None) -> Record:
 
 def context_of(clock: Callable[[], float], holder: str = "w", **parts: Any) -> StepContext:
     """Return a context with these of its `parts`: reader, writer, auths and dialer; chance is always in the middle."""
-    made: dict[str, Any] = {"reader": None, "writer": None, "auths": None, "dialer": None, **parts}
-    return StepContext(**made, clock=clock, chance=lambda: 0.5, holder=holder)
+    contents: dict[str, Any] = {"reader": None, "writer": None, "auths": None, "dialer": None, **parts}
+    return StepContext(**contents, clock=clock, chance=lambda: 0.5, holder=holder)
