@@ -19,8 +19,7 @@ from django.db.models import Q
 from dashboards.changes.audit_words import OF_THE_FLEET, action_words
 from dashboards.fleet import agent_query
 from dashboards.shared.presenters import age_ms, moment
-from fleet.alerts import store
-from fleet.alerts.channels.kind import target
+from fleet.alerts import store, values
 from fleet.alerts.lifecycle import Look, plan
 from fleet.alerts.messages import agents_path, clock, duration_words, headline, recovery_words, subject
 from fleet.alerts.routes import Route, escalates_at, leaves, receivers
@@ -322,11 +321,6 @@ def told_line(event: IncidentEvent | None) -> dict[str, Any]:
     )
     severity = "resolved" if over else value.severity.slug
     return {"event": event.pk, "text": subject(notice), "severity": severity, "number": row.pk}
-
-
-def target_of(row: Channel) -> str:
-    """Return where a channel sends, for everybody."""
-    return target(row.config) or ("a sealed address" if row.secrets else "none")
 
 
 def reconnect_query(row: Incident, cause: InstanceState | None, table: FleetTable) -> tuple[str, str]:

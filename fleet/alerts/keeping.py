@@ -86,9 +86,14 @@ def document_of(row: Setting | None) -> dict[str, Any] | None:
         rule = rule_of(row)
         return asdict(rule) | {"kind": str(rule.kind), "severity": int(rule.severity)}
     if isinstance(row, Channel):
-        where = target(row.config) or ("a sealed address" if row.secrets else "none")
-        return {"kind": row.kind, "target": where, "enabled": row.enabled, "private": row.allow_private}
+        private = row.allow_private
+        return {"kind": row.kind, "target": target_of(row), "enabled": row.enabled, "private": private}
     return None
+
+
+def target_of(row: Channel) -> str:
+    """Return where a channel sends, for everybody."""
+    return target(row.config) or ("a sealed address" if row.secrets else "none")
 
 
 def _write(rule: Rule, cluster: str) -> tuple[AlertRule, bool]:

@@ -195,7 +195,7 @@ def _channel(row: Channel, cluster: str, writable: Collection[str], *, limited: 
         "row": row,
         "owner": owner_words(row.cluster),
         "may_change": row.cluster in writable,
-        "target": presenters.HIDDEN if hidden else presenters.target_of(row),
+        "target": presenters.HIDDEN if hidden else keeping.target_of(row),
         "routes": "; ".join(_hears(row, cluster)),
         "failing": failing,
         "error": newest.last_error if newest is not None and failing and not hidden else "",
