@@ -30,7 +30,6 @@ from fleet.changes.standing.degrading import DegradeRequest
 from fleet.isolation import apart, each_change, each_cluster
 from fleet.models import Change, Cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
-from fleet.models.moments import to_seconds
 from fleet.monitoring.evidence import Timing
 from fleet.monitoring.history.store import prune, recall, settle
 from fleet.monitoring.pollers.conclude import conclude

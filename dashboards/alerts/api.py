@@ -24,12 +24,10 @@ from dashboards.shared.presenters import moment
 from fleet.alerts import acting, store
 from fleet.alerts.acting import ActError, AlreadySilencedError
 from fleet.alerts.matching import EVERYTHING, MatchError, is_everything, parse
-from fleet.alerts.messages import headline
-from fleet.alerts.silences import Silence as QuietTime
-from fleet.alerts.values import IncidentState
 from fleet.models.access import Permission
 from fleet.models.alerting import Silence, in_cluster
 from fleet.models.incidents import Incident
+from fleet.vocabulary.incidents import IncidentState
 
 router = Router()
 per_cluster = PerCluster(router)

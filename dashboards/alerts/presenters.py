@@ -19,7 +19,7 @@ from django.db.models import Q
 from dashboards.changes.audit_words import OF_THE_FLEET, action_words
 from dashboards.fleet import agent_query
 from dashboards.shared.presenters import age_ms, moment
-from fleet.alerts import store, values
+from fleet.alerts import store
 from fleet.alerts.lifecycle import Look, plan
 from fleet.alerts.messages import agents_path, clock, duration_words, headline, recovery_words, subject
 from fleet.alerts.routes import Route, escalates_at, leaves, receivers

@@ -15,11 +15,12 @@ from fleet.alerts.channels.registry import ACKNOWLEDGED, READ
 from fleet.alerts.matching import EVERYTHING, Matcher, is_everything, parse
 from fleet.alerts.messages import Links
 from fleet.alerts.routes import leaves, receivers
-from fleet.alerts.values import IncidentState, Notice, NoticeKind, TimelineKind
 from fleet.audit import Attempt, By, attempted
 from fleet.models.alerting import Channel, Delivery, Silence
 from fleet.models.incidents import Incident, IncidentEvent
+from fleet.models.moments import to_seconds
 from fleet.vocabulary.actions import AuditAction, Refusal
+from fleet.vocabulary.incidents import IncidentState, Notice, NoticeKind, TimelineKind
 
 #: Silences are no way to switch alerts off.
 LONGEST_SILENCE = 30 * 86400.0

@@ -15,8 +15,9 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.db.models import Exists, F
 
+from fleet import lease
 from fleet.audit import CONSOLE, Attempt, By, attempted, record
-from fleet.changes import Busy, Refused, WrongState, lease
+from fleet.changes import Busy, Refused, WrongState
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
 from fleet.vocabulary.actions import AuditAction, ChangeStep, of_change
@@ -225,7 +226,7 @@ def pause(change: Change, by: By, now: datetime) -> Change:
 def abort(change: Change, by: By, now: datetime, why: str, along: Callable[[Change], object]) -> Change:
     """End it at once, and with it the step that is under way. `along`: as of `move`. Raises WrongState."""
     ended = move(change, ChangeState.CANCELLED, now, by, detail=why, along=along)
-    lease.revoke(change.cluster_id, change.pk)
+    lease.revoke(change)
     return ended
 
 

@@ -14,10 +14,11 @@ from typing import Protocol
 
 from django.db.models import QuerySet
 
-from fleet.changes import Busy, LeaseHeld, LeaseLost, WrongState, engine, lease
+from fleet import lease
+from fleet.changes import Busy, WrongState, engine
 from fleet.changes.dialing import Auths, Dialer
-from fleet.changes.lease import Lease
 from fleet.models.changes import Change
+from fleet.models.clusters import ClusterLease
 from fleet.models.moments import to_moment
 from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.state.writer import Writer
@@ -61,16 +62,16 @@ class Runner(Protocol):
     def step(self, change: Change, context: StepContext) -> None:
         """Carry a change on by one step, unless another process does. Raises ControlError and StateError."""
         try:
-            with lease.held(change.cluster_id, context.holder, context.moment(), change=change.pk) as held:
+            with lease.held(change, context.holder, context.moment()) as held:
                 change.refresh_from_db()
                 self.carry_on(change, context, held)
         except Busy as error:
             if change.detail != str(error):
                 engine.note(change, detail=str(error))
-        except (LeaseHeld, LeaseLost, WrongState) as error:
+        except (lease.LeaseHeld, WrongState) as error:
             # Somebody else works on it, or paused or ended it meanwhile: the next step sees what they did.
             logger.info("change %d: %s", change.pk, error)
 
     @abstractmethod
-    def carry_on(self, change: Change, context: StepContext, held: Lease) -> None:
+    def carry_on(self, change: Change, context: StepContext, held: ClusterLease) -> None:
         """Make the step, with the lease of the cluster; `change` has just been read."""

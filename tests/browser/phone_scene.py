@@ -26,7 +26,6 @@ from dashboards.shared import reading  # noqa: E402
 from fleet.alerts import acting  # noqa: E402
 from fleet.alerts.messages import Links, payload  # noqa: E402
 from fleet.alerts.store import value_of  # noqa: E402
-from fleet.alerts.values import Notice, NoticeKind  # noqa: E402
 from fleet.audit import CONSOLE, By  # noqa: E402
 from fleet.changes.networking import revisions  # noqa: E402
 from fleet.changes.policies import desired, planning  # noqa: E402

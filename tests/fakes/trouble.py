@@ -9,7 +9,6 @@ from typing import Any
 from fleet.alerts import acting
 from fleet.alerts.messages import Links, payload
 from fleet.alerts.store import value_of
-from fleet.alerts.values import Notice, NoticeKind
 from fleet.audit import CONSOLE
 from fleet.models.alerting import AlertClock, Channel, Delivery, Route
 from fleet.models.clusters import Cluster

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fleet.audit import Attempt, attempted, counting, record, shell
-from fleet.changes import LeaseHeld, Refused
+from fleet.changes import ControlError, Refused
 from fleet.models.changes import AuditEntry
 from fleet.vocabulary.changes import SYSTEM
 from tests.fleet.changes.conftest import NOW

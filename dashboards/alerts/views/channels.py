@@ -20,10 +20,10 @@ from dashboards.shared.pages import prefix_of, signed_in
 from dashboards.shared.permissions import must_write, owners_for, requires
 from dashboards.shared.row_ids import row_id
 from fleet.alerts import acting, keeping
-from fleet.alerts.values import Severity
 from fleet.models.access import Permission, is_limited, may, may_write, shown_clusters
 from fleet.models.alerting import Channel, Delivery, Route, in_cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.vocabulary.incidents import Severity
 
 _LOG = 50
 

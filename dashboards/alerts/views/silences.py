@@ -29,6 +29,7 @@ from fleet.models.alerting import MaintenanceWindow, Silence, in_cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.incidents import Incident
 from fleet.monitoring.state import StateError
+from fleet.vocabulary.incidents import IncidentState
 
 #: Two forms on one page have fields of the same name: each label has to find its own.
 _WINDOW_IDS = "window_%s"

@@ -9,11 +9,13 @@ from typing import Any
 from django.db import transaction
 from typing_extensions import override
 
+from fleet import lease
 from fleet.audit import By
-from fleet.changes import Refused, WrongState, engine, lease
+from fleet.changes import Refused, WrongState, engine
 from fleet.changes.campaigns import campaigns
 from fleet.changes.kind import Action, Kind
 from fleet.models.changes import Change
+from fleet.models.moments import to_seconds
 from fleet.vocabulary.actions import AuditAction
 from fleet.vocabulary.changes import OCCUPYING, ChangeState
 
@@ -34,11 +36,11 @@ def _stop(change: Change, by: By, now: datetime) -> Change:
             raise Refused(f"it is {change.state}: there is nothing to stop")
         with transaction.atomic():
             # The lease first, as steps of workers do, so that no two wait for each other.
-            lease.revoke(change.cluster_id, change.pk)
+            lease.revoke(change)
             same = Change.objects.filter(pk=change.pk, state=change.state, step=change.step)
             if not same.update(parameters={**change.parameters, "stopped_by": by.actor.name}):
                 raise WrongState("the change was paused, resumed or ended meanwhile: look at it again")
-            campaigns.skip_unasked(change, f"stopped by {by.actor.name}", now.timestamp())
+            campaigns.skip_unasked(change, f"stopped by {by.actor.name}", to_seconds(now))
         change.refresh_from_db()
     if change.state == ChangeState.PAUSED:
         return _resume(change, by, now)
@@ -48,7 +50,7 @@ def _stop(change: Change, by: By, now: datetime) -> Change:
 def _abort(change: Change, by: By, now: datetime) -> Change:
     """End it now; of those under way nothing more is seen. Raises WrongState."""
     why = f"aborted by {by.actor.name}"
-    return engine.abort(change, by, now, why, lambda row: campaigns.close(row, why, now.timestamp()))
+    return engine.abort(change, by, now, why, lambda row: campaigns.close(row, why, to_seconds(now)))
 
 
 class ReconnectKind(Kind):
@@ -82,7 +84,7 @@ class ReconnectKind(Kind):
             if mere:
                 row.campaign_agents.all().delete()
             else:
-                campaigns.close(row, why, now.timestamp())
+                campaigns.close(row, why, to_seconds(now))
 
         return engine.move(change, ChangeState.CANCELLED, now, by, along=end_agents)
 

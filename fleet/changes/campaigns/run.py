@@ -13,13 +13,15 @@ from collections.abc import Iterator
 from django.db.models import QuerySet
 from typing_extensions import override
 
-from fleet.changes import engine, lease
+from fleet import lease
+from fleet.changes import engine
 from fleet.changes.campaigns import campaigns, working
 from fleet.changes.campaigns.moves import Sight
-from fleet.changes.lease import Lease
 from fleet.changes.runner import Runner, StepContext
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import Change
+from fleet.models.clusters import ClusterLease
+from fleet.models.moments import to_seconds
 from fleet.transport.admin import AdminError
 from fleet.vocabulary import campaigns as campaign
 from fleet.vocabulary.campaigns import AgentState
@@ -38,10 +40,10 @@ _BATCH = 300
 class _Step:
     """One step, at one moment."""
 
-    def __init__(self, change: Change, context: StepContext, held: Lease) -> None:
+    def __init__(self, change: Change, context: StepContext, held: ClusterLease) -> None:
         self.change, self.context, self.held = change, context, held
         self.moment = context.moment()
-        self.now = self.moment.timestamp()
+        self.now = to_seconds(self.moment)
         self.table = context.reader.table(change.cluster_id, self.now)
         self.pace = campaigns.pace_of(change)
         self.progress = dict(change.progress)
@@ -302,7 +304,7 @@ class CampaignRunner(Runner):
         yield from working.left_over(changes)
 
     @override
-    def carry_on(self, change: Change, context: StepContext, held: Lease) -> None:
+    def carry_on(self, change: Change, context: StepContext, held: ClusterLease) -> None:
         if ChangeState(change.state).final:
             working.clear(change, context.writer)
             return

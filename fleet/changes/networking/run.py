@@ -11,11 +11,11 @@ from typing_extensions import override
 
 from fleet.changes import engine
 from fleet.changes.dialing import Auths
-from fleet.changes.lease import Lease
 from fleet.changes.networking import plan as networking_plan
 from fleet.changes.networking import revisions
 from fleet.changes.runner import Runner, StepContext
 from fleet.models.changes import Change
+from fleet.models.clusters import ClusterLease
 from fleet.models.networking import NetworkingReading
 from fleet.protocol.networking import config as rules
 from fleet.transport.admin import (
@@ -140,7 +140,7 @@ class NetworkingRunner(Runner):
             super().step(change, context)
 
     @override
-    def carry_on(self, change: Change, context: StepContext, held: Lease) -> None:
+    def carry_on(self, change: Change, context: StepContext, held: ClusterLease) -> None:
         """Carry a confirmed change out, or go on with one whose worker died."""
         resumed = change.state == ChangeState.RUNNING
         if not resumed:

@@ -32,7 +32,7 @@ def _resume(change: Change, by: By, now: datetime) -> Change:
 def _abort(change: Change, by: By, now: datetime) -> Change:
     """Skip the instances whose turn has not come. An instance that restarts already finishes by itself."""
     why = f"cancelled by {by.actor.name}; who is under way comes back by itself"
-    skipped = {"state": StepState.SKIPPED.value, "detail": why, "ended_at": now.timestamp()}
+    skipped = {"state": StepState.SKIPPED.value, "detail": why, "ended_at": to_seconds(now)}
     waiting = {"state": StepState.WAITING.value}
     return engine.abort(
         change, by, now, why, lambda row: row.rollout_steps.filter(**waiting).update(**skipped)

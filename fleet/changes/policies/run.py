@@ -10,14 +10,14 @@ import logging
 
 from typing_extensions import override
 
-from fleet.changes import Stale, engine, lease
-from fleet.changes.lease import Lease
+from fleet import lease
+from fleet.changes import Stale, engine
 from fleet.changes.policies import desired, matrix
 from fleet.changes.runner import Runner, StepContext
 from fleet.models.actions import RolloutStep
 from fleet.models.changes import Change
 from fleet.models.clusters import ClusterLease
-from fleet.models.moments import to_moment
+from fleet.models.moments import to_seconds
 from fleet.monitoring.sources import SourceFailed
 from fleet.protocol.policies import env_policies
 from fleet.protocol.policies.env_policies import Source
@@ -34,10 +34,10 @@ logger = logging.getLogger(__name__)
 class _Step:
     """One step, at one moment."""
 
-    def __init__(self, change: Change, context: StepContext, held: Lease) -> None:
+    def __init__(self, change: Change, context: StepContext, held: ClusterLease) -> None:
         self.change, self.nodes, self.held = change, context.dialer, held
         self.moment = context.moment()
-        self.now = self.moment.timestamp()
+        self.now = to_seconds(self.moment)
         self.terms = Terms(**change.parameters)
         self.rows = list(change.rollout_steps.all())
         views = context.reader.instances(change.cluster_id, self.now)
@@ -205,7 +205,7 @@ class RolloutRunner(Runner):
     """Makes the steps of rollouts."""
 
     @override
-    def carry_on(self, change: Change, context: StepContext, held: Lease) -> None:
+    def carry_on(self, change: Change, context: StepContext, held: ClusterLease) -> None:
         if change.state == ChangeState.CONFIRMED:
             engine.start(change, context.moment())
             try:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from fleet.changes import Refused, WrongState, engine, kinds, lease
+from fleet import lease
+from fleet.changes import Refused, WrongState, engine, kinds
 from fleet.changes.campaigns import campaigns
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import AuditEntry, Change
@@ -338,7 +339,7 @@ def test_abort_ends_it_now(cluster: Cluster, alice: User) -> None:
     one = Campaign(cluster, alice, Movers.of(100), rate=600, canaries=0)
     one.confirm()
     one.step(2)
-    held = lease.take(cluster.pk, "worker", one.at, change=one.change.pk)
+    held = lease.take(cluster.pk, lease.CHANGES, "worker", one.at, one.change)
     ended = kinds.act(one.change, "abort", by(alice), one.at)
     assert ended.state == ChangeState.CANCELLED
     assert campaigns.counts_of(ended).remaining == 0

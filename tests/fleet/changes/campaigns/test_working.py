@@ -7,7 +7,8 @@ import logging
 import pytest
 from django.contrib.auth.models import User
 
-from fleet.changes import engine, kinds, lease
+from fleet import lease
+from fleet.changes import engine, kinds
 from fleet.changes.campaigns import campaigns, working
 from fleet.changes.campaigns.run import CampaignRunner
 from fleet.models.changes import Change
@@ -126,7 +127,7 @@ def test_clear_while_somebody_has_the_cluster(cluster: Cluster, alice: User) -> 
     """It waits for the next second."""
     one = begun(cluster, alice, stubborn())
     kinds.act(one.change, "abort", by(alice), one.at)
-    held = lease.take(cluster.pk, "another", one.at)
+    held = lease.take(cluster.pk, lease.CHANGES, "another", one.at)
     sweep(one)
     assert len(one.movers.working) == 3
     lease.release(held)
