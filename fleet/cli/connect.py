@@ -16,7 +16,7 @@ from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.record import FleetError
 from fleet.nodes.proxy.connect import access
 from fleet.nodes.shared import addresses, connect_client
-from fleet.nodes.shared.addresses import Address
+from fleet.nodes.shared.addresses import ADDRESS
 from fleet.nodes.shared.connect_client import BrokenError, ConnectError, ConnectPlan
 from fleet.nodes.shared.flags import tls_files, tls_options
 from fleet.nodes.shared.running import StartError
@@ -34,7 +34,7 @@ class _Broken(Failure):
 @click.option(
     "--proxy",
     "proxies",
-    type=Address(),
+    type=ADDRESS,
     multiple=True,
     help="CONNECT port of a proxy; repeat. Default: those of the local fleet, with its keys.",
 )

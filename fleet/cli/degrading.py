@@ -7,7 +7,7 @@ import click
 from fleet.cli import api
 from fleet.cli.console import asks_console
 from fleet.cli.draining import request_each
-from fleet.nodes.shared.flags import Positive
+from fleet.nodes.shared.flags import POSITIVE
 
 _reason = click.option("--reason", required=True, help="Shown wherever the instance is, and kept in the log.")
 _instances = click.argument("instances", metavar="ID|NAME...", nargs=-1, required=True)
@@ -18,7 +18,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print a JSON array
 @_instances
 @_reason
 @click.option(
-    "--for", "lasts", type=Positive(), default="10m", show_default=True, help="How long, 24h at most."
+    "--for", "lasts", type=POSITIVE, default="10m", show_default=True, help="How long, 24h at most."
 )
 @asks_console
 @_json

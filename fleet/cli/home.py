@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 import fleet
-from fleet.nodes.shared.cluster_names import ClusterName
+from fleet.nodes.shared.cluster_names import CLUSTER_NAME
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,7 +32,7 @@ def cluster_option(command: F) -> F:
     """Add --cluster."""
     return click.option(
         "--cluster",
-        type=ClusterName(),
+        type=CLUSTER_NAME,
         default="default",
         show_default=True,
         help="Which fleet, by the name of its cluster.",

@@ -12,8 +12,8 @@ import uvloop
 
 from fleet.cli.answers import Failure
 from fleet.nodes.shared import running
-from fleet.nodes.shared.addresses import Address
-from fleet.nodes.shared.flags import Positive, tls_files, tls_options
+from fleet.nodes.shared.addresses import ADDRESS
+from fleet.nodes.shared.flags import POSITIVE, tls_files, tls_options
 from fleet.nodes.tunnel import client as tunnel_client
 from fleet.nodes.tunnel import server as tunnel_server
 from fleet.nodes.tunnel.client import ClientPlan
@@ -53,21 +53,21 @@ def _policy_options(command: F) -> F:
     for option in (
         click.option(
             "--ping-timeout",
-            type=Positive(),
+            type=POSITIVE,
             default="10s",
             show_default=True,
             help="For the answer to that.",
         ),
         click.option(
             "--ping-every",
-            type=Positive(),
+            type=POSITIVE,
             default="10s",
             show_default=True,
             help="How often the other end is asked whether it is there.",
         ),
         click.option(
             "--idle",
-            type=Positive(),
+            type=POSITIVE,
             help="Close a session that carried nothing for so long; default: never.",
         ),
         click.option(
@@ -92,7 +92,7 @@ def _client_options(command: F) -> F:
         click.option(
             "--wire", type=_WIRES, default=Wire.V0_2.value, show_default=True, help="Version of the wire."
         ),
-        click.option("--server", type=Address(), required=True, help="Where the tunnel's server listens."),
+        click.option("--server", type=ADDRESS, required=True, help="Where the tunnel's server listens."),
     ):
         command = option(command)
     return command
@@ -118,9 +118,7 @@ def tunnel() -> None:
 
 
 @tunnel.command()
-@click.option(
-    "--listen", type=Address(), default="127.0.0.1:0", show_default=True, help="gRPC port; 0 is any."
-)
+@click.option("--listen", type=ADDRESS, default="127.0.0.1:0", show_default=True, help="gRPC port; 0 is any.")
 @click.option(
     "--forward",
     "forwards",

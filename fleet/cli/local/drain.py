@@ -13,7 +13,7 @@ from fleet.cli.home import cluster_option, home_option
 from fleet.cli.local.members import channel_to
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.record import FleetError, FleetRecord
-from fleet.nodes.shared.flags import Duration
+from fleet.nodes.shared.flags import DURATION
 from fleet.transport.admin import AdminError, InstanceAdmin
 from fleet.transport.channels import TLSError
 
@@ -51,7 +51,7 @@ def undrain(cluster: str, home: Path, names: tuple[str, ...]) -> None:
 @click.option(
     "--for",
     "lasts",
-    type=Duration(),
+    type=DURATION,
     default="0s",
     show_default=True,
     help="How long; 0s: until `undegrade`, or a restart.",

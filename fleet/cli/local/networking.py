@@ -15,7 +15,7 @@ from fleet.cli.answers import Failure, show_json
 from fleet.cli.home import cluster_option, home_option
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.record import FleetError
-from fleet.nodes.shared.addresses import parse
+from fleet.nodes.shared.addresses import parse, parse_list
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking import config_yaml
 from fleet.protocol.networking.config import NetworkingConfig, NetworkingConfigError, Origin, Resource
@@ -106,7 +106,7 @@ def _auths_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _given(text: str, tls: TLSFiles) -> Auths:
     try:
-        return Auths(tuple((parse(part.strip()), "auth") for part in text.split(",")), tls)
+        return Auths(tuple((address, "auth") for address in parse_list(text)), tls)
     except ValueError as error:
         raise Failure(f"--auth: {error}") from None
 

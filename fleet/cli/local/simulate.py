@@ -14,12 +14,12 @@ import click
 
 from fleet.cli.answers import Failure, show_json
 from fleet.cli.home import home_option
-from fleet.nodes.shared.flags import TTL, Duration
+from fleet.nodes.shared.flags import DURATION, TTL
 from fleet.nodes.shared.numbers import Number
 from fleet.nodes.simulation import program as simulation
 from fleet.nodes.simulation.faults import Fault, FaultError, Step, parse_fault, parse_script
 from fleet.nodes.simulation.fleet import Shape
-from fleet.nodes.simulation.homes import HomesError, HomesFlag, deal
+from fleet.nodes.simulation.homes import HOMES, HomesError, deal
 
 
 @contextlib.contextmanager
@@ -50,14 +50,14 @@ _SHARE = Number(0.0, 1.0)
     "--churn", type=_SHARE, default=0.0, show_default=True, help="Share of agents reconnecting each second."
 )
 @click.option(
-    "--reconnect-after", type=Duration(), help="Agents of a dead proxy go to another one after about this."
+    "--reconnect-after", type=DURATION, help="Agents of a dead proxy go to another one after about this."
 )
 @click.option(
     "--reconnecting", type=_SHARE, default=0.8, show_default=True, help="Share of agents in that mode."
 )
 @click.option(
     "--homes",
-    type=HomesFlag(),
+    type=HOMES,
     default=(),
     help="Agents whose home is on a proxy, as proxy-14=207; the others share the rest evenly.",
 )

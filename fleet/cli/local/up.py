@@ -17,9 +17,10 @@ from fleet.nodes.local import keys
 from fleet.nodes.local import up as fleet_up
 from fleet.nodes.local.plan import SIZES, FleetPlan
 from fleet.nodes.local.record import FleetError, FleetRecord
-from fleet.nodes.shared.flags import TTL, Positive
+from fleet.nodes.shared.flags import POSITIVE, TTL
+from fleet.nodes.shared.options import Parsed
 from fleet.protocol.networking import config
-from fleet.protocol.networking.config import NetworkingConfig, NetworkingConfigError
+from fleet.protocol.networking.config import NetworkingConfig
 
 
 class _AsText(click.ParamType[str]):
@@ -36,25 +37,12 @@ class _AsText(click.ParamType[str]):
         return value
 
 
-class _Pair(click.ParamType[tuple[str, str]]):
-    """KEY=VALUE of the networking config."""
-
-    name = "key=value"
-
-    @override
-    def convert(
-        self, value: str | tuple[str, str], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        if not isinstance(value, str):
-            return value
-        key, equals, text = value.partition("=")
-        if not equals:
-            self.fail(f"{value!r} is not KEY=VALUE", param, ctx)
-        try:
-            config.changed(NetworkingConfig(), {key: text})
-        except NetworkingConfigError as error:
-            self.fail(str(error), param, ctx)
-        return key, text
+def _networking_field(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise ValueError(f"{text!r} is not KEY=VALUE")
+    config.changed(NetworkingConfig(), {key: value})
+    return key, value
 
 
 class _Teller:
@@ -135,7 +123,7 @@ def _sentences(record: FleetRecord, seconds: float) -> str:
 )
 @click.option(
     "--keep-alive-interval",
-    type=_AsText(Positive()),
+    type=_AsText(POSITIVE),
     default=None,
     help="Between pings on a tunnel; default: the nodes' own.",
 )
@@ -143,7 +131,7 @@ def _sentences(record: FleetRecord, seconds: float) -> str:
     "--networking",
     metavar="KEY=VALUE",
     multiple=True,
-    type=_Pair(),
+    type=Parsed("key=value", _networking_field),
     help="A field of the networking config to begin with, as `refloat fleet config set` takes it; repeatable.",
 )
 @service_option

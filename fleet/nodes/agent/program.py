@@ -27,8 +27,8 @@ from fleet.nodes.agent.services import AgentServices, Services
 from fleet.nodes.agent.tunnels import AgentTunnels
 from fleet.nodes.shared import flags as node_flags
 from fleet.nodes.shared import running
-from fleet.nodes.shared.addresses import Address
-from fleet.nodes.shared.cluster_names import ClusterName
+from fleet.nodes.shared.addresses import ADDRESS, ADDRESSES
+from fleet.nodes.shared.cluster_names import CLUSTER_NAME
 from fleet.nodes.shared.tunnel_places import Place, TunnelPlaces
 from fleet.processes import background
 from fleet.protocol.recovery import announce, pick_healthy, tunnel_settings
@@ -325,7 +325,7 @@ async def serve(flags: AgentFlags, diag: tuple[str, int] | None = None) -> None:
     show_default=True,
     help="Names are PREFIX-NUMBER; ids are made from them.",
 )
-@click.option("--auth", type=node_flags.Addresses(), help="The auths, or their load balancer.")
+@click.option("--auth", type=ADDRESSES, help="The auths, or their load balancer.")
 @click.option(
     "--auth-via",
     type=click.Choice(["direct", "proxy"]),
@@ -333,9 +333,9 @@ async def serve(flags: AgentFlags, diag: tuple[str, int] | None = None) -> None:
     show_default=True,
     help="Reach auths directly, or tunnelled through the proxies; then --auth is not needed.",
 )
-@click.option("--proxy", required=True, type=node_flags.Addresses(), help="The proxies' load balancers.")
+@click.option("--proxy", required=True, type=ADDRESSES, help="The proxies' load balancers.")
 @click.option(
-    "--cluster", type=ClusterName(), default="default", show_default=True, help="Name of the cluster."
+    "--cluster", type=CLUSTER_NAME, default="default", show_default=True, help="Name of the cluster."
 )
 @click.option(
     "--announce-ttl",
@@ -352,7 +352,7 @@ async def serve(flags: AgentFlags, diag: tuple[str, int] | None = None) -> None:
 )
 @click.option(
     "--reconnect-wait",
-    type=node_flags.Duration(),
+    type=node_flags.DURATION,
     default="250ms",
     show_default=True,
     help="From an unhealthy auth to the first attempt at another, at most; later ones wait 2 s to 24 s.",
@@ -364,35 +364,35 @@ async def serve(flags: AgentFlags, diag: tuple[str, int] | None = None) -> None:
 )
 @click.option(
     "--auth-drain-timeout",
-    type=node_flags.Duration(),
+    type=node_flags.DURATION,
     default=None,
     help="End RPCs on an auth connection that was left after this; default: they take the time they need.",
 )
 @click.option(
     "--auth-reconnect-every",
-    type=node_flags.Positive(),
+    type=node_flags.POSITIVE,
     default=None,
     help="Move to a new auth connection this often, and up to half as long again; default: never.",
 )
 @click.option(
     "--auth-keep-alive-interval",
-    type=node_flags.Positive(),
+    type=node_flags.POSITIVE,
     default=None,
     help="Between pings of the auth connection; default: as --keep-alive-interval, or 5m.",
 )
 @click.option("--mesh", is_flag=True, help="One tunnel to every proxy (agent mesh).")
 @click.option(
     "--closing-wait-min",
-    type=node_flags.Duration(),
+    type=node_flags.DURATION,
     default=None,
     help="Shortest wait before a tunnel is closed gracefully; default: as the networking config says.",
 )
-@click.option("--closing-wait-max", type=node_flags.Duration(), default=None, help="And the longest.")
-@click.option("--diag-listen", type=Address(), default=None, help="Port of /metrics; default: none.")
+@click.option("--closing-wait-max", type=node_flags.DURATION, default=None, help="And the longest.")
+@click.option("--diag-listen", type=ADDRESS, default=None, help="Port of /metrics; default: none.")
 @agent_services.service_option
 @click.option(
     "--drain",
-    type=node_flags.Duration(),
+    type=node_flags.DURATION,
     help="How long users' connections may last on a tunnel that was let go. Default: to their own end.",
 )
 @click.option(

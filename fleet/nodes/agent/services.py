@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
-from typing_extensions import override
 
 from fleet.nodes.agent.auth_connection import Identity
 from fleet.nodes.shared import addresses
+from fleet.nodes.shared.options import Parsed
 from fleet.nodes.shared.running import StartError
 from fleet.protocol.tunnel import agent_services
 from fleet.protocol.tunnel.agent_services import STATUS, ServiceNameError
@@ -25,23 +25,6 @@ _POLICY = Policy()
 DIAG = "{diag}"
 #: name=host:port as given, where `{n}` stands for the agent's number.
 Services = tuple[tuple[str, str], ...]
-
-
-class ServiceFlag(click.ParamType[tuple[str, str]]):
-    """A flag that takes name=host:port."""
-
-    name = "name=host:port"
-
-    @override
-    def convert(
-        self, value: str | tuple[str, str], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        if isinstance(value, tuple):
-            return value
-        try:
-            return parse(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
 
 
 def parse(text: str) -> tuple[str, str]:
@@ -84,7 +67,7 @@ def service_option(command: Any) -> Any:
     return click.option(
         "--service",
         "services",
-        type=ServiceFlag(),
+        type=Parsed("name=host:port", parse),
         multiple=True,
         help="Expose a TCP service of this network to users of the proxies; {n} in it is the agent's number, "
         "{diag} for all of host:port is the diag port of the agents' own process. "

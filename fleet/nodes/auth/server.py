@@ -20,7 +20,7 @@ from fleet.nodes.auth.cluster_config import Beginning, ClusterConfigServicer, Cu
 from fleet.nodes.auth.site import DEFAULT_HTTP, AuthSite, HTTPFlags
 from fleet.nodes.shared import agent_admission, node_policies, running
 from fleet.nodes.shared import flags as node_flags
-from fleet.nodes.shared.addresses import Address
+from fleet.nodes.shared.addresses import ADDRESS
 from fleet.nodes.shared.instance import Instance, InstanceFlags, unavailable
 from fleet.nodes.shared.large_answers import LargeAnswers
 from fleet.nodes.shared.node_policies import NodePoliciesServicer, Policies
@@ -364,14 +364,14 @@ async def serve(
 @node_flags.instance_options(ttl_variable=announce.AUTH_TTL_VARIABLE)
 @click.option(
     "--http-listen",
-    type=Address(),
+    type=ADDRESS,
     default="127.0.0.1:0",
     show_default=True,
     help="HTTP port of the auth API; 0 is any.",
 )
 @click.option(
     "--advertise-http",
-    type=Address(),
+    type=ADDRESS,
     help="Where proxies reach the HTTP port; default: the port itself.",
 )
 @click.option(

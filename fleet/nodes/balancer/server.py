@@ -19,12 +19,12 @@ import aiohttp
 import click
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
-from typing_extensions import override
 
 from fleet.nodes.balancer.rotation import DEFAULT_UNREADY_AFTER, Rotation, Seat, Target, parse_flag
 from fleet.nodes.shared import addresses, http_site, running
 from fleet.nodes.shared.flags import destination_health_option
 from fleet.nodes.shared.numbers import Number
+from fleet.nodes.shared.options import Parsed
 from fleet.nodes.shared.preferring import preferring_options
 from fleet.nodes.shared.pump import Link, Tasks
 from fleet.protocol.destination import health as destination
@@ -288,31 +288,18 @@ async def serve(
     await balancer.stop()
 
 
-class _TargetFlag(click.ParamType[Target]):
-    name = "name=host:port,host:port"
-
-    @override
-    def convert(
-        self, value: str | Target, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Target:
-        try:
-            return value if isinstance(value, Target) else parse_flag(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
 @click.command()
 @click.option("--name", default="balancer", show_default=True, help="Its name in logs and in the ready line.")
 @click.option(
     "--listen",
-    type=addresses.Address(),
+    type=addresses.ADDRESS,
     default="127.0.0.1:0",
     show_default=True,
     help="Where clients connect.",
 )
 @click.option(
     "--diag-listen",
-    type=addresses.Address(),
+    type=addresses.ADDRESS,
     default="127.0.0.1:0",
     show_default=True,
     help="/healthz, /readyz, /metrics, /targets.",
@@ -320,7 +307,7 @@ class _TargetFlag(click.ParamType[Target]):
 @click.option(
     "--target",
     "targets",
-    type=_TargetFlag(),
+    type=Parsed("name=host:port,host:port", parse_flag),
     multiple=True,
     required=True,
     help="A target and where its /readyz is asked; repeat.",

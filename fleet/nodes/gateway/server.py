@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from typing_extensions import override
 
 from fleet.nodes.gateway import backends as gateway_backends
 from fleet.nodes.gateway import descriptors as gateway_descriptors
@@ -28,7 +27,8 @@ from fleet.nodes.gateway.metrics import DestinationHealth, GatewayMetrics
 from fleet.nodes.gateway.routes_file import FileError, RoutesFile
 from fleet.nodes.gateway.site import gateway_site
 from fleet.nodes.shared import addresses, http_site, running
-from fleet.nodes.shared.flags import Duration, Positive, destination_health_option, tls_files, tls_options
+from fleet.nodes.shared.flags import DURATION, POSITIVE, destination_health_option, tls_files, tls_options
+from fleet.nodes.shared.options import Parsed
 from fleet.nodes.shared.preferring import preferring_options
 from fleet.protocol.destination import health as destination
 from fleet.protocol.destination import picking, probing
@@ -184,36 +184,14 @@ async def serve(flags: GatewayFlags) -> None:
         await gateway.stop()
 
 
-class _BackendFlag(click.ParamType[tuple[Ref, tuple[tuple[str, int], ...]]]):
-    name = "name:port=host:port[,...]"
-
-    @override
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        try:
-            return gateway_backends.parse_flag(value) if isinstance(value, str) else value
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+def _method(text: str) -> str:
+    if re.fullmatch(r"/?[^/\s]+/[^/\s]+", text) is None:
+        raise ValueError(f"{text!r} is not SERVICE/METHOD")
+    return "/" + text.removeprefix("/")
 
 
-class _MethodFlag(click.ParamType[str]):
-    name = "service/method"
-
-    @override
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if re.fullmatch(r"/?[^/\s]+/[^/\s]+", value) is None:
-            self.fail(f"{value!r} is not SERVICE/METHOD", param, ctx)
-        return "/" + value.removeprefix("/")
-
-
-class _DescriptorsFlag(click.ParamType[frozenset[str]]):
-    name = "file"
-
-    @override
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        try:
-            return gateway_descriptors.streams_of(Path(value)) if isinstance(value, str) else value
-        except gateway_descriptors.DescriptorsError as error:
-            self.fail(str(error), param, ctx)
+def _streams(text: str) -> frozenset[str]:
+    return gateway_descriptors.streams_of(Path(text))
 
 
 _PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -229,14 +207,14 @@ _PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--name", default="gateway", show_default=True, help="Its name in the ready line.")
 @click.option(
     "--listen",
-    type=addresses.Address(),
+    type=addresses.ADDRESS,
     default="127.0.0.1:0",
     show_default=True,
     help="Where callers connect.",
 )
 @click.option(
     "--diag-listen",
-    type=addresses.Address(),
+    type=addresses.ADDRESS,
     default="127.0.0.1:0",
     show_default=True,
     help="/healthz, /readyz, /metrics, /routes, /destinations.",
@@ -244,20 +222,20 @@ _PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--backend",
     "backends",
-    type=_BackendFlag(),
+    type=Parsed("name:port=host:port[,...]", gateway_backends.parse_flag),
     multiple=True,
     help="Where a backendRef is; repeat. One that is not named is looked up by DNS.",
 )
 @click.option(
     "--stream",
     "streams",
-    type=_MethodFlag(),
+    type=Parsed("service/method", _method),
     multiple=True,
     help="A method whose answer is a stream: its calls are passed on once, and never retried; repeat.",
 )
 @click.option(
     "--descriptors",
-    type=_DescriptorsFlag(),
+    type=Parsed("file", _streams),
     multiple=True,
     help="A descriptor set, as protoc and buf write it: its methods with streams are passed on once; repeat.",
 )
@@ -273,22 +251,20 @@ _PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option(
     "--probe-interval",
-    type=Duration(),
+    type=DURATION,
     default="5s",
     show_default=True,
     help="Between health checks of a backend; 1s at most while something is in question.",
 )
-@click.option(
-    "--probe-timeout", type=Duration(), default="1s", show_default=True, help="For one health check."
-)
+@click.option("--probe-timeout", type=DURATION, default="1s", show_default=True, help="For one health check.")
 @preferring_options
 @destination_health_option
 @click.option(
-    "--dial-timeout", type=Duration(), default="2s", show_default=True, help="For connecting a backend."
+    "--dial-timeout", type=DURATION, default="2s", show_default=True, help="For connecting a backend."
 )
 @click.option(
     "--backend-keepalive",
-    type=Positive(),
+    type=POSITIVE,
     default=None,
     help="Ping a silent backend this often while calls are open; default: as often as gRPC servers permit.",
 )
@@ -306,7 +282,7 @@ _PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="Percent of all tries that may be retries (GEP-3388); default: no limit.",
 )
 @click.option(
-    "--drain", type=Duration(), default="10s", show_default=True, help="How long calls may take at the end."
+    "--drain", type=DURATION, default="10s", show_default=True, help="How long calls may take at the end."
 )
 def command(
     routes: Path,

@@ -17,11 +17,11 @@ from typing import Any
 
 import click
 from aiohttp import web
-from typing_extensions import override
 
 from fleet.nodes.local.forward_names import Mode
 from fleet.nodes.local.forwards import Forward
 from fleet.nodes.shared import addresses, http_site, running
+from fleet.nodes.shared.options import Parsed
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -131,24 +131,11 @@ async def serve(specs: Sequence[ForwardSpec], *, control: tuple[str, int], token
         await forward.stop()
 
 
-class _ForwardFlag(click.ParamType[ForwardSpec]):
-    name = "name=host:port,host:port"
-
-    @override
-    def convert(
-        self, value: str | ForwardSpec, param: click.Parameter | None, ctx: click.Context | None
-    ) -> ForwardSpec:
-        try:
-            return value if isinstance(value, ForwardSpec) else parse_flag(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
 @click.command()
 @click.option(
     "--forward",
     "flags",
-    type=_ForwardFlag(),
+    type=Parsed("name=host:port,host:port", parse_flag),
     multiple=True,
     help="A name, where to listen, where to go (- for later); repeat.",
 )
@@ -160,7 +147,7 @@ class _ForwardFlag(click.ParamType[ForwardSpec]):
 )
 @click.option(
     "--control",
-    type=addresses.Address(),
+    type=addresses.ADDRESS,
     default="127.0.0.1:0",
     show_default=True,
     help="Where the control API listens.",

@@ -29,7 +29,7 @@ from fleet.nodes.proxy.tunnel_v01_listener import TunnelV01Listener
 from fleet.nodes.proxy.tunnels import SHUTTING_DOWN
 from fleet.nodes.shared import flags as node_flags
 from fleet.nodes.shared import node_policies, running
-from fleet.nodes.shared.addresses import Address
+from fleet.nodes.shared.addresses import ADDRESS, ADDRESSES
 from fleet.nodes.shared.instance import Instance, InstanceFlags
 from fleet.nodes.shared.node_policies import NodePoliciesServicer, Policies
 from fleet.processes import background
@@ -335,12 +335,12 @@ def _connect_flags(
 @node_flags.keep_alive_options
 @click.option(
     "--connect-listen",
-    type=Address(),
+    type=ADDRESS,
     help="Port for users, who reach agents' services by HTTP CONNECT; 0 is any. Default: none.",
 )
 @click.option(
     "--connect-advertise",
-    type=Address(),
+    type=ADDRESS,
     help="Where others reach the CONNECT port; default: the port itself.",
 )
 @click.option(
@@ -365,18 +365,18 @@ def _connect_flags(
 )
 @click.option(
     "--auth-http",
-    type=node_flags.Addresses(),
+    type=ADDRESSES,
     default=(),
     help="HTTP ports of the auths to heartbeat through. Default: those that the auths in the backend advertise.",
 )
 @click.option(
     "--tunnel-v01-listen",
-    type=Address(),
+    type=ADDRESS,
     help="Port for tunnels of version 0.1 of TCP over gRPC; 0 is any. Default: none.",
 )
 @click.option(
     "--drain",
-    type=node_flags.Duration(),
+    type=node_flags.DURATION,
     default="2s",
     show_default=True,
     help="How long agents may take to leave when the proxy is told to end.",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 
-import click
-from typing_extensions import override
+from fleet.nodes.shared.options import Parsed
 
 
 def parse(text: str) -> tuple[str, int]:
@@ -31,6 +30,11 @@ def parse(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def parse_list(text: str) -> tuple[tuple[str, int], ...]:
+    """Split `host:port`s with commas between them. Raises ValueError."""
+    return tuple(parse(part.strip()) for part in text.split(","))
+
+
 def join(host: str, port: int) -> str:
     """Spell an address as `parse` reads it."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -44,18 +48,6 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-class Address(click.ParamType[tuple[str, int]]):
-    """A flag that takes host:port."""
-
-    name = "host:port"
-
-    @override
-    def convert(
-        self, value: str | tuple[str, int], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, int]:
-        if isinstance(value, tuple):
-            return value
-        try:
-            return parse(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+#: One `host:port`, or several with commas between them.
+ADDRESS = Parsed("host:port", parse)
+ADDRESSES = Parsed("host:port[,...]", parse_list)

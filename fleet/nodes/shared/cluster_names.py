@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import re
 
-import click
-from typing_extensions import override
+from fleet.nodes.shared.options import Parsed
 
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9._]{0,62}[A-Za-z0-9])?")
 
 
-class ClusterName(click.ParamType[str]):
-    """A flag that takes the name of a cluster, or of what else is named so."""
-
-    name = "name"
-
-    def __init__(self, of: str = "cluster") -> None:
-        self._of = of
-
-    @override
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if _NAME.fullmatch(value) is None:
-            self.fail(
-                f"{value!r} is no name of a {self._of}: write up to 64 letters, digits, dots, dashes and underscores",
-                param,
-                ctx,
+def _option_type(subject: str) -> Parsed[str]:
+    def parse(text: str) -> str:
+        if _NAME.fullmatch(text) is None:
+            raise ValueError(
+                f"{text!r} is no name of a {subject}: write up to 64 letters, digits, dots, dashes and underscores"
             )
-        return value
+        return text
+
+    return Parsed("name", parse)
+
+
+CLUSTER_NAME, REGION_NAME = _option_type("cluster"), _option_type("region")

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 import click
 from typing_extensions import override
 
-from fleet.nodes.shared.addresses import Address, parse
-from fleet.nodes.shared.cluster_names import ClusterName
+from fleet.nodes.shared.addresses import ADDRESS
+from fleet.nodes.shared.cluster_names import CLUSTER_NAME, REGION_NAME
+from fleet.nodes.shared.options import Parsed
 from fleet.protocol import durations
 from fleet.protocol.destination.health import READINGS, Settings
 from fleet.protocol.recovery import announce
@@ -23,33 +24,30 @@ F = TypeVar("F", bound=Callable[..., Any])
 _NAMESPACE = uuid.UUID("6f1d6f0e-8a0b-5c6e-9f55-0a3c6b1d2e7f")
 
 
-class Duration(click.ParamType[float]):
-    """A flag that takes a Go duration, not negative, as seconds."""
-
-    name = "duration"
-
-    @override
-    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if not isinstance(value, str):
-            return value
-        try:
-            seconds = durations.parse(value)
-        except durations.DurationError as error:
-            self.fail(str(error), param, ctx)
-        if seconds < 0:
-            self.fail(f"{value!r} is negative", param, ctx)
-        return seconds
+def _duration(text: str) -> float:
+    seconds = durations.parse(text)
+    if seconds < 0:
+        raise ValueError(f"{text!r} is negative")
+    return seconds
 
 
-class Positive(Duration):
-    """A flag that takes a positive Go duration, as seconds."""
+def _positive(text: str) -> float:
+    seconds = _duration(text)
+    if seconds == 0:
+        raise ValueError(f"{text!r} is not positive")
+    return seconds
 
-    @override
-    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        seconds = super().convert(value, param, ctx)
-        if seconds <= 0:
-            self.fail(f"{value!r} is not positive", param, ctx)
-        return seconds
+
+def _host_id(text: str) -> str:
+    try:
+        return str(uuid.UUID(text))
+    except ValueError:
+        raise ValueError(f"{text!r} is not a UUID") from None
+
+
+#: Go durations, as seconds: not negative, and positive.
+DURATION, POSITIVE = Parsed("duration", _duration), Parsed("duration", _positive)
+HOST_ID = Parsed("uuid", _host_id)
 
 
 class TTL(click.ParamType[float]):
@@ -65,39 +63,6 @@ class TTL(click.ParamType[float]):
             return announce.parse_ttl(value, name=_source(param, ctx))
         except announce.AnnounceError as error:
             raise click.UsageError(str(error), ctx) from None
-
-
-class Addresses(click.ParamType[tuple[tuple[str, int], ...]]):
-    """A flag that takes host:port, or several with commas between them."""
-
-    name = "host:port[,...]"
-
-    @override
-    def convert(
-        self,
-        value: str | tuple[tuple[str, int], ...],
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> tuple[tuple[str, int], ...]:
-        if not isinstance(value, str):
-            return value
-        try:
-            return tuple(parse(part.strip()) for part in value.split(","))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-class HostID(click.ParamType[str]):
-    """A flag that takes a UUID."""
-
-    name = "uuid"
-
-    @override
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        try:
-            return str(uuid.UUID(value))
-        except ValueError:
-            self.fail(f"{value!r} is not a UUID", param, ctx)
 
 
 def host_id(cluster: str, role: str, name: str) -> str:
@@ -162,7 +127,7 @@ def keep_alive_options(command: F) -> F:
         ),
         click.option(
             "--keep-alive-interval",
-            type=Positive(),
+            type=POSITIVE,
             default=None,
             help="Between pings on a tunnel; default: as the networking config says.",
         ),
@@ -179,7 +144,7 @@ def instance_options(*, ttl_variable: str) -> Callable[[F], F]:
         for option in (
             click.option(
                 "--degrade-when-late",
-                type=Duration(),
+                type=DURATION,
                 default="0s",
                 show_default=True,
                 help="Say that it is degraded when its event loop was this late lately; 0s: never.",
@@ -196,12 +161,12 @@ def instance_options(*, ttl_variable: str) -> Callable[[F], F]:
             ),
             click.option(
                 "--region",
-                type=ClusterName("region"),
+                type=REGION_NAME,
                 help="Where it runs: what is sick together in one region is one incident.",
             ),
             click.option(
                 "--cluster",
-                type=ClusterName(),
+                type=CLUSTER_NAME,
                 default="default",
                 show_default=True,
                 help="Name of the cluster.",
@@ -222,31 +187,29 @@ def instance_options(*, ttl_variable: str) -> Callable[[F], F]:
             ),
             click.option(
                 "--advertise-diag",
-                type=Address(),
+                type=ADDRESS,
                 help="Where others reach the diag port; default: the port itself.",
             ),
             click.option(
                 "--advertise",
-                type=Address(),
+                type=ADDRESS,
                 help="Where others reach the gRPC port; default: the port itself.",
             ),
             click.option(
                 "--diag-listen",
-                type=Address(),
+                type=ADDRESS,
                 default="127.0.0.1:0",
                 show_default=True,
                 help="Diag HTTP port; 0 is any.",
             ),
             click.option(
                 "--listen",
-                type=Address(),
+                type=ADDRESS,
                 default="127.0.0.1:0",
                 show_default=True,
                 help="gRPC port; 0 is any.",
             ),
-            click.option(
-                "--id", "id_", type=HostID(), help="Host UUID; default: made from cluster and name."
-            ),
+            click.option("--id", "id_", type=HOST_ID, help="Host UUID; default: made from cluster and name."),
             click.option("--name", required=True, help="Short name, as people say it."),
         ):
             command = option(command)

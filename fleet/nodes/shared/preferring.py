@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from fleet.nodes.shared.flags import Duration
+from fleet.nodes.shared.flags import DURATION
 from fleet.nodes.shared.numbers import Number
 from fleet.protocol.destination import picking
 
@@ -40,7 +40,7 @@ def preferring_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--slow-start",
-            type=Duration(),
+            type=DURATION,
             default="0s",
             show_default=True,
             help="One that became Healthy comes to its whole weight within this, from a tenth of it on; 0s: at once.",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import click
-from typing_extensions import override
+from fleet.nodes.shared.options import Parsed
 
 #: Agents by a proxy's name; proxies that are not named share the rest evenly.
 Homes = tuple[tuple[str, int], ...]
@@ -57,21 +56,4 @@ def _room(agents: int, proxies: int, homes: Homes) -> list[int]:
     return [asked[name] for name in names]
 
 
-class HomesFlag(click.ParamType[Homes]):
-    """A flag that takes how many invented agents have their home on a proxy."""
-
-    name = "proxy=agents[,...]"
-
-    @override
-    def convert(
-        self,
-        value: str | Homes,
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> Homes:
-        if not isinstance(value, str):
-            return value
-        try:
-            return parse(value)
-        except HomesError as error:
-            self.fail(str(error), param, ctx)
+HOMES = Parsed("proxy=agents[,...]", parse)

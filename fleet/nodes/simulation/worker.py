@@ -23,7 +23,7 @@ from fleet.nodes.shared import running
 from fleet.nodes.simulation.advice import Advice, Move
 from fleet.nodes.simulation.faults import FaultError, parse_fault
 from fleet.nodes.simulation.fleet import Fleet, Instance, Shape
-from fleet.nodes.simulation.homes import HomesFlag, written
+from fleet.nodes.simulation.homes import HOMES, written
 from fleet.nodes.simulation.instance import SimulatedInstance
 
 #: How often the model moves on, seconds: heartbeats of 100,000 agents at a TTL of 10 min are 80 a tick.
@@ -164,7 +164,7 @@ def arguments(shape: Shape) -> list[str]:
 @click.option("--churn", type=float, required=True)
 @click.option("--reconnect-after", type=float, default=None)
 @click.option("--reconnecting", type=float, required=True)
-@click.option("--homes", type=HomesFlag(), default=())
+@click.option("--homes", type=HOMES, default=())
 @click.option("--seed", type=int, required=True)
 @click.option(
     "--started-at", type=float, required=True, help="Seconds since the epoch, the same in every part."

@@ -6,17 +6,12 @@ import fnmatch
 import ipaddress
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
-
-import click
-from typing_extensions import override
 
 from fleet.nodes.shared import addresses
+from fleet.nodes.shared.options import Parsed
 from fleet.protocol.tunnel.messages import Target
 from fleet.protocol.tunnel.server import Peer
 from fleet.transport.channels import SHARED_NAMES
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,24 +97,7 @@ def _is_address(name: str) -> bool:
     return True
 
 
-class Word(click.ParamType[T], Generic[T]):
-    """A flag read by one of the functions above."""
-
-    def __init__(self, name: str, parse: Callable[[str], T]) -> None:
-        self.name = name
-        self._parse = parse
-
-    @override
-    def convert(self, value: str | T, param: click.Parameter | None, ctx: click.Context | None) -> T:
-        if not isinstance(value, str):
-            return value
-        try:
-            return self._parse(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-TARGET = Word("name[:type]", parse_target)
-SERVICE = Word("name[:type]=host:port", parse_service)
-FORWARD = Word("host:port=name[:type]", parse_forward)
-CLAIM = Word("identity=pattern", parse_claim)
+TARGET = Parsed("name[:type]", parse_target)
+SERVICE = Parsed("name[:type]=host:port", parse_service)
+FORWARD = Parsed("host:port=name[:type]", parse_forward)
+CLAIM = Parsed("identity=pattern", parse_claim)

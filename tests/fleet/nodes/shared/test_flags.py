@@ -7,14 +7,15 @@ import pytest
 from click.testing import CliRunner
 
 from fleet.nodes.shared import flags
+from fleet.nodes.shared.addresses import ADDRESSES
 from fleet.protocol.destination.health import LITERAL, RECOMMENDED
 
 
 @click.command()
 @click.option("--ttl", type=flags.TTL(), envvar="SOME_TTL", default="10m")
-@click.option("--wait", type=flags.Duration(), default="0s")
-@click.option("--at", type=flags.Addresses(), default="a:1")
-@click.option("--id", "id_", type=flags.HostID(), default=None)
+@click.option("--wait", type=flags.DURATION, default="0s")
+@click.option("--at", type=ADDRESSES, default="a:1")
+@click.option("--id", "id_", type=flags.HOST_ID, default=None)
 def show(ttl: float, wait: float, at: object, id_: str | None) -> None:
     click.echo(repr((ttl, wait, at, id_)))
 

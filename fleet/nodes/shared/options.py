@@ -1,0 +1,28 @@
+"""What our commands add to click: types of options that a function reads, and options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import click
+from typing_extensions import override
+
+T = TypeVar("T")
+
+
+class Parsed(click.ParamType[T], Generic[T]):
+    """A type of option that a function reads from text; a ValueError that the function raises is a usage error."""
+
+    def __init__(self, name: str, parse: Callable[[str], T]) -> None:
+        self.name = name
+        self._parse = parse
+
+    @override
+    def convert(self, value: str | T, param: click.Parameter | None, ctx: click.Context | None) -> T:
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)

@@ -1,0 +1,22 @@
+"""Types of options that a function reads."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from fleet.nodes.shared.options import Parsed
+
+NUMBER = Parsed("number", int)
+
+
+def test_text_is_read() -> None:
+    """Text becomes what the function returns; a value that was read before, or is a default, stays."""
+    assert NUMBER.convert("7", None, None) == 7
+    assert NUMBER.convert(7, None, None) == 7
+
+
+def test_text_that_cannot_be_read() -> None:
+    """The sentence of the function is the usage error."""
+    with pytest.raises(click.BadParameter, match="invalid literal"):
+        NUMBER.convert("seven", None, None)
