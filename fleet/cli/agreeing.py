@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import click
 
 from fleet.cli import api
 from fleet.cli.answers import Failure, show_json
-
-Command = Callable[..., None]
+from fleet.nodes.shared.options import combined
 
 _LOOK_EVERY = 1.0
 _OVER = {"verified", "failed", "cancelled", "undone", "paused"}
@@ -20,23 +19,16 @@ _OVER = {"verified", "failed", "cancelled", "undone", "paused"}
 _GROUPS = {"networking-config": "config", "policy": "policies"}
 
 
-def agreeing(command: Command) -> Command:
-    """Add the flags that say how to agree; `how` of `carry_out`."""
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print the API's answer."),
-        click.option("--no-wait", is_flag=True, help="Do not wait for its end."),
-        click.option(
-            "--verify", is_flag=True, help="Wait until what came of it was held against the plan, too."
-        ),
-        click.option("--plan", "plan_only", is_flag=True, help="Only show what it would do."),
-        click.option(
-            "--typed", default="", metavar="CLUSTER", help="The cluster's name, where it is asked for."
-        ),
-        click.option("--yes", is_flag=True, help="Do not ask. Above 100 agents say --typed too."),
-        click.option("--reason", default="", help="Why; kept in the log. Asked for when it is not given."),
-    ):
-        command = option(command)
-    return command
+#: The flags that say how to agree; `how` of `carry_out`.
+agreeing = combined(
+    click.option("--reason", default="", help="Why; kept in the log. Asked for when it is not given."),
+    click.option("--yes", is_flag=True, help="Do not ask. Above 100 agents say --typed too."),
+    click.option("--typed", default="", metavar="CLUSTER", help="The cluster's name, where it is asked for."),
+    click.option("--plan", "plan_only", is_flag=True, help="Only show what it would do."),
+    click.option("--verify", is_flag=True, help="Wait until what came of it was held against the plan, too."),
+    click.option("--no-wait", is_flag=True, help="Do not wait for its end."),
+    click.option("--json", "as_json", is_flag=True, help="Print the API's answer."),
+)
 
 
 def plan(console: api.Console, cluster: str, path: str, body: Any, revision: str = "") -> Any:

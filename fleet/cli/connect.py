@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import Any
 
 import click
 import uvloop
@@ -18,7 +17,7 @@ from fleet.nodes.proxy.connect import access
 from fleet.nodes.shared import addresses, connect_client
 from fleet.nodes.shared.addresses import ADDRESS
 from fleet.nodes.shared.connect_client import BrokenError, ConnectError, ConnectPlan
-from fleet.nodes.shared.flags import tls_files, tls_options
+from fleet.nodes.shared.flags import tls_options
 from fleet.nodes.shared.running import StartError
 from fleet.transport.channels import TLSError, TLSFiles
 
@@ -52,17 +51,16 @@ def connect(
     token_file: Path | None,
     cluster: str,
     home: Path,
-    **tls: Any,
+    tls: TLSFiles,
 ) -> None:
     """Connect standard input and output to a service that an agent exposes.
 
     As a ProxyCommand: ssh -o ProxyCommand='refloat connect ssh.agent-7' agent-7
     """
-    files = tls_files(**tls)
     try:
         if not proxies:
-            proxies, files = _local(cluster, home, files)
-        plan = ConnectPlan(target, proxies, _token(token_file), files)
+            proxies, tls = _local(cluster, home, tls)
+        plan = ConnectPlan(target, proxies, _token(token_file), tls)
         with contextlib.suppress(KeyboardInterrupt):
             uvloop.run(connect_client.carry(plan))
     except BrokenError as error:

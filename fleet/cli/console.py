@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,21 @@ import click
 from fleet.cli import api
 from fleet.cli.answers import show_json, table
 from fleet.cli.home import cluster_option, home_option
+from fleet.nodes.shared.options import Command, combined
 from fleet.vocabulary.verdicts import State
 
-Command = Callable[..., None]
+_options = combined(
+    click.option(
+        "--url",
+        envvar="REFLOAT_URL",
+        help="Address of the console. [env: REFLOAT_URL; default: the demo's]",
+    ),
+    click.option(
+        "--token", envvar="REFLOAT_TOKEN", help="Bearer token. [env: REFLOAT_TOKEN; default: the demo's]"
+    ),
+    cluster_option,
+    home_option,
+)
 
 
 def asks_console(command: Command) -> Command:
@@ -24,20 +35,7 @@ def asks_console(command: Command) -> Command:
     def run(url: str | None, token: str | None, home: Path, **given: Any) -> None:
         command(api.find(url, token, home), **given)
 
-    for option in (
-        home_option,
-        cluster_option,
-        click.option(
-            "--token", envvar="REFLOAT_TOKEN", help="Bearer token. [env: REFLOAT_TOKEN; default: the demo's]"
-        ),
-        click.option(
-            "--url",
-            envvar="REFLOAT_URL",
-            help="Address of the console. [env: REFLOAT_URL; default: the demo's]",
-        ),
-    ):
-        run = option(run)
-    return run
+    return _options(run)
 
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print the API's answer.")

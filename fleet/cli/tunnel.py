@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Coroutine
+from typing import Any
 
 import click
 import uvloop
@@ -13,7 +13,8 @@ import uvloop
 from fleet.cli.answers import Failure
 from fleet.nodes.shared import running
 from fleet.nodes.shared.addresses import ADDRESS
-from fleet.nodes.shared.flags import POSITIVE, tls_files, tls_options
+from fleet.nodes.shared.flags import POSITIVE, tls_options
+from fleet.nodes.shared.options import combined
 from fleet.nodes.tunnel import client as tunnel_client
 from fleet.nodes.tunnel import server as tunnel_server
 from fleet.nodes.tunnel.client import ClientPlan
@@ -21,12 +22,10 @@ from fleet.nodes.tunnel.flags import CLAIM, FORWARD, SERVICE, TARGET, Claim, For
 from fleet.nodes.tunnel.server import ServerPlan
 from fleet.processes import log_lines
 from fleet.protocol.tunnel.messages import Target, TunnelError, Wire
-from fleet.transport.channels import DeadPeer, TLSError
+from fleet.transport.channels import DeadPeer, TLSError, TLSFiles
 from fleet.transport.tunnel.link import Keeping
 from fleet.transport.tunnel.pump import Closing, Policy
 from fleet.transport.tunnel.stream import TunnelAborted
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _WIRES = click.Choice([wire.value for wire in Wire])
 
@@ -49,53 +48,46 @@ def _run(work: Coroutine[None, None, None]) -> None:
         raise Failure(str(error)) from error
 
 
-def _policy_options(command: F) -> F:
-    for option in (
-        click.option(
-            "--ping-timeout",
-            type=POSITIVE,
-            default="10s",
-            show_default=True,
-            help="For the answer to that.",
-        ),
-        click.option(
-            "--ping-every",
-            type=POSITIVE,
-            default="10s",
-            show_default=True,
-            help="How often the other end is asked whether it is there.",
-        ),
-        click.option(
-            "--idle",
-            type=POSITIVE,
-            help="Close a session that carried nothing for so long; default: never.",
-        ),
-        click.option(
-            "--on-end",
-            type=click.Choice([closing.value for closing in Closing]),
-            default=Closing.CLOSE.value,
-            show_default=True,
-            help="When our TCP end has sent everything, and the peer of the tunnel cannot half-close: close the "
-            "session at once, or defer that until the other end is finished.",
-        ),
-    ):
-        command = option(command)
-    return command
+_policy_options = combined(
+    click.option(
+        "--on-end",
+        type=click.Choice([closing.value for closing in Closing]),
+        default=Closing.CLOSE.value,
+        show_default=True,
+        help="When our TCP end has sent everything, and the peer of the tunnel cannot half-close: close the "
+        "session at once, or defer that until the other end is finished.",
+    ),
+    click.option(
+        "--idle",
+        type=POSITIVE,
+        help="Close a session that carried nothing for so long; default: never.",
+    ),
+    click.option(
+        "--ping-every",
+        type=POSITIVE,
+        default="10s",
+        show_default=True,
+        help="How often the other end is asked whether it is there.",
+    ),
+    click.option(
+        "--ping-timeout",
+        type=POSITIVE,
+        default="10s",
+        show_default=True,
+        help="For the answer to that.",
+    ),
+)
 
 
-def _client_options(command: F) -> F:
-    command = tls_options(_policy_options(command))
-    for option in (
-        click.option(
-            "--name", default="", help="What a server of ours knows this client by when it comes back."
-        ),
-        click.option(
-            "--wire", type=_WIRES, default=Wire.V0_2.value, show_default=True, help="Version of the wire."
-        ),
-        click.option("--server", type=ADDRESS, required=True, help="Where the tunnel's server listens."),
-    ):
-        command = option(command)
-    return command
+_client_options = combined(
+    click.option("--server", type=ADDRESS, required=True, help="Where the tunnel's server listens."),
+    click.option(
+        "--wire", type=_WIRES, default=Wire.V0_2.value, show_default=True, help="Version of the wire."
+    ),
+    click.option("--name", default="", help="What a server of ours knows this client by when it comes back."),
+    tls_options,
+    _policy_options,
+)
 
 
 def _client_plan(
@@ -106,10 +98,10 @@ def _client_plan(
     ping_every: float,
     ping_timeout: float,
     name: str,
-    **tls: Any,
+    tls: TLSFiles,
 ) -> ClientPlan:
     keeping = Keeping(probe_every=ping_every, probe_within=ping_timeout)
-    return ClientPlan(server, Wire(wire), tls_files(**tls), Policy(Closing(on_end), idle), keeping, name)
+    return ClientPlan(server, Wire(wire), tls, Policy(Closing(on_end), idle), keeping, name)
 
 
 @click.group()
@@ -172,20 +164,19 @@ def serve(
     idle: float | None,
     ping_every: float,
     ping_timeout: float,
-    **tls: Any,
+    tls: TLSFiles,
 ) -> None:
     """Run a tunnel's server until Ctrl-C: clients register with it, local ports lead to their targets."""
     policy = Policy(Closing(on_end), idle)
     dead_peer = DeadPeer(ping_every, ping_timeout)
     spoken = [Wire(wire) for wire in dict.fromkeys(wires)]
-    files = tls_files(**tls)
-    if claims and files.authority is None:
+    if claims and tls.authority is None:
         raise click.UsageError("--claim needs --tls-ca: without certificates nobody proves who it is")
-    if anybody and files.authority is not None:
+    if anybody and tls.authority is not None:
         raise click.UsageError(
             "--anybody and --tls-ca contradict each other: --claim 'NAME=*' opens it to one"
         )
-    plan = ServerPlan(listen, spoken, files, forwards, services, claims, anybody, bridge, policy, dead_peer)
+    plan = ServerPlan(listen, spoken, tls, forwards, services, claims, anybody, bridge, policy, dead_peer)
     _run(tunnel_server.serve(plan))
 
 

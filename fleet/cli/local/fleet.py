@@ -16,11 +16,14 @@ from fleet.nodes.local import faults
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.forward_names import Mode
 from fleet.nodes.local.record import FleetError, FleetRecord, Member
+from fleet.nodes.shared.options import Decorator, combined
 from fleet.processes import pids
 from fleet.processes.pids import ProcessState
 
 #: Takes the fleet, a name, and the command's options.
 Fault = Callable[..., None]
+
+_names = click.argument("names", metavar="NAME...", nargs=-1, required=True)
 
 
 @contextmanager
@@ -111,7 +114,7 @@ def _cell(row: dict[str, Any], column: str) -> str:
     return str(row[column])
 
 
-def _fault_command(name: str, fault: Fault, done: str, text: str, *options: Callable[[Any], Any]) -> None:
+def _fault_command(name: str, fault: Fault, done: str, text: str, *options: Decorator) -> None:
     """Add a command that does one thing to each NAME."""
 
     def run(cluster: str, home: Path, names: tuple[str, ...], **given: Any) -> None:
@@ -123,14 +126,7 @@ def _fault_command(name: str, fault: Fault, done: str, text: str, *options: Call
                 fault(record, known, **given)
                 click.echo(f"{known} {done}")
 
-    for option in (
-        *options,
-        home_option,
-        cluster_option,
-        click.argument("names", metavar="NAME...", nargs=-1, required=True),
-    ):
-        run = option(run)
-    fleet.command(name, help=text)(run)
+    fleet.command(name, help=text)(combined(_names, cluster_option, home_option, *options)(run))
 
 
 def _cut_backend(record: FleetRecord, name: str, *, hold: bool) -> None:
@@ -170,7 +166,7 @@ _fault_command("unblackhole", faults.unblackhole, "is out of it", "Undo blackhol
 @fleet.command()
 @cluster_option
 @home_option
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@_names
 def restart(cluster: str, home: Path, names: tuple[str, ...]) -> None:
     """Start killed processes again, with the names, ids and addresses they had."""
     with _sentences():

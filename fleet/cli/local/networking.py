@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from fleet.cli.home import cluster_option, home_option
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.record import FleetError
 from fleet.nodes.shared.addresses import parse, parse_list
+from fleet.nodes.shared.options import Command, combined
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking import config_yaml
 from fleet.protocol.networking.config import NetworkingConfig, NetworkingConfigError, Origin, Resource
@@ -64,10 +66,27 @@ class Auths:
         raise AssertionError("there is at least one address")
 
 
-def _auths_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add how auths are found, below all other options; the command is given `auths`."""
-    path = click.Path(exists=True, dir_okay=False, path_type=Path)
+_PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
+_options = combined(
+    cluster_option,
+    home_option,
+    click.option("--auth", help="host:port[,...] of auths; default: those of the local fleet."),
+    click.option("--tls-ca", type=_PATH, envvar="REFLOAT_TLS_CA", help="CA of the auths, PEM."),
+    click.option("--tls-cert", type=_PATH, envvar="REFLOAT_TLS_CERT", help="Our certificate, PEM."),
+    click.option("--tls-key", type=_PATH, envvar="REFLOAT_TLS_KEY", help="Its key, PEM."),
+    click.option(
+        "--tls-server-name",
+        default="",
+        envvar="REFLOAT_TLS_SERVER_NAME",
+        help=f"Name to expect in an auth's certificate; default: {AUTH_NAME}.",
+    ),
+)
 
+
+def _auths_options(command: Command) -> Command:
+    """Add how auths are found, below all other options; the command is given `auths`."""
+
+    @functools.wraps(command)
     def run(
         cluster: str,
         home: Path,
@@ -85,23 +104,7 @@ def _auths_options(command: Callable[..., Any]) -> Callable[..., Any]:
         except (FleetError, NetworkingConfigError, AdminError) as error:
             raise Failure(str(error)) from error
 
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
-    for option in (
-        click.option(
-            "--tls-server-name",
-            default="",
-            envvar="REFLOAT_TLS_SERVER_NAME",
-            help=f"Name to expect in an auth's certificate; default: {AUTH_NAME}.",
-        ),
-        click.option("--tls-key", type=path, envvar="REFLOAT_TLS_KEY", help="Its key, PEM."),
-        click.option("--tls-cert", type=path, envvar="REFLOAT_TLS_CERT", help="Our certificate, PEM."),
-        click.option("--tls-ca", type=path, envvar="REFLOAT_TLS_CA", help="CA of the auths, PEM."),
-        click.option("--auth", help="host:port[,...] of auths; default: those of the local fleet."),
-        home_option,
-        cluster_option,
-    ):
-        run = option(run)
-    return run
+    return _options(run)
 
 
 def _given(text: str, tls: TLSFiles) -> Auths:

@@ -8,7 +8,6 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import click
@@ -423,10 +422,7 @@ def command(
     closing_wait_min: float | None,
     closing_wait_max: float | None,
     diag_listen: tuple[str, int] | None,
-    tls_cert: Path | None,
-    tls_key: Path | None,
-    tls_ca: Path | None,
-    tls_server_name: str,
+    tls: TLSFiles,
     tls_auth_name: str,
     services: Services,
     tunnel_wire: str,
@@ -458,7 +454,7 @@ def command(
         services=services,
         tunnel_wire=Wire(tunnel_wire),
         overrides=overrides,
-        tls=node_flags.tls_files(tls_cert, tls_key, tls_ca, tls_server_name, tls_auth_name),
+        tls=replace(tls, auth_name=tls_auth_name),
         balancer=pick_healthy.Settings(
             first_wait=None if upstream_reconnect_wait else reconnect_wait,
             drain_timeout=auth_drain_timeout,

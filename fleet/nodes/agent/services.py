@@ -62,17 +62,15 @@ def check_unique_flags(services: Services) -> None:
         raise click.UsageError(str(error)) from None
 
 
-def service_option(command: Any) -> Any:
-    """Add `--service`."""
-    return click.option(
-        "--service",
-        "services",
-        type=Parsed("name=host:port", parse),
-        multiple=True,
-        help="Expose a TCP service of this network to users of the proxies; {n} in it is the agent's number, "
-        "{diag} for all of host:port is the diag port of the agents' own process. "
-        "Repeatable; without it nothing is exposed.",
-    )(command)
+service_option = click.option(
+    "--service",
+    "services",
+    type=Parsed("name=host:port", parse),
+    multiple=True,
+    help="Expose a TCP service of this network to users of the proxies; {n} in it is the agent's number, "
+    "{diag} for all of host:port is the diag port of the agents' own process. "
+    "Repeatable; without it nothing is exposed.",
+)
 
 
 def _address(text: str, number: str) -> tuple[str, int]:

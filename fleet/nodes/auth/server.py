@@ -392,10 +392,6 @@ async def serve(
 )
 def command(
     id_: str | None,
-    tls_cert: Path | None,
-    tls_key: Path | None,
-    tls_ca: Path | None,
-    tls_server_name: str,
     networking_config: Path | None,
     bootstrap: Path | None,
     http_listen: tuple[str, int],
@@ -417,7 +413,6 @@ def command(
         own, ttl = node_policies.load_with_ttl("auth", data, os.environ, announce_ttl)
         flags = InstanceFlags(
             id=id_ or node_flags.host_id(given["cluster"], "auth", given["name"]),
-            tls=node_flags.tls_files(tls_cert, tls_key, tls_ca, tls_server_name),
             announce_ttl=ttl,
             **given,
         )

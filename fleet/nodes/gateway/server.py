@@ -27,7 +27,7 @@ from fleet.nodes.gateway.metrics import DestinationHealth, GatewayMetrics
 from fleet.nodes.gateway.routes_file import FileError, RoutesFile
 from fleet.nodes.gateway.site import gateway_site
 from fleet.nodes.shared import addresses, http_site, running
-from fleet.nodes.shared.flags import DURATION, POSITIVE, destination_health_option, tls_files, tls_options
+from fleet.nodes.shared.flags import DURATION, POSITIVE, destination_health_option, tls_options
 from fleet.nodes.shared.options import Parsed
 from fleet.nodes.shared.preferring import preferring_options
 from fleet.protocol.destination import health as destination
@@ -292,10 +292,7 @@ def command(
     backends: tuple[tuple[Ref, tuple[tuple[str, int], ...]], ...],
     streams: tuple[str, ...],
     descriptors: tuple[frozenset[str], ...],
-    tls_cert: Path | None,
-    tls_key: Path | None,
-    tls_ca: Path | None,
-    tls_server_name: str,
+    tls: TLSFiles,
     backend_tls: bool,
     backend_tls_ca: Path | None,
     backend_tls_cert: Path | None,
@@ -304,14 +301,14 @@ def command(
     **limits: Any,
 ) -> None:
     """Route gRPC calls to backends by GRPCRoute rules."""
-    towards = tls_files(backend_tls_cert, backend_tls_key, backend_tls_ca, backend_tls_server_name)
+    towards = TLSFiles(backend_tls_cert, backend_tls_key, backend_tls_ca, backend_tls_server_name)
     flags = GatewayFlags(
         routes,
         name,
         listen,
         diag_listen,
         dict(backends),
-        tls_files(tls_cert, tls_key, tls_ca, tls_server_name),
+        tls,
         towards if backend_tls or towards.enabled else None,
         streams=frozenset(streams).union(*descriptors),
         **limits,

@@ -383,10 +383,6 @@ def _connect_flags(
 )
 def command(
     id_: str | None,
-    tls_cert: Path | None,
-    tls_key: Path | None,
-    tls_ca: Path | None,
-    tls_server_name: str,
     keep_alive_interval: float | None,
     keep_alive_count_max: int | None,
     connect_listen: tuple[str, int] | None,
@@ -415,7 +411,6 @@ def command(
         own, ttl = node_policies.load_with_ttl("proxy", data, os.environ, announce_ttl)
         instance = InstanceFlags(
             id=id_ or node_flags.host_id(given["cluster"], "proxy", given["name"]),
-            tls=node_flags.tls_files(tls_cert, tls_key, tls_ca, tls_server_name),
             announce_ttl=ttl,
             **given,
         )

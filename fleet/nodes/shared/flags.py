@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from typing_extensions import override
 
 from fleet.nodes.shared.addresses import ADDRESS
 from fleet.nodes.shared.cluster_names import CLUSTER_NAME, REGION_NAME
-from fleet.nodes.shared.options import Parsed
+from fleet.nodes.shared.options import Command, Decorator, Parsed, combined
 from fleet.protocol import durations
 from fleet.protocol.destination.health import READINGS, Settings
 from fleet.protocol.recovery import announce
 from fleet.transport.channels import TLSFiles
 
-F = TypeVar("F", bound=Callable[..., Any])
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 #: Ids are made from names under this one, so that a restart is the same host.
 _NAMESPACE = uuid.UUID("6f1d6f0e-8a0b-5c6e-9f55-0a3c6b1d2e7f")
@@ -70,152 +70,140 @@ def host_id(cluster: str, role: str, name: str) -> str:
     return str(uuid.uuid5(_NAMESPACE, f"{cluster}/{role}/{name}"))
 
 
-def destination_health_option(command: F) -> F:
-    """Add the flag that says how what is seen of destinations is read: `destination_health`, a `Settings`."""
+def _reading(ctx: click.Context, param: click.Parameter, value: str) -> Settings:
+    return READINGS[value]
 
-    def read(ctx: click.Context, param: click.Parameter, value: str) -> Settings:
-        return READINGS[value]
 
-    option = click.option(
-        "--destination-health",
-        type=click.Choice(list(READINGS)),
-        callback=read,
-        default="recommended",
-        show_default=True,
-        envvar="REFLOAT_DESTINATION_HEALTH",
-        show_envvar=True,
-        help="How the diagram of destination health is read; literal: word by word, and nothing beside it.",
+#: How what is seen of destinations is read: `destination_health`, a `Settings`.
+destination_health_option = click.option(
+    "--destination-health",
+    type=click.Choice(list(READINGS)),
+    callback=_reading,
+    default="recommended",
+    show_default=True,
+    envvar="REFLOAT_DESTINATION_HEALTH",
+    show_envvar=True,
+    help="How the diagram of destination health is read; literal: word by word, and nothing beside it.",
+)
+
+
+_tls_options = combined(
+    click.option("--tls-cert", type=_FILE, help="Own certificate, PEM."),
+    click.option("--tls-key", type=_FILE, help="Key of --tls-cert, PEM."),
+    click.option(
+        "--tls-ca", type=_FILE, help="CA of the peers, PEM. On a server: demand certificates of clients."
+    ),
+    click.option("--tls-server-name", default="", help="Name to expect in a server's certificate."),
+)
+
+
+def tls_options(command: Command) -> Command:
+    """Add the flags of TLS, none given means none used; the command is given what they say as `tls`."""
+
+    @functools.wraps(command)
+    def with_tls(
+        *args: Any,
+        tls_cert: Path | None,
+        tls_key: Path | None,
+        tls_ca: Path | None,
+        tls_server_name: str,
+        **given: Any,
+    ) -> Any:
+        return command(*args, tls=TLSFiles(tls_cert, tls_key, tls_ca, tls_server_name), **given)
+
+    return _tls_options(with_tls)
+
+
+#: The flags of tunnel keep-alives.
+keep_alive_options = combined(
+    click.option(
+        "--keep-alive-interval",
+        type=POSITIVE,
+        default=None,
+        help="Between pings on a tunnel; default: as the networking config says.",
+    ),
+    click.option(
+        "--keep-alive-count-max",
+        type=click.IntRange(min=1),
+        default=None,
+        help="Unanswered pings after which the peer of a tunnel is taken for dead; default: as the networking "
+        "config says.",
+    ),
+)
+
+
+def instance_options(*, ttl_variable: str) -> Decorator:
+    """Return a decorator that adds the flags that auths and proxies have in common."""
+    return combined(
+        click.option("--name", required=True, help="Short name, as people say it."),
+        click.option("--id", "id_", type=HOST_ID, help="Host UUID; default: made from cluster and name."),
+        click.option(
+            "--listen",
+            type=ADDRESS,
+            default="127.0.0.1:0",
+            show_default=True,
+            help="gRPC port; 0 is any.",
+        ),
+        click.option(
+            "--diag-listen",
+            type=ADDRESS,
+            default="127.0.0.1:0",
+            show_default=True,
+            help="Diag HTTP port; 0 is any.",
+        ),
+        click.option(
+            "--advertise",
+            type=ADDRESS,
+            help="Where others reach the gRPC port; default: the port itself.",
+        ),
+        click.option(
+            "--advertise-diag",
+            type=ADDRESS,
+            help="Where others reach the diag port; default: the port itself.",
+        ),
+        click.option("--backend", required=True, help="Valkey or Redis of the fleet: redis://HOST:PORT/0."),
+        click.option(
+            "--backend-password-file",
+            type=_FILE,
+            help="File with the password of the backend; in --backend everybody of the machine would see it.",
+        ),
+        click.option(
+            "--backend-prefix",
+            default="nodes",
+            show_default=True,
+            help="First part of every key in the backend.",
+        ),
+        click.option(
+            "--cluster",
+            type=CLUSTER_NAME,
+            default="default",
+            show_default=True,
+            help="Name of the cluster.",
+        ),
+        click.option(
+            "--region",
+            type=REGION_NAME,
+            help="Where it runs: what is sick together in one region is one incident.",
+        ),
+        click.option(
+            "--data",
+            type=click.Path(file_okay=False, path_type=Path),
+            help="Folder of its own, for policies accepted over the network; default: it accepts none.",
+        ),
+        click.option(
+            "--announce-ttl",
+            type=TTL(),
+            help=f"How long its resource lives after a heartbeat. [env: {ttl_variable}; default: 10m]",
+        ),
+        click.option(
+            "--degrade-when-late",
+            type=DURATION,
+            default="0s",
+            show_default=True,
+            help="Say that it is degraded when its event loop was this late lately; 0s: never.",
+        ),
+        tls_options,
     )
-    return option(command)
-
-
-def tls_options(command: F) -> F:
-    """Add the flags of TLS: none given means none used."""
-    path = click.Path(exists=True, dir_okay=False, path_type=Path)
-    for option in (
-        click.option("--tls-server-name", default="", help="Name to expect in a server's certificate."),
-        click.option(
-            "--tls-ca", type=path, help="CA of the peers, PEM. On a server: demand certificates of clients."
-        ),
-        click.option("--tls-key", type=path, help="Key of --tls-cert, PEM."),
-        click.option("--tls-cert", type=path, help="Own certificate, PEM."),
-    ):
-        command = option(command)
-    return command
-
-
-def tls_files(
-    tls_cert: Path | None,
-    tls_key: Path | None,
-    tls_ca: Path | None,
-    tls_server_name: str,
-    tls_auth_name: str = "",
-) -> TLSFiles:
-    """What the flags of TLS say."""
-    return TLSFiles(tls_cert, tls_key, tls_ca, tls_server_name, tls_auth_name)
-
-
-def keep_alive_options(command: F) -> F:
-    """Add the flags of tunnel keep-alives."""
-    for option in (
-        click.option(
-            "--keep-alive-count-max",
-            type=click.IntRange(min=1),
-            default=None,
-            help="Unanswered pings after which the peer of a tunnel is taken for dead; default: as the networking "
-            "config says.",
-        ),
-        click.option(
-            "--keep-alive-interval",
-            type=POSITIVE,
-            default=None,
-            help="Between pings on a tunnel; default: as the networking config says.",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
-def instance_options(*, ttl_variable: str) -> Callable[[F], F]:
-    """Add the flags that auths and proxies have in common."""
-
-    def add(command: F) -> F:
-        command = tls_options(command)
-        for option in (
-            click.option(
-                "--degrade-when-late",
-                type=DURATION,
-                default="0s",
-                show_default=True,
-                help="Say that it is degraded when its event loop was this late lately; 0s: never.",
-            ),
-            click.option(
-                "--announce-ttl",
-                type=TTL(),
-                help=f"How long its resource lives after a heartbeat. [env: {ttl_variable}; default: 10m]",
-            ),
-            click.option(
-                "--data",
-                type=click.Path(file_okay=False, path_type=Path),
-                help="Folder of its own, for policies accepted over the network; default: it accepts none.",
-            ),
-            click.option(
-                "--region",
-                type=REGION_NAME,
-                help="Where it runs: what is sick together in one region is one incident.",
-            ),
-            click.option(
-                "--cluster",
-                type=CLUSTER_NAME,
-                default="default",
-                show_default=True,
-                help="Name of the cluster.",
-            ),
-            click.option(
-                "--backend-prefix",
-                default="nodes",
-                show_default=True,
-                help="First part of every key in the backend.",
-            ),
-            click.option(
-                "--backend-password-file",
-                type=click.Path(exists=True, dir_okay=False, path_type=Path),
-                help="File with the password of the backend; in --backend everybody of the machine would see it.",
-            ),
-            click.option(
-                "--backend", required=True, help="Valkey or Redis of the fleet: redis://HOST:PORT/0."
-            ),
-            click.option(
-                "--advertise-diag",
-                type=ADDRESS,
-                help="Where others reach the diag port; default: the port itself.",
-            ),
-            click.option(
-                "--advertise",
-                type=ADDRESS,
-                help="Where others reach the gRPC port; default: the port itself.",
-            ),
-            click.option(
-                "--diag-listen",
-                type=ADDRESS,
-                default="127.0.0.1:0",
-                show_default=True,
-                help="Diag HTTP port; 0 is any.",
-            ),
-            click.option(
-                "--listen",
-                type=ADDRESS,
-                default="127.0.0.1:0",
-                show_default=True,
-                help="gRPC port; 0 is any.",
-            ),
-            click.option("--id", "id_", type=HOST_ID, help="Host UUID; default: made from cluster and name."),
-            click.option("--name", required=True, help="Short name, as people say it."),
-        ):
-            command = option(command)
-        return command
-
-    return add
 
 
 def _source(param: click.Parameter | None, ctx: click.Context | None) -> str:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import click
 from typing_extensions import override
 
 T = TypeVar("T")
+
+#: What click makes a command of, and what adds an option to it.
+Command = Callable[..., Any]
+Decorator = Callable[[Command], Command]
 
 
 class Parsed(click.ParamType[T], Generic[T]):
@@ -26,3 +30,14 @@ class Parsed(click.ParamType[T], Generic[T]):
             return self._parse(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+def combined(*options: Decorator) -> Decorator:
+    """Return a decorator that adds options, in the order in which `--help` lists them."""
+
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add

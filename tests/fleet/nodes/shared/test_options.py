@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from fleet.nodes.shared.options import Parsed
+from fleet.nodes.shared.options import Parsed, combined
 
 NUMBER = Parsed("number", int)
 
@@ -20,3 +20,9 @@ def test_text_that_cannot_be_read() -> None:
     """The sentence of the function is the usage error."""
     with pytest.raises(click.BadParameter, match="invalid literal"):
         NUMBER.convert("seven", None, None)
+
+
+def test_combined_options_stand_in_the_order_of_the_help() -> None:
+    """The first one that is given is the first one of the help."""
+    command = click.command()(combined(click.option("--first"), click.option("--second"))(lambda **_: None))
+    assert [parameter.opts for parameter in command.params] == [["--first"], ["--second"]]
