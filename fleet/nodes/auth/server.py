@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -391,13 +390,10 @@ async def serve(
     "write by HTTP.",
 )
 def command(
-    id_: str | None,
     networking_config: Path | None,
     bootstrap: Path | None,
     http_listen: tuple[str, int],
     advertise_http: tuple[str, int] | None,
-    data: Path | None,
-    announce_ttl: float | None,
     **given: Any,
 ) -> None:
     """Run an auth server.
@@ -408,17 +404,9 @@ def command(
     """
     if networking_config is not None and bootstrap is not None:
         raise click.UsageError("--networking-config and --bootstrap exclude each other")
-
-    def work() -> None:
-        own, ttl = node_policies.load_with_ttl("auth", data, os.environ, announce_ttl)
-        flags = InstanceFlags(
-            id=id_ or node_flags.host_id(given["cluster"], "auth", given["name"]),
-            announce_ttl=ttl,
-            **given,
-        )
-        networking = cluster_config.beginning(networking_config, bootstrap)
-        again = running.on_loop(serve(flags, own, networking, HTTPFlags(http_listen, advertise_http)))
-        if again:
-            running.replace_process(again)
-
-    running.run(work)
+    http = HTTPFlags(http_listen, advertise_http)
+    node_policies.run_instance(
+        "auth",
+        lambda flags, own: serve(flags, own, cluster_config.beginning(networking_config, bootstrap), http),
+        **given,
+    )

@@ -329,26 +329,6 @@ async def serve(
 )
 @preferring_options
 @destination_health_option
-def command(
-    name: str,
-    listen: tuple[str, int],
-    diag_listen: tuple[str, int],
-    targets: tuple[Target, ...],
-    interval: float,
-    unready_after: int,
-    preferring: picking.Settings,
-    destination_health: destination.Settings,
-) -> None:
+def command(**given: Any) -> None:
     """Balance TCP connections over the targets whose /readyz says 200, by their health."""
-    serving = functools.partial(
-        serve,
-        name,
-        targets,
-        listen=listen,
-        diag_listen=diag_listen,
-        interval=interval,
-        preferring=preferring,
-        destination_health=destination_health,
-        unready_after=unready_after,
-    )
-    running.run(lambda: running.on_loop(serving()))
+    running.run(lambda: running.on_loop(serve(**given)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -382,7 +381,6 @@ def _connect_flags(
     help="How long agents may take to leave when the proxy is told to end.",
 )
 def command(
-    id_: str | None,
     keep_alive_interval: float | None,
     keep_alive_count_max: int | None,
     connect_listen: tuple[str, int] | None,
@@ -393,8 +391,6 @@ def command(
     auth_http: tuple[tuple[str, int], ...],
     tunnel_v01_listen: tuple[str, int] | None,
     drain: float,
-    data: Path | None,
-    announce_ttl: float | None,
     **given: Any,
 ) -> None:
     """Run a proxy.
@@ -407,14 +403,8 @@ def command(
     if auth_http and heartbeat_to != "auth":
         raise click.UsageError("--auth-http is nothing with --heartbeat-to backend")
 
-    def work() -> None:
-        own, ttl = node_policies.load_with_ttl("proxy", data, os.environ, announce_ttl)
-        instance = InstanceFlags(
-            id=id_ or node_flags.host_id(given["cluster"], "proxy", given["name"]),
-            announce_ttl=ttl,
-            **given,
-        )
-        flags = ProxyFlags(
+    def flags_of(instance: InstanceFlags) -> ProxyFlags:
+        return ProxyFlags(
             instance=instance,
             overrides=Overrides(
                 keep_alive_interval=keep_alive_interval, keep_alive_count_max=keep_alive_count_max
@@ -424,8 +414,9 @@ def command(
             heartbeat=HeartbeatFlags(heartbeat_to == "auth", auth_http),
             tunnel_v01_listen=tunnel_v01_listen,
         )
-        again = running.on_loop(serve(from_environment(flags, own.merged()), own))
-        if again:
-            running.replace_process(again)
 
-    running.run(work)
+    node_policies.run_instance(
+        "proxy",
+        lambda instance, own: serve(from_environment(flags_of(instance), own.merged()), own),
+        **given,
+    )

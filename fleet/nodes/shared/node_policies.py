@@ -10,7 +10,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Never
@@ -18,14 +18,16 @@ from typing import Any, Never
 import grpc
 import grpc.aio
 
+from fleet.nodes.shared import flags as node_flags
 from fleet.nodes.shared import operators, running
-from fleet.nodes.shared.instance import Instance
+from fleet.nodes.shared.instance import Instance, InstanceFlags
 from fleet.processes import folders
 from fleet.protocol import durations
 from fleet.protocol.policies import env_policies
 from fleet.protocol.policies.env_policies import PolicyError, Value
 from fleet.protocol.recovery import announce
 from fleet.protocol.recovery.announce import AnnounceError
+from fleet.transport.backend import Kind
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
 log = logging.getLogger(__name__)
@@ -106,6 +108,30 @@ def load_with_ttl(
         return own, announce.ttl_from(own.merged(), variable)
     except AnnounceError as error:
         raise running.StartError(str(error)) from None
+
+
+def run_instance(
+    role: Kind,
+    serve: Callable[[InstanceFlags, Policies], Coroutine[Any, Any, list[str] | None]],
+    *,
+    id_: str | None,
+    data: Path | None,
+    announce_ttl: float | None,
+    **given: Any,
+) -> None:
+    """Run an auth or a proxy by its flags, those of `instance_options`, and its policies.
+
+    `serve` returns the command line of the next run, which begins then; None when there is to be none.
+    """
+
+    def work() -> None:
+        own, ttl = load_with_ttl(role, data, os.environ, announce_ttl)
+        host_id = id_ or node_flags.host_id(given["cluster"], role, given["name"])
+        again = running.on_loop(serve(InstanceFlags(id=host_id, announce_ttl=ttl, **given), own))
+        if again:
+            running.replace_process(again)
+
+    running.run(work)
 
 
 class NodePoliciesServicer:
