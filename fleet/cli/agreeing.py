@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from fleet.cli import api
-from fleet.cli.answers import Failure, show_json
+from fleet.cli.answers import Failure, json_option, show_json
 from fleet.nodes.shared.options import combined
 
 _LOOK_EVERY = 1.0
@@ -27,7 +27,7 @@ agreeing = combined(
     click.option("--plan", "plan_only", is_flag=True, help="Only show what it would do."),
     click.option("--verify", is_flag=True, help="Wait until what came of it was held against the plan, too."),
     click.option("--no-wait", is_flag=True, help="Do not wait for its end."),
-    click.option("--json", "as_json", is_flag=True, help="Print the API's answer."),
+    json_option,
 )
 
 

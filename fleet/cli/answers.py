@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import IO, Any
 
 import click
 from typing_extensions import override
+
+from fleet.nodes.shared.options import Command, Decorator
 
 
 class Failure(click.ClickException):
@@ -19,6 +22,31 @@ class Failure(click.ClickException):
     @override
     def show(self, file: IO[Any] | None = None) -> None:
         click.echo(f"refloat: {self.format_message()}", file=file or sys.stderr)
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the API's answer.")
+
+
+def prints(text_of: Callable[[Any], str]) -> Decorator:
+    """Return a decorator that adds --json and prints the answer of the API that a command returns, as JSON or text."""
+
+    def add(command: Command) -> Command:
+        @functools.wraps(command)
+        def run(*args: Any, as_json: bool, **given: Any) -> None:
+            answer = command(*args, **given)
+            show_json(answer) if as_json else click.echo(text_of(answer))
+
+        return json_option(run)
+
+    return add
+
+
+def pair(text: str, form: str) -> tuple[str, str]:
+    """Split `key=value`. Raises Failure, with the `form` that it should have."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise Failure(f"{text!r} is not {form}")
+    return key.strip(), value
 
 
 def show_json(value: Any) -> None:

@@ -9,7 +9,7 @@ import click
 from typing_extensions import override
 
 from fleet.cli import agreeing, api
-from fleet.cli.answers import show_json, table
+from fleet.cli.answers import prints, table
 from fleet.cli.console import asks_console
 from fleet.protocol import durations
 
@@ -94,18 +94,7 @@ def start_command(
     agreeing.carry_out(console, cluster, change, lines, **how)
 
 
-@reconnect.command("status")
-@_id
-@asks_console
-@click.option("--state", default="", help="Only agents in this state: ok, failed, skipped, asked, ...")
-@click.option("--json", "as_json", is_flag=True, help="Print the API's answer.")
-def status_command(console: api.Console, cluster: str, change: int, state: str, as_json: bool) -> None:
-    """Say how far a campaign is, and what became of its agents."""
-    said = console.get(f"/changes/{change}/progress", cluster=cluster)
-    found = {"agents": list(_results(console, cluster, change, state))}
-    if as_json:
-        show_json({**said, **found})
-        return
+def _status(said: dict[str, Any]) -> str:
     rows = [
         (
             agent["name"],
@@ -115,10 +104,20 @@ def status_command(console: api.Console, cluster: str, change: int, state: str, 
             str(agent["seconds"] or ""),
             agent["reason"],
         )
-        for agent in found["agents"]
+        for agent in said["agents"]
     ]
-    click.echo(agreeing.line(said))
-    click.echo(table(("agent", "result", "from", "to", "seconds", "why"), rows))
+    return f"{agreeing.line(said)}\n{table(('agent', 'result', 'from', 'to', 'seconds', 'why'), rows)}"
+
+
+@reconnect.command("status")
+@_id
+@asks_console
+@click.option("--state", default="", help="Only agents in this state: ok, failed, skipped, asked, ...")
+@prints(_status)
+def status_command(console: api.Console, cluster: str, change: int, state: str) -> dict[str, Any]:
+    """Say how far a campaign is, and what became of its agents."""
+    said = console.get(f"/changes/{change}/progress", cluster=cluster)
+    return {**said, "agents": list(_results(console, cluster, change, state))}
 
 
 def _results(console: api.Console, cluster: str, change: int, state: str) -> Iterator[dict[str, Any]]:
@@ -136,11 +135,10 @@ def _doing(what: str, help_: str) -> None:
     @reconnect.command(what, help=help_)
     @_id
     @asks_console
-    @click.option("--json", "as_json", is_flag=True, help="Print the API's answer.")
-    def command(console: api.Console, cluster: str, change: int, as_json: bool) -> None:
+    @prints(agreeing.line)
+    def command(console: api.Console, cluster: str, change: int) -> Any:
         seen = console.get(f"/changes/{change}/progress", cluster=cluster)
-        said = agreeing.tell(console, cluster, seen, "do", {"do": what})
-        show_json(said) if as_json else click.echo(agreeing.line(said))
+        return agreeing.tell(console, cluster, seen, "do", {"do": what})
 
 
 _doing("pause", "Ask nobody new until it is resumed.")

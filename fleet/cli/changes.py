@@ -7,10 +7,9 @@ from typing import Any
 import click
 
 from fleet.cli import agreeing, api
-from fleet.cli.answers import show_json, table
+from fleet.cli.answers import prints, table
 from fleet.cli.console import asks_console
 
-_json = click.option("--json", "as_json", is_flag=True, help="Print the API's answer.")
 _id = click.argument("change_id", metavar="CHANGE", type=int)
 
 
@@ -22,19 +21,18 @@ def changes() -> None:
     """
 
 
+def _changes(found: dict[str, Any]) -> str:
+    rows = [(str(one["id"]), one["kind"], one["state"], one["who"], one["title"]) for one in found["changes"]]
+    text = table(("change", "kind", "state", "by", "what"), rows) if rows else "nothing was changed yet"
+    return f"{text}\n{found['busy']}" if found["busy"] else text
+
+
 @changes.command("list")
 @asks_console
-@_json
-def list_command(console: api.Console, cluster: str, as_json: bool) -> None:
+@prints(_changes)
+def list_command(console: api.Console, cluster: str) -> Any:
     """List the newest changes, and who has the cluster now."""
-    found = console.get("/changes", cluster=cluster)
-    if as_json:
-        show_json(found)
-        return
-    rows = [(str(one["id"]), one["kind"], one["state"], one["who"], one["title"]) for one in found["changes"]]
-    click.echo(table(("change", "kind", "state", "by", "what"), rows) if rows else "nothing was changed yet")
-    if found["busy"]:
-        click.echo(found["busy"])
+    return console.get("/changes", cluster=cluster)
 
 
 @changes.command("confirm")
@@ -46,36 +44,33 @@ def confirm_command(console: api.Console, cluster: str, change_id: int, **how: A
     agreeing.carry_out(console, cluster, console.get(f"/changes/{change_id}", cluster=cluster), [], **how)
 
 
+def _state(change: dict[str, Any]) -> str:
+    return f"{change['title']}: {change['state']}"
+
+
 @changes.command("approve")
 @_id
 @asks_console
-@_json
-def approve_command(console: api.Console, cluster: str, change_id: int, as_json: bool) -> None:
+@prints(_state)
+def approve_command(console: api.Console, cluster: str, change_id: int) -> Any:
     """Agree as the second person, where the cluster asks for one."""
-    _tell(console, cluster, change_id, "approve", as_json)
+    return agreeing.tell(console, cluster, console.get(f"/changes/{change_id}", cluster=cluster), "approve")
 
 
 @changes.command("cancel")
 @_id
 @asks_console
-@_json
-def cancel_command(console: api.Console, cluster: str, change_id: int, as_json: bool) -> None:
+@prints(_state)
+def cancel_command(console: api.Console, cluster: str, change_id: int) -> Any:
     """Call it off: what was done stays done."""
-    _tell(console, cluster, change_id, "cancel", as_json)
+    return agreeing.tell(console, cluster, console.get(f"/changes/{change_id}", cluster=cluster), "cancel")
 
 
 @changes.command("watch")
 @_id
 @asks_console
 @click.option("--verify", is_flag=True, help="Until what came of it was held against the plan, too.")
-@_json
-def watch_command(console: api.Console, cluster: str, change_id: int, verify: bool, as_json: bool) -> None:
+@prints(agreeing.line)
+def watch_command(console: api.Console, cluster: str, change_id: int, verify: bool) -> Any:
     """Tell how far it is until it is over."""
-    said = agreeing.watch(console, cluster, f"/changes/{change_id}", verify=verify)
-    show_json(said) if as_json else click.echo(agreeing.line(said))
-
-
-def _tell(console: api.Console, cluster: str, change_id: int, word: str, as_json: bool) -> None:
-    seen = console.get(f"/changes/{change_id}", cluster=cluster)
-    said = agreeing.tell(console, cluster, seen, word)
-    show_json(said) if as_json else click.echo(f"{said['title']}: {said['state']}")
+    return agreeing.watch(console, cluster, f"/changes/{change_id}", verify=verify)

@@ -10,12 +10,10 @@ import click
 
 from fleet.changes.networking.plan import counted, said
 from fleet.cli import agreeing, api
-from fleet.cli.answers import Failure, show_json, table
+from fleet.cli.answers import pair, prints, table
 from fleet.cli.console import asks_console
 from fleet.protocol import durations
 from fleet.protocol.networking import config_yaml
-
-_json = click.option("--json", "as_json", is_flag=True, help="Print the API's answer.")
 
 
 @click.group()
@@ -27,33 +25,32 @@ def config() -> None:
     """
 
 
+def _yaml(found: dict[str, Any]) -> str:
+    return config_yaml.to_yaml(config_yaml.from_document(found["document"], strict=False)).removesuffix("\n")
+
+
 @config.command("get")
 @asks_console
-@_json
-def get_command(console: api.Console, cluster: str, as_json: bool) -> None:
+@prints(_yaml)
+def get_command(console: api.Console, cluster: str) -> Any:
     """Print the networking config as the console last read it."""
-    found = console.get("/networking-config", cluster=cluster)
-    if as_json:
-        show_json(found)
-        return
-    resource = config_yaml.from_document(found["document"], strict=False)
-    click.echo(config_yaml.to_yaml(resource), nl=False)
+    return console.get("/networking-config", cluster=cluster)
 
 
-@config.command("history")
-@asks_console
-@_json
-def history_command(console: api.Console, cluster: str, as_json: bool) -> None:
-    """List its revisions, the present one first."""
-    found = console.get("/networking-config/revisions", cluster=cluster)
-    if as_json:
-        show_json(found)
-        return
+def _history(found: dict[str, Any]) -> str:
     rows = [
         (one["revision"], _moment(one["at"]), one["who"] or "elsewhere", one["reason"])
         for one in found["revisions"]
     ]
-    click.echo(table(("revision", "since", "by", "why"), rows))
+    return table(("revision", "since", "by", "why"), rows)
+
+
+@config.command("history")
+@asks_console
+@prints(_history)
+def history_command(console: api.Console, cluster: str) -> Any:
+    """List its revisions, the present one first."""
+    return console.get("/networking-config/revisions", cluster=cluster)
 
 
 @config.command("set")
@@ -62,7 +59,7 @@ def history_command(console: api.Console, cluster: str, as_json: bool) -> None:
 @agreeing.agreeing
 def set_command(console: api.Console, cluster: str, values: tuple[str, ...], **how: Any) -> None:
     """Plan a change of some fields, ask, and have it written."""
-    _change(console, cluster, {"fields": dict(_pair(text) for text in values)}, **how)
+    _change(console, cluster, {"fields": dict(pair(text, "KEY=VALUE") for text in values)}, **how)
 
 
 @config.command("revert")
@@ -84,29 +81,22 @@ def undo_command(console: api.Console, cluster: str, change_id: int, **how: Any)
     agreeing.carry_out(console, cluster, change, told(change["plan"]), **how)
 
 
-@config.command("log")
-@asks_console
-@click.option("--search", metavar="WORDS", default="", help="Only entries with these words.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
-@_json
-def log_command(console: api.Console, cluster: str, search: str, limit: int, as_json: bool) -> None:
-    """List who tried to change what, newest first."""
-    found = console.get("/audit", {"q": search, "limit": limit}, cluster=cluster)
-    if as_json:
-        show_json(found)
-        return
+def _log(found: dict[str, Any]) -> str:
     rows = [
         (_moment(one["at"]), one["who"], one["action"], one["outcome"], one["reason"] or one["detail"])
         for one in found["entries"]
     ]
-    click.echo(table(("at", "who", "what", "outcome", "why"), rows))
+    return table(("at", "who", "what", "outcome", "why"), rows)
 
 
-def _pair(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise Failure(f"{text!r} is not KEY=VALUE")
-    return key.strip(), value
+@config.command("log")
+@asks_console
+@click.option("--search", metavar="WORDS", default="", help="Only entries with these words.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
+@prints(_log)
+def log_command(console: api.Console, cluster: str, search: str, limit: int) -> Any:
+    """List who tried to change what, newest first."""
+    return console.get("/audit", {"q": search, "limit": limit}, cluster=cluster)
 
 
 def _change(console: api.Console, cluster: str, wanted: Mapping[str, Any], **how: Any) -> None:

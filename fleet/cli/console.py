@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from fleet.cli import api
-from fleet.cli.answers import show_json, table
+from fleet.cli.answers import json_option, prints, show_json, table
 from fleet.cli.home import cluster_option, home_option
 from fleet.nodes.shared.options import Command, combined
 from fleet.vocabulary.verdicts import State
@@ -38,21 +38,25 @@ def asks_console(command: Command) -> Command:
     return _options(run)
 
 
-_json = click.option("--json", "as_json", is_flag=True, help="Print the API's answer.")
+def _counts(said: dict[str, Any]) -> str:
+    rows = [(state.label, str(said["counts"].get(state.slug, 0))) for state in State]
+    return f"{table(('state', 'agents'), rows)}\n{age(said)}"
 
 
 @click.command()
 @asks_console
-@_json
-def summary(console: api.Console, cluster: str, as_json: bool) -> None:
+@prints(_counts)
+def summary(console: api.Console, cluster: str) -> Any:
     """Count the agents by state."""
-    said = console.get("/fleet/summary", cluster=cluster)
-    if as_json:
-        show_json(said)
-        return
-    rows = [(state.label, str(said["counts"].get(state.slug, 0))) for state in State]
-    click.echo(table(("state", "agents"), rows))
-    click.echo(age(said))
+    return console.get("/fleet/summary", cluster=cluster)
+
+
+def _agents(found: list[dict[str, Any]]) -> str:
+    rows = [
+        (item["name"], word(item["state"]), mode_of(item), proxies_of(item), item["sentence"])
+        for item in found
+    ]
+    return table(("name", "state", "reconnect mode", "proxies", "why"), rows)
 
 
 @click.command()
@@ -66,34 +70,13 @@ def summary(console: api.Console, cluster: str, as_json: bool) -> None:
 @click.option(
     "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="This many at most."
 )
-@_json
-def agents(
-    console: api.Console, cluster: str, states: tuple[str, ...], search: str, limit: int, as_json: bool
-) -> None:
+@prints(_agents)
+def agents(console: api.Console, cluster: str, states: tuple[str, ...], search: str, limit: int) -> Any:
     """List agents with their verdicts."""
-    found = list(console.agents({"state": states, "q": search}, cluster=cluster, limit=limit))
-    if as_json:
-        show_json(found)
-        return
-    rows = [
-        (item["name"], word(item["state"]), mode_of(item), proxies_of(item), item["sentence"])
-        for item in found
-    ]
-    click.echo(table(("name", "state", "reconnect mode", "proxies", "why"), rows))
+    return list(console.agents({"state": states, "q": search}, cluster=cluster, limit=limit))
 
 
-@click.command()
-@click.argument("agent_id", metavar="ID|NAME")
-@asks_console
-@_json
-def agent(console: api.Console, cluster: str, agent_id: str, as_json: bool) -> None:
-    """Explain one agent: its verdict and all it rests on."""
-    said = console.of_agent(
-        agent_id, lambda found: console.get(f"/agents/{found}", cluster=cluster), cluster=cluster
-    )
-    if as_json:
-        show_json(said)
-        return
+def _facts(said: dict[str, Any]) -> str:
     facts = {
         "agent": f"{said['name']} ({said['id']})",
         "state": word(said["state"]),
@@ -109,12 +92,23 @@ def agent(console: api.Console, cluster: str, agent_id: str, as_json: bool) -> N
         "expires": said["expires_at"] or "",
     }
     width = max(map(len, facts))
-    click.echo("\n".join(f"{name.ljust(width)}  {value}" for name, value in facts.items() if value))
+    return "\n".join(f"{name.ljust(width)}  {value}" for name, value in facts.items() if value)
+
+
+@click.command()
+@click.argument("agent_id", metavar="ID|NAME")
+@asks_console
+@prints(_facts)
+def agent(console: api.Console, cluster: str, agent_id: str) -> Any:
+    """Explain one agent: its verdict and all it rests on."""
+    return console.of_agent(
+        agent_id, lambda found: console.get(f"/agents/{found}", cluster=cluster), cluster=cluster
+    )
 
 
 @click.command()
 @asks_console
-@_json
+@json_option
 def instances(console: api.Console, cluster: str, as_json: bool) -> None:
     """List auths and proxies with their states.
 

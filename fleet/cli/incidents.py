@@ -7,10 +7,8 @@ from typing import Any
 import click
 
 from fleet.cli import api
-from fleet.cli.answers import show_json, table
+from fleet.cli.answers import json_option, prints, show_json, table
 from fleet.cli.console import asks_console
-
-_json = click.option("--json", "as_json", is_flag=True, help="Print the API's answer.")
 
 
 @click.command()
@@ -26,7 +24,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print the API's an
     "--limit", type=click.IntRange(1, 500), default=100, show_default=True, help="This many at most."
 )
 @click.option("--ack", type=int, metavar="NUMBER", help="Say that you look after this one instead.")
-@_json
+@json_option
 def incidents(
     console: api.Console, cluster: str, state: str, limit: int, ack: int | None, as_json: bool
 ) -> None:
@@ -55,27 +53,24 @@ def silence() -> None:
     """Keep something quiet for a while."""
 
 
-@silence.command("list")
-@asks_console
-@_json
-def list_silences(console: api.Console, cluster: str, as_json: bool) -> None:
-    """List silences that have not ended."""
-    said = console.get("/silences", cluster=cluster)
-    if as_json:
-        show_json(said["silences"])
-        return
+def _silences(silences: list[dict[str, Any]]) -> str:
     rows = [
         (
             *(str(one["number"]), one["matchers"] or "everything", one["cluster"] or "all"),
             *(one["starts_at"], one["ends_at"], one["creator"], one["reason"]),
         )
-        for one in said["silences"]
+        for one in silences
     ]
-    click.echo(
-        table(("number", "what", "cluster", "begins", "ends", "who", "why"), rows)
-        if rows
-        else "nothing is silenced"
-    )
+    heads = ("number", "what", "cluster", "begins", "ends", "who", "why")
+    return table(heads, rows) if rows else "nothing is silenced"
+
+
+@silence.command("list")
+@asks_console
+@prints(_silences)
+def list_silences(console: api.Console, cluster: str) -> Any:
+    """List silences that have not ended."""
+    return console.get("/silences", cluster=cluster)["silences"]
 
 
 @silence.command()

@@ -10,13 +10,11 @@ import click
 
 from fleet.changes.policies.outlook import ttl_sentence
 from fleet.cli import agreeing, api
-from fleet.cli.answers import Failure, show_json, table
+from fleet.cli.answers import Failure, json_option, pair, show_json, table
 from fleet.cli.console import asks_console
 from fleet.protocol.policies import env_policies as rules
 from fleet.protocol.policies import snippets
 from fleet.vocabulary import rollouts
-
-_json = click.option("--json", "as_json", is_flag=True, help="Print the API's answer.")
 
 
 def _terms(command: Callable[..., None]) -> Callable[..., None]:
@@ -44,7 +42,7 @@ def policies() -> None:
 @policies.command("list")
 @asks_console
 @click.option("--drift", is_flag=True, help="Only what is not as wanted.")
-@_json
+@json_option
 def list_command(console: api.Console, cluster: str, drift: bool, as_json: bool) -> None:
     """List what every instance runs with, and what is wanted."""
     found = console.get("/policies", cluster=cluster)
@@ -90,9 +88,7 @@ def set_command(
     whose = _target(found, target)
     wanted = dict(found["desired"].get(whose, {}))
     for text in values:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise Failure(f"{text!r} is not NAME=VALUE")
+        name, value = pair(text, "NAME=VALUE")
         wanted[_name(name, _role(found, whose))] = value
     kept = {name: value for name, value in wanted.items() if value}
     body = {"desired": {whose: kept}, "roll_out": not no_rollout, "terms": terms}

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from fleet.cli import editing
-from fleet.cli.answers import Failure, show_json
+from fleet.cli.answers import Failure, pair, show_json
 from fleet.cli.home import cluster_option, home_option
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.record import FleetError
@@ -159,7 +159,7 @@ _confirm = click.option(
 @_auths_options
 def set_command(auths: Auths, values: tuple[str, ...], confirm: bool, as_json: bool) -> None:
     """Change fields; the others stay as they are."""
-    pairs = dict(_pair(text) for text in values)
+    pairs = dict(pair(text, "KEY=VALUE") for text in values)
     before = auths.do(_get)
     _must_be_ours(before.resource, confirm=confirm)
     wanted = rules.changed(before.resource.config, pairs)
@@ -174,13 +174,6 @@ def set_command(auths: Auths, values: tuple[str, ...], confirm: bool, as_json: b
         show_json(config_yaml.to_document(after.resource))
     else:
         click.echo(_told(before.resource.config, after.resource))
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise Failure(f"{text!r} is not KEY=VALUE")
-    return key.strip(), value
 
 
 @config.command("edit")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.testing import CliRunner
 
-from fleet.cli.answers import Failure, table
+from fleet.cli.answers import Failure, prints, table
 
 
 def test_table_aligns_and_leaves_out_what_nobody_fills() -> None:
@@ -32,3 +32,15 @@ def test_failure_is_one_line_on_stderr_and_code_2() -> None:
     assert done.exit_code == 2
     assert done.stderr == "refloat: no such thing: do that\n"
     assert done.stdout == ""
+
+
+def test_an_answer_is_printed_as_text_or_json() -> None:
+    """With --json it is the answer itself; its text is not made then."""
+
+    @click.command()
+    @prints(lambda answer: f"{answer['count']} agents")
+    def command() -> dict[str, int]:
+        return {"count": 3}
+
+    assert CliRunner().invoke(command).stdout == "3 agents\n"
+    assert CliRunner().invoke(command, ["--json"]).stdout == '{"count": 3}\n'
