@@ -11,6 +11,7 @@ import uvloop
 
 from fleet.cli.answers import Failure
 from fleet.cli.home import cluster_option, home_option
+from fleet.cli.local.members import console_files
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.record import FleetError
 from fleet.nodes.proxy.connect import access
@@ -73,10 +74,7 @@ def _local(cluster: str, home: Path, given: TLSFiles) -> tuple[tuple[tuple[str, 
     """The proxies of the fleet that runs here, and what to show them. Raises FleetError."""
     record = fleet_record.load(home, cluster)
     proxies = tuple(addresses.parse(member.connect) for member in record.members if member.connect)
-    if given.enabled or not record.console:
-        return proxies, given
-    certificate, key, ca = (Path(record.console[f"REFLOAT_TLS_{name}"]) for name in ("CERT", "KEY", "CA"))
-    return proxies, TLSFiles(certificate, key, ca)
+    return proxies, console_files(record) if record.console and not given.enabled else given
 
 
 def _token(path: Path | None) -> str:

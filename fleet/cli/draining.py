@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import urllib.parse
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,44 @@ import click
 from fleet.cli import api
 from fleet.cli.answers import Failure, show_json
 from fleet.cli.console import asks_console
+from fleet.nodes.shared.options import Command, Decorator, combined
+
+#: What is requested of each instance, and what is printed of each answer.
+Request = tuple[dict[str, Any], Callable[[dict[str, Any]], str]]
+
+
+def of_instances(action: str, *options: Decorator) -> Decorator:
+    """Return a decorator for a command that requests the action for each of some instances.
+
+    The command is given what `options` say, and returns the request, to which the reason is added. Every id and name
+    is looked up before the first request.
+    """
+
+    def add(command: Command) -> Command:
+        @functools.wraps(command)
+        def run(
+            console: api.Console,
+            cluster: str,
+            instances: tuple[str, ...],
+            reason: str,
+            as_json: bool,
+            **given: Any,
+        ) -> None:
+            body, done = command(**given)
+            answers = []
+            for instance_id in ids_of(console, cluster, instances):
+                path = f"/instances/{urllib.parse.quote(instance_id, safe='')}/{action}"
+                answer = console.post(path, {**body, "reason": reason}, cluster=cluster)
+                answers.append(answer)
+                if not as_json:
+                    click.echo(f"{answer['name']} {done(answer)}")
+            if as_json:
+                show_json(answers)
+
+        return combined(_instances, _reason, *options, asks_console, _json)(run)
+
+    return add
+
 
 _reason = click.option("--reason", required=True, help="Shown wherever the instance is, and kept in the log.")
 _instances = click.argument("instances", metavar="ID|NAME...", nargs=-1, required=True)
@@ -18,21 +57,13 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print a JSON array
 
 
 @click.command()
-@_instances
-@_reason
-@click.option(
-    "--even-last", is_flag=True, help="Also the last instance of its kind that accepts connections."
+@of_instances(
+    "drain",
+    click.option(
+        "--even-last", is_flag=True, help="Also the last instance of its kind that accepts connections."
+    ),
 )
-@asks_console
-@_json
-def drain(
-    console: api.Console,
-    cluster: str,
-    instances: tuple[str, ...],
-    reason: str,
-    even_last: bool,
-    as_json: bool,
-) -> None:
+def drain(even_last: bool) -> Request:
     """Drain auths and proxies: they accept no new connections.
 
     Agents of an auth that drains connect to another auth with their next heartbeat, if one accepts it. Tunnels of a
@@ -40,56 +71,14 @@ def drain(
 
     The console drains an instance again when it restarts.
     """
-    body = {"drained": True, "reason": reason, "even_last": even_last}
-    request_each(
-        console,
-        cluster,
-        instances,
-        "drain",
-        body,
-        lambda _: "will accept no new connections",
-        as_json=as_json,
-    )
+    return {"drained": True, "even_last": even_last}, lambda _: "will accept no new connections"
 
 
 @click.command()
-@_instances
-@_reason
-@asks_console
-@_json
-def undrain(
-    console: api.Console, cluster: str, instances: tuple[str, ...], reason: str, as_json: bool
-) -> None:
+@of_instances("drain")
+def undrain() -> Request:
     """Undrain auths and proxies: they accept connections again."""
-    body = {"drained": False, "reason": reason}
-    request_each(
-        console, cluster, instances, "drain", body, lambda _: "will accept connections again", as_json=as_json
-    )
-
-
-def request_each(
-    console: api.Console,
-    cluster: str,
-    instances: tuple[str, ...],
-    action: str,
-    body: dict[str, Any],
-    done: Callable[[dict[str, Any]], str],
-    *,
-    as_json: bool,
-) -> None:
-    """Request the action for each instance, and print what `done` says of each answer, or all answers as JSON.
-
-    Every id and name is looked up before the first request. Raises Failure.
-    """
-    answers = []
-    for instance_id in ids_of(console, cluster, instances):
-        path = f"/instances/{urllib.parse.quote(instance_id, safe='')}/{action}"
-        answer = console.post(path, body, cluster=cluster)
-        answers.append(answer)
-        if not as_json:
-            click.echo(f"{answer['name']} {done(answer)}")
-    if as_json:
-        show_json(answers)
+    return {"drained": False}, lambda _: "will accept connections again"
 
 
 def ids_of(console: api.Console, cluster: str, instances: tuple[str, ...]) -> list[str]:

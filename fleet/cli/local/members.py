@@ -12,11 +12,16 @@ from fleet.transport import channels
 from fleet.transport.channels import TLSFiles
 
 
+def console_files(record: FleetRecord) -> TLSFiles:
+    """Return the files of the fleet's console; none for a fleet without TLS."""
+    if not record.console:
+        return TLSFiles()
+    certificate, key, ca = (Path(record.console[f"REFLOAT_TLS_{name}"]) for name in ("CERT", "KEY", "CA"))
+    return TLSFiles(certificate, key, ca)
+
+
 def channel_to(record: FleetRecord, name: str) -> grpc.aio.Channel:
     """Open a channel to an instance, with the files of the fleet's console. Raises UnknownNameError, TLSError."""
-    tls = TLSFiles()
-    if record.console:
-        files = {setting: Path(path) for setting, path in record.console.items()}
-        tls = TLSFiles(files["REFLOAT_TLS_CERT"], files["REFLOAT_TLS_KEY"], files["REFLOAT_TLS_CA"])
     member = record.member(name)
-    return channels.open_channel(channels.target_of([parse(member.grpc)]), tls.towards(member.role))
+    tls = console_files(record).towards(member.role)
+    return channels.open_channel(channels.target_of([parse(member.grpc)]), tls)

@@ -14,6 +14,7 @@ import click
 from fleet.cli import editing
 from fleet.cli.answers import Failure, pair, show_json
 from fleet.cli.home import cluster_option, home_option
+from fleet.cli.local.members import console_files
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.record import FleetError
 from fleet.nodes.shared.addresses import parse, parse_list
@@ -117,8 +118,7 @@ def _given(text: str, tls: TLSFiles) -> Auths:
 def _of_fleet(home: Path, cluster: str, tls: TLSFiles) -> Auths:
     record = fleet_record.load(home, cluster)
     if record.console and not tls.enabled:
-        files = {name: Path(path) for name, path in record.console.items()}
-        tls = TLSFiles(files["REFLOAT_TLS_CERT"], files["REFLOAT_TLS_KEY"], files["REFLOAT_TLS_CA"])
+        tls = console_files(record)
     # The gateway passes by an auth that is sick; when it is gone itself, the auths are asked.
     addresses = [(address, "gateway") for address in (record.gateway,) if address]
     addresses += [(address, "auth") for address in record.addresses("auth")]
