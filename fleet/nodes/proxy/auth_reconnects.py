@@ -10,6 +10,7 @@ import logging
 from collections.abc import Collection
 
 from fleet.nodes.proxy.metrics import ProxyMetrics
+from fleet.nodes.proxy.reconnects import choose
 from fleet.nodes.proxy.tunnels import Tunnel, TunnelTable
 from fleet.nodes.shared.auth_advisory import reply_word
 from fleet.protocol.text_limits import cut
@@ -36,34 +37,26 @@ class AuthReconnects:
         *,
         look_only: bool = False,
     ) -> fleet_pb2.AdviseReconnectResponse:
-        """Advise these agents, or all, at most `limit` now unless that is 0; nobody who has this advice already.
-
-        With `look_only` advise nobody. The answer has the outcomes of those who were advised earlier.
-        """
-        matching = [tunnel for tunnel in self._table.offered if not agents or tunnel.agent_id in agents]
-        fresh = [tunnel for tunnel in matching if tunnel.auth_advisory_id != advisory.advisory_id]
-        advised = [] if look_only else fresh[:limit] if limit else fresh
-        replies = {
-            tunnel.agent_id: tunnel.auth_reply
-            for tunnel in matching
-            if tunnel.auth_advisory_id == advisory.advisory_id and tunnel.auth_reply is not None
-        }
-        self._advise(advised, advisory)
-        staying = [agent for agent, reply in replies.items() if reply.outcome == _Outcome.OUTCOME_STAYS]
-        absent = sorted(set(agents) - {tunnel.agent_id for tunnel in matching})
-        outcomes = [reply.outcome for reply in replies.values()]
-        return fleet_pb2.AdviseReconnectResponse(
-            advised=len(advised),
-            already=len(matching) - len(fresh),
-            left=len(fresh) - len(advised),
-            absent=len(absent),
-            absent_ids=absent,
-            staying=len(staying),
-            staying_ids=staying,
-            staying_reasons={agent: replies[agent].reason for agent in staying if replies[agent].reason},
-            moved=outcomes.count(_Outcome.OUTCOME_MOVED),
-            elsewhere=outcomes.count(_Outcome.OUTCOME_ELSEWHERE),
+        """Advise as `choose` says. The answer has the outcomes of those who were advised earlier."""
+        earlier, now, answer = choose(
+            self._table,
+            agents,
+            limit,
+            lambda one: one.auth_advisory_id == advisory.advisory_id,
+            look_only=look_only,
         )
+        replies = {one.agent_id: one.auth_reply for one in earlier if one.auth_reply is not None}
+        self._advise(now, advisory)
+        outcomes = [reply.outcome for reply in replies.values()]
+        answer.staying = outcomes.count(_Outcome.OUTCOME_STAYS)
+        answer.moved = outcomes.count(_Outcome.OUTCOME_MOVED)
+        answer.elsewhere = outcomes.count(_Outcome.OUTCOME_ELSEWHERE)
+        for agent, reply in replies.items():
+            if reply.outcome == _Outcome.OUTCOME_STAYS:
+                answer.staying_ids.append(agent)
+                if reply.reason:
+                    answer.staying_reasons[agent] = reply.reason
+        return answer
 
     def answered(self, tunnel: Tunnel, reply: fleet_pb2.AuthAdvisoryReply) -> None:
         """Keep what came of the last advice on a tunnel."""

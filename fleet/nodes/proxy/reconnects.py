@@ -7,8 +7,7 @@ from __future__ import annotations
 import logging
 import random
 import secrets
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
 
 from fleet.nodes.proxy.metrics import ProxyMetrics
 from fleet.nodes.proxy.tunnels import Tunnel, TunnelTable
@@ -19,18 +18,31 @@ from fleet.wire import fleet_pb2
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """Who was advised, as `fleet.v1.AdviseReconnectResponse` has it."""
+def choose(
+    table: TunnelTable,
+    agents: Collection[str],
+    limit: int,
+    is_advised: Callable[[Tunnel], bool],
+    *,
+    look_only: bool,
+) -> tuple[list[Tunnel], list[Tunnel], fleet_pb2.AdviseReconnectResponse]:
+    """Return the tunnels of these agents, or of all, that have the advice, those to send it to now, and their counts.
 
-    advised: int = 0
-    already: int = 0
-    left: int = 0
-    absent: int = 0
-    staying: int = 0
-    #: Who they are.
-    staying_ids: tuple[str, ...] = ()
-    absent_ids: tuple[str, ...] = ()
+    At most `limit` now, unless that is 0; nobody with `look_only`.
+    """
+    matching = [tunnel for tunnel in table.offered if not agents or tunnel.agent_id in agents]
+    earlier = [tunnel for tunnel in matching if is_advised(tunnel)]
+    fresh = [tunnel for tunnel in matching if not is_advised(tunnel)]
+    now = [] if look_only else fresh[:limit] if limit else fresh
+    absent = sorted(set(agents) - {tunnel.agent_id for tunnel in matching})
+    counts = fleet_pb2.AdviseReconnectResponse(
+        advised=len(now),
+        already=len(earlier),
+        left=len(fresh) - len(now),
+        absent=len(absent),
+        absent_ids=absent,
+    )
+    return earlier, now, counts
 
 
 class Reconnects:
@@ -59,30 +71,15 @@ class Reconnects:
 
     def ask(
         self, advisory_id: str, reason: str, agents: Collection[str], limit: int, *, look_only: bool = False
-    ) -> Advice:
-        """Advise these agents, or all, at most `limit` now unless that is 0; whoever has this advice is left alone.
-
-        With `look_only` advise nobody.
-        """
-        live = self._table.offered
-        meant = [tunnel for tunnel in live if not agents or tunnel.agent_id in agents]
-        fresh = [tunnel for tunnel in meant if tunnel.advisory_id != advisory_id]
-        now = [] if look_only else fresh[:limit] if limit else fresh
-        if now:
-            self._advise(now, advisory_id, reason, "asked")
-        absent = tuple(sorted(set(agents) - {tunnel.agent_id for tunnel in meant}))
-        staying = tuple(
-            one.agent_id for one in meant if one.advisory_id == advisory_id and one.advice_taken is False
+    ) -> fleet_pb2.AdviseReconnectResponse:
+        """Advise as `choose` says; whoever has this advice is left alone."""
+        earlier, now, answer = choose(
+            self._table, agents, limit, lambda one: one.advisory_id == advisory_id, look_only=look_only
         )
-        return Advice(
-            advised=len(now),
-            already=len(meant) - len(fresh),
-            left=len(fresh) - len(now),
-            absent=len(absent),
-            staying=len(staying),
-            staying_ids=staying,
-            absent_ids=absent,
-        )
+        self._advise(now, advisory_id, reason, "asked")
+        answer.staying_ids.extend(one.agent_id for one in earlier if one.advice_taken is False)
+        answer.staying = len(answer.staying_ids)
+        return answer
 
     def shut_down(self) -> None:
         """The proxy goes away: advise everybody, and tell that there is no coming back."""

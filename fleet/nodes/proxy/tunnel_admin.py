@@ -37,23 +37,15 @@ class TunnelAdminServicer:
     ) -> fleet_pb2.AdviseReconnectResponse:
         """Advise once for each id; the answer counts tunnels."""
         await self._check(request.advisory_id, request.reason, context)
-        advice = self._tunnels.reconnects.ask(
+        answer = self._tunnels.reconnects.ask(
             request.advisory_id,
             request.reason or _NO_REASON,
             frozenset(request.agent_ids),
             request.limit,
             look_only=request.look_only,
         )
-        return fleet_pb2.AdviseReconnectResponse(
-            proxy_id=self._proxy_id,
-            advised=advice.advised,
-            already=advice.already,
-            left=advice.left,
-            absent=advice.absent,
-            staying=advice.staying,
-            staying_ids=advice.staying_ids,
-            absent_ids=advice.absent_ids,
-        )
+        answer.proxy_id = self._proxy_id
+        return answer
 
     async def AdviseAuthReconnect(  # noqa: N802
         self, request: fleet_pb2.AdviseAuthReconnectRequest, context: Context

@@ -5,12 +5,13 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry
 
 from fleet.nodes.proxy.metrics import ProxyMetrics
-from fleet.nodes.proxy.reconnects import Advice, Reconnects
+from fleet.nodes.proxy.reconnects import Reconnects
 from fleet.nodes.proxy.server import Proxy
 from fleet.nodes.proxy.tunnels import Tunnel, TunnelTable
 from fleet.protocol.networking.keep_alive import KeepAlive
 from fleet.protocol.recovery.discovery import Publisher
 from fleet.wire import fleet_pb2
+from fleet.wire.fleet_pb2 import AdviseReconnectResponse as Answer
 from tests.fakes.plane import Plane
 from tests.fakes.waiting import eventually
 
@@ -39,20 +40,20 @@ class Bench:
 async def test_asked_for_once_an_id() -> None:
     """Who has the advice is not advised again; another id is another intent."""
     bench = Bench("a", "b")
-    assert bench.reconnects.ask("x", "drain it", (), 0) == Advice(advised=2)
-    assert bench.reconnects.ask("x", "drain it", (), 0) == Advice(already=2)
+    assert bench.reconnects.ask("x", "drain it", (), 0) == Answer(advised=2)
+    assert bench.reconnects.ask("x", "drain it", (), 0) == Answer(already=2)
     told = await bench.told("a")
     assert (told.advisory_id, told.reason, told.leaving) == ("x", "drain it", False)
-    assert bench.reconnects.ask("y", "again", (), 0) == Advice(advised=2)
+    assert bench.reconnects.ask("y", "again", (), 0) == Answer(advised=2)
 
 
 def test_waves_and_names() -> None:
     """The longest open first, so many at a time; named ones only; who is not here is counted."""
     bench = Bench("a", "b", "c")
-    assert bench.reconnects.ask("x", "", (), 2) == Advice(advised=2, left=1)
+    assert bench.reconnects.ask("x", "", (), 2) == Answer(advised=2, left=1)
     assert [bench.tunnels[agent].advisory_id for agent in "abc"] == ["x", "x", ""]
-    assert bench.reconnects.ask("x", "", (), 2) == Advice(advised=1, already=2)
-    assert bench.reconnects.ask("y", "", ("b", "nobody"), 0) == Advice(
+    assert bench.reconnects.ask("x", "", (), 2) == Answer(advised=1, already=2)
+    assert bench.reconnects.ask("y", "", ("b", "nobody"), 0) == Answer(
         advised=1, absent=1, absent_ids=("nobody",)
     )
 
@@ -64,7 +65,7 @@ def test_who_stays_is_told() -> None:
     for agent, advisory_id, accepted in (("a", "x", False), ("b", "x", True), ("b", "old", False)):
         reply = fleet_pb2.AdvisoryReply(advisory_id=advisory_id, accepted=accepted)
         bench.reconnects.answered(bench.tunnels[agent], reply)
-    assert bench.reconnects.ask("x", "", (), 0) == Advice(already=2, staying=1, staying_ids=("a",))
+    assert bench.reconnects.ask("x", "", (), 0) == Answer(already=2, staying=1, staying_ids=("a",))
 
 
 def test_look_only_advises_nobody() -> None:
@@ -73,7 +74,7 @@ def test_look_only_advises_nobody() -> None:
     bench.reconnects.ask("x", "", ("a",), 0)
     bench.reconnects.answered(bench.tunnels["a"], fleet_pb2.AdvisoryReply(advisory_id="x", accepted=False))
     seen = bench.reconnects.ask("x", "", (), 0, look_only=True)
-    assert seen == Advice(already=1, left=1, staying=1, staying_ids=("a",))
+    assert seen == Answer(already=1, left=1, staying=1, staying_ids=("a",))
     assert not bench.tunnels["b"].advisory_id
 
 
