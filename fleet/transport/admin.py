@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
 
 import grpc
 import grpc.aio
@@ -17,6 +17,8 @@ from fleet.protocol.networking.config import Resource
 from fleet.transport import networking_config
 from fleet.transport.networking_config import Message
 from fleet.wire import clusterconfig_pb2, clusterconfig_pb2_grpc, fleet_pb2, fleet_pb2_grpc
+
+T = TypeVar("T")
 
 #: An auth answers within a second even without its backend.
 _WITHIN = 5.0
@@ -93,11 +95,8 @@ class NetworkingConfigAdmin:
         request = clusterconfig_pb2.ResetClusterNetworkingConfigRequest()
         return await self._call(self._stub.ResetClusterNetworkingConfig(request, timeout=self._within))
 
-    async def _call(self, call: Awaitable[Any]) -> Stored:
-        try:
-            return Stored.of(await call)
-        except grpc.aio.AioRpcError as error:
-            raise _translated(error) from None
+    async def _call(self, call: Awaitable[Message]) -> Stored:
+        return Stored.of(await _answer(call))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,10 +173,7 @@ class TunnelAdmin:
         return await self._call(self._stub.AdviseAuthReconnect(request, timeout=self._within))
 
     async def _call(self, call: Awaitable[fleet_pb2.AdviseReconnectResponse]) -> Advised:
-        try:
-            answer = await call
-        except grpc.aio.AioRpcError as error:
-            raise _translated(error) from None
+        answer = await _answer(call)
         return Advised(
             answer.proxy_id,
             answer.advised,
@@ -220,10 +216,7 @@ class InstanceAdmin:
         self, word: fleet_pb2.SetStandingRequest.Word, reason: str = "", lasts: float = 0.0
     ) -> None:
         request = fleet_pb2.SetStandingRequest(word=word, reason=reason, lasts_ms=round(lasts * 1000))
-        try:
-            await self._stub.SetStanding(request, timeout=self._within)
-        except grpc.aio.AioRpcError as error:
-            raise _translated(error) from None
+        await _answer(self._stub.SetStanding(request, timeout=self._within))
 
 
 class NodePoliciesAdmin:
@@ -239,10 +232,7 @@ class NodePoliciesAdmin:
         Raises Conflict when what it has accepted is not of `revision`, or when it has nowhere to keep them.
         """
         request = fleet_pb2.SetPoliciesRequest(revision=revision, values=dict(values))
-        try:
-            answer = await self._stub.SetPolicies(request, timeout=self._within)
-        except grpc.aio.AioRpcError as error:
-            raise _translated(error) from None
+        answer = await _answer(self._stub.SetPolicies(request, timeout=self._within))
         return str(answer.revision)
 
     async def restart(self, run_id: str, reason: str, drain: float = 0.0) -> None:
@@ -251,15 +241,16 @@ class NodePoliciesAdmin:
         Raises Conflict when it is in another run already: repeating a call never restarts twice.
         """
         request = fleet_pb2.RestartRequest(run_id=run_id, reason=reason, drain_ms=round(drain * 1000))
-        try:
-            await self._stub.Restart(request, timeout=self._within)
-        except grpc.aio.AioRpcError as error:
-            raise _translated(error) from None
+        await _answer(self._stub.Restart(request, timeout=self._within))
 
 
-def _translated(error: grpc.aio.AioRpcError) -> AdminError:
-    kind = _ERRORS.get(error.code(), AdminError)
-    return kind(error.details() or error.code().name)
+async def _answer(call: Awaitable[T]) -> T:
+    """Await a call. Raises AdminError."""
+    try:
+        return await call
+    except grpc.aio.AioRpcError as error:
+        kind = _ERRORS.get(error.code(), AdminError)
+        raise kind(error.details() or error.code().name) from None
 
 
 def _merged(stored: Stored, wanted: Resource) -> Message:
