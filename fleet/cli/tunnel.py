@@ -12,7 +12,7 @@ import uvloop
 
 from fleet.cli.answers import Failure
 from fleet.nodes.shared import running
-from fleet.nodes.shared.addresses import ADDRESS
+from fleet.nodes.shared.addresses import ADDRESS, listen_option
 from fleet.nodes.shared.flags import POSITIVE, tls_options
 from fleet.nodes.shared.options import combined
 from fleet.nodes.tunnel import client as tunnel_client
@@ -110,7 +110,7 @@ def tunnel() -> None:
 
 
 @tunnel.command()
-@click.option("--listen", type=ADDRESS, default="127.0.0.1:0", show_default=True, help="gRPC port; 0 is any.")
+@listen_option("--listen", "gRPC port; 0 is any.")
 @click.option(
     "--forward",
     "forwards",

@@ -19,7 +19,7 @@ from fleet.nodes.auth.cluster_config import Beginning, ClusterConfigServicer, Cu
 from fleet.nodes.auth.site import DEFAULT_HTTP, AuthSite, HTTPFlags
 from fleet.nodes.shared import agent_admission, node_policies, running
 from fleet.nodes.shared import flags as node_flags
-from fleet.nodes.shared.addresses import ADDRESS
+from fleet.nodes.shared.addresses import ADDRESS, listen_option
 from fleet.nodes.shared.instance import Instance, InstanceFlags, unavailable
 from fleet.nodes.shared.large_answers import LargeAnswers
 from fleet.nodes.shared.node_policies import NodePoliciesServicer, Policies
@@ -361,13 +361,7 @@ async def serve(
 
 @click.command("auth")
 @node_flags.instance_options(ttl_variable=announce.AUTH_TTL_VARIABLE)
-@click.option(
-    "--http-listen",
-    type=ADDRESS,
-    default="127.0.0.1:0",
-    show_default=True,
-    help="HTTP port of the auth API; 0 is any.",
-)
+@listen_option("--http-listen", "HTTP port of the auth API; 0 is any.")
 @click.option(
     "--advertise-http",
     type=ADDRESS,

@@ -290,20 +290,8 @@ async def serve(
 
 @click.command()
 @click.option("--name", default="balancer", show_default=True, help="Its name in logs and in the ready line.")
-@click.option(
-    "--listen",
-    type=addresses.ADDRESS,
-    default="127.0.0.1:0",
-    show_default=True,
-    help="Where clients connect.",
-)
-@click.option(
-    "--diag-listen",
-    type=addresses.ADDRESS,
-    default="127.0.0.1:0",
-    show_default=True,
-    help="/healthz, /readyz, /metrics, /targets.",
-)
+@addresses.listen_option("--listen", "Where clients connect.")
+@addresses.listen_option("--diag-listen", "/healthz, /readyz, /metrics, /targets.")
 @click.option(
     "--target",
     "targets",

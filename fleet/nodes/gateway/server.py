@@ -205,20 +205,8 @@ _PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="GRPCRoutes as YAML; read again when it changes, or at SIGHUP.",
 )
 @click.option("--name", default="gateway", show_default=True, help="Its name in the ready line.")
-@click.option(
-    "--listen",
-    type=addresses.ADDRESS,
-    default="127.0.0.1:0",
-    show_default=True,
-    help="Where callers connect.",
-)
-@click.option(
-    "--diag-listen",
-    type=addresses.ADDRESS,
-    default="127.0.0.1:0",
-    show_default=True,
-    help="/healthz, /readyz, /metrics, /routes, /destinations.",
-)
+@addresses.listen_option("--listen", "Where callers connect.")
+@addresses.listen_option("--diag-listen", "/healthz, /readyz, /metrics, /routes, /destinations.")
 @click.option(
     "--backend",
     "backends",

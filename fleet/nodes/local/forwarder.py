@@ -145,13 +145,7 @@ async def serve(specs: Sequence[ForwardSpec], *, control: tuple[str, int], token
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A JSON file of them.",
 )
-@click.option(
-    "--control",
-    type=addresses.ADDRESS,
-    default="127.0.0.1:0",
-    show_default=True,
-    help="Where the control API listens.",
-)
+@addresses.listen_option("--control", "Where the control API listens.")
 def command(flags: tuple[ForwardSpec, ...], file: Path | None, control: tuple[str, int]) -> None:
     """Forward TCP ports, and inject faults into them.
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 
-from fleet.nodes.shared.options import Parsed
+import click
+
+from fleet.nodes.shared.options import Decorator, Parsed
 
 
 def parse(text: str) -> tuple[str, int]:
@@ -51,3 +53,8 @@ def is_loopback(host: str) -> bool:
 #: One `host:port`, or several with commas between them.
 ADDRESS = Parsed("host:port", parse)
 ADDRESSES = Parsed("host:port[,...]", parse_list)
+
+
+def listen_option(flag: str, text: str) -> Decorator:
+    """Return an option that says where to listen; without it, on any port, for this machine alone."""
+    return click.option(flag, type=ADDRESS, default="127.0.0.1:0", show_default=True, help=text)

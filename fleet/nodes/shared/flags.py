@@ -10,7 +10,7 @@ from typing import Any
 import click
 from typing_extensions import override
 
-from fleet.nodes.shared.addresses import ADDRESS
+from fleet.nodes.shared.addresses import ADDRESS, listen_option
 from fleet.nodes.shared.cluster_names import CLUSTER_NAME, REGION_NAME
 from fleet.nodes.shared.options import Command, Decorator, Parsed, combined
 from fleet.protocol import durations
@@ -137,20 +137,8 @@ def instance_options(*, ttl_variable: str) -> Decorator:
     return combined(
         click.option("--name", required=True, help="Short name, as people say it."),
         click.option("--id", "id_", type=HOST_ID, help="Host UUID; default: made from cluster and name."),
-        click.option(
-            "--listen",
-            type=ADDRESS,
-            default="127.0.0.1:0",
-            show_default=True,
-            help="gRPC port; 0 is any.",
-        ),
-        click.option(
-            "--diag-listen",
-            type=ADDRESS,
-            default="127.0.0.1:0",
-            show_default=True,
-            help="Diag HTTP port; 0 is any.",
-        ),
+        listen_option("--listen", "gRPC port; 0 is any."),
+        listen_option("--diag-listen", "Diag HTTP port; 0 is any."),
         click.option(
             "--advertise",
             type=ADDRESS,
