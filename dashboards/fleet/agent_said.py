@@ -28,10 +28,10 @@ class SaidProxy:
     #: It has one there.
     claimed: bool
     #: When its tracker forgets the proxy, unless it hears of it again; None for one it knows no more.
-    expires: datetime | None
+    expires_at: datetime | None
     expires_ms: int | None
     #: Of its tunnel there: since when, user connections, and whether it closes when those have ended.
-    opened: datetime | None = None
+    opened_at: datetime | None = None
     opened_ms: int | None = None
     sessions: int = 0
     retired: bool = False
@@ -44,21 +44,27 @@ class SaidProxy:
 
 @dataclass(frozen=True, slots=True)
 class AuthReconnect:
-    """When an agent moves its auth connection. Seconds."""
+    """When an agent moves its auth connection."""
 
     #: From an unhealthy auth to the first attempt at another, at most; None: 2 s to 3 s, as Teleport waits.
-    first_wait: float | None
+    first_wait_seconds: float | None
     #: RPCs on a connection that was left end by force after this; None: never.
-    drain_timeout: float | None
+    drain_timeout_seconds: float | None
     #: It moves to a new connection this often; None: never.
-    every: float | None
+    every_seconds: float | None
 
     @property
     def words(self) -> tuple[tuple[str, str], ...]:
         """The settings as words and values."""
-        within = _UPSTREAM if self.first_wait is None else f"within {format_seconds(self.first_wait)}"
-        timeout = "no limit" if self.drain_timeout is None else format_seconds(self.drain_timeout)
-        every = "never" if self.every is None else f"every {format_seconds(self.every)}"
+        within = (
+            _UPSTREAM
+            if self.first_wait_seconds is None
+            else f"within {format_seconds(self.first_wait_seconds)}"
+        )
+        timeout = (
+            "no limit" if self.drain_timeout_seconds is None else format_seconds(self.drain_timeout_seconds)
+        )
+        every = "never" if self.every_seconds is None else f"every {format_seconds(self.every_seconds)}"
         return (
             ("First attempt at another auth", within),
             ("RPCs on an auth connection that was left", timeout),
@@ -114,9 +120,9 @@ def _auth_reconnect(report: AgentReport | None) -> AuthReconnect | None:
     if reported is None:
         return None
     return AuthReconnect(
-        first_wait=_seconds(reported.first_wait_ms),
-        drain_timeout=_seconds(reported.drain_timeout_ms),
-        every=_seconds(reported.every_ms),
+        first_wait_seconds=_seconds(reported.first_wait_ms),
+        drain_timeout_seconds=_seconds(reported.drain_timeout_ms),
+        every_seconds=_seconds(reported.every_ms),
     )
 
 
@@ -144,9 +150,9 @@ def _proxies(
                 generation=proxy.generation if proxy else 0,
                 desired=proxy.desired if proxy else False,
                 claimed=identity in report.tracker.claimed,
-                expires=moment(expires_at),
+                expires_at=moment(expires_at),
                 expires_ms=age_ms(expires_at, now),
-                opened=moment(opened_at),
+                opened_at=moment(opened_at),
                 opened_ms=age_ms(opened_at, now),
                 sessions=tunnel.sessions if tunnel else 0,
                 retired=tunnel.retired if tunnel else False,

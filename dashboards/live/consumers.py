@@ -22,7 +22,6 @@ from dashboards.live.hub import (
     StartOver,
     Subscription,
     Tick,
-    age_ms,
     current_hub,
     layout_hint,
     recheck_soon,
@@ -31,6 +30,7 @@ from dashboards.live.revocation import UNCONFIRMED, Pace, until_refused
 from dashboards.live.sockets import refusal
 from dashboards.shared import reading
 from dashboards.shared.permissions import Access
+from dashboards.shared.presenters import age_ms
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.monitoring.state import StateUnavailable

@@ -19,6 +19,7 @@ from typing import Any
 from channels.layers import get_channel_layer
 
 from dashboards.shared import reading
+from dashboards.shared.presenters import age_ms
 from fleet.monitoring.evidence import Timing
 from fleet.monitoring.publish import group_of
 from fleet.monitoring.state import StateUnavailable
@@ -284,11 +285,6 @@ def aged(head: StreamHeader, now: float) -> StreamHeader:
     retired = head.counts.get(State.RETIRED, 0)
     counts = {**dict.fromkeys(State, 0), State.UNKNOWN: head.agents - retired, State.RETIRED: retired}
     return replace(head, stale=True, counts=counts)
-
-
-def age_ms(as_of: float | None, now: float) -> int | None:
-    """Milliseconds since the newest round, negative where another clock dated it; None before the first one."""
-    return None if as_of is None else round((now - as_of) * 1000)
 
 
 def delta_text(event: Mapping[str, Any], now: float) -> str:

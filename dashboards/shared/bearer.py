@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Concatenate, ParamSpec
 
 from django.http import HttpRequest, HttpResponseBase, JsonResponse
 from django.utils import timezone
 
-from dashboards.shared.permissions import declared
+from dashboards.shared.permissions import P, View, declared
 from fleet.models.access import Permission
 from fleet.models.tokens import find_token
-
-P = ParamSpec("P")
-View = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
 
 
 def allow_token(permission: Permission) -> Callable[[View[P]], View[P]]:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Concatenate, ParamSpec
 
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 
+from dashboards.shared.permissions import P, View
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.monitoring.state import StateError
-
-P = ParamSpec("P")
-View = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
 
 
 def prefix_of(cluster: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from dashboards.fleet.agent_said import said
@@ -171,41 +172,7 @@ def _said(explanation: Explanation) -> schemas.SaidItem | None:
     if found is None:
         return None
     through = found.through_id and schemas.InstanceRef(id=found.through_id, name=found.through)
-    reconnect = found.auth_reconnect
-    return schemas.SaidItem(
-        asked_at=found.at,
-        through=through or None,
-        error=found.error,
-        version=found.version,
-        desired=found.desired,
-        dials=found.dials,
-        services=list(found.services),
-        proxies=[
-            schemas.SaidProxyItem(
-                id=proxy.id,
-                name=proxy.name,
-                group=proxy.group,
-                generation=proxy.generation,
-                desired=proxy.desired,
-                claimed=proxy.claimed,
-                opened_at=proxy.opened,
-                sessions=proxy.sessions,
-                retired=proxy.retired,
-                draining=proxy.draining,
-                leaving=proxy.leaving,
-                advised=proxy.advised,
-                expires_at=proxy.expires,
-            )
-            for proxy in found.proxies
-        ],
-        auth_reconnect=None
-        if reconnect is None
-        else schemas.AuthReconnectItem(
-            first_wait_seconds=reconnect.first_wait,
-            drain_timeout_seconds=reconnect.drain_timeout,
-            every_seconds=reconnect.every,
-        ),
-    )
+    return schemas.SaidItem.model_validate(asdict(found) | {"asked_at": found.at, "through": through or None})
 
 
 def _heartbeat(found: Heartbeat, instances: Mapping[int, InstanceView]) -> schemas.HeartbeatItem:

@@ -144,15 +144,8 @@ def _query(given: QueryDict) -> AgentQuery:
 def _head(given: QueryDict, by: str) -> dict[str, str]:
     """A column's head: where it leads (`query`: the first page, sorted by it; again: the other way), and `aria`."""
     sort = given.get("sort", "")
-    kept = [
-        (key, value)
-        for key, values in given.lists()
-        if key not in {"after", "sort"}
-        for value in values
-        if value
-    ]
     words = {by: "ascending", f"-{by}": "descending"}
-    query = urlencode([*kept, ("sort", f"-{by}" if sort == by else by)])
+    query = urlencode([*_kept(given, "after", "sort"), ("sort", f"-{by}" if sort == by else by)])
     return {"query": query, "aria": words.get(sort, "")}
 
 
@@ -165,5 +158,8 @@ async def _in_thread(pieces: Iterator[str]) -> AsyncIterator[str]:
 
 def _filters(given: QueryDict, after: str | None = None) -> str:
     """The query string of the same filters, from another cursor on."""
-    kept = [(key, value) for key, values in given.lists() if key != "after" for value in values if value]
-    return urlencode([*kept, ("after", after)] if after else kept)
+    return urlencode([*_kept(given, "after"), *([("after", after)] if after else [])])
+
+
+def _kept(given: QueryDict, *left_out: str) -> list[tuple[str, str]]:
+    return [(key, value) for key, values in given.lists() if key not in left_out for value in values if value]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from django.contrib import messages
-from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
@@ -14,7 +13,7 @@ from django.views.decorators.http import require_http_methods
 from dashboards.fleet import retiring
 from dashboards.fleet.forms import RetireForm
 from dashboards.shared import acting, presenters, proof, reading
-from dashboards.shared.pages import needs_record, prefix_of
+from dashboards.shared.pages import needs_record, prefix_of, signed_in
 from dashboards.shared.permissions import requires
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -45,9 +44,7 @@ def retire(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) 
     )
     if wants in ("retire", "unretire") and form.is_valid():
         proof.require(request)
-        user = request.user
-        assert isinstance(user, User), "the view requires a permission, so somebody is signed in"
-        by, reason = acting.by(request, user), form.cleaned_data["reason"]
+        by, reason = acting.by(request, signed_in(request)), form.cleaned_data["reason"]
         retiring.request_retirement(cluster, explanation, by, retired=wants == "retire", reason=reason)
         outcome = "will be retired" if wants == "retire" else "will be reinstated"
         messages.success(request, f"{explanation.view.name} {outcome} with the next round.")

@@ -81,7 +81,12 @@ def test_proxies_it_knows_holds_and_has_forgotten() -> None:
     assert [proxy.name for proxy in shown.proxies] == ["odd", second_name, first_name]
     assert (held.claimed, held.opened_ms, held.sessions, held.retired) == (True, 5000, 3, True)
     assert held.expires_ms == 2000
-    assert (stranger.id, stranger.claimed, stranger.expires, stranger.opened) == ("odd", True, None, None)
+    assert (stranger.id, stranger.claimed, stranger.expires_at, stranger.opened_at) == (
+        "odd",
+        True,
+        None,
+        None,
+    )
     assert (known.claimed, known.desired, known.group, known.generation) == (False, True, "g", 2)
     assert known.expires_ms == -2000
     assert [(one.draining, one.leaving, one.advised) for one in shown.proxies] == [

@@ -11,6 +11,7 @@ from pytest_django import Settings
 
 from dashboards.live import hub
 from dashboards.live.hub import Delta, Feed, Hint, Item, StartOver, Subscription, Tick, aged
+from dashboards.shared.presenters import age_ms
 from fleet.monitoring.publish import group_of
 from fleet.monitoring.state.writer import Writer
 from fleet.vocabulary.verdicts import State
@@ -51,8 +52,8 @@ def test_delta_text_carries_an_age_and_no_clock() -> None:
 
 def test_age_of_what_is_dated_ahead_is_negative() -> None:
     """The browser names clocks that differ; an age of nothing would hide that polling stopped."""
-    assert hub.age_ms(NOW + 180, NOW) == -180_000
-    assert hub.age_ms(None, NOW) is None
+    assert age_ms(NOW + 180, NOW) == -180_000
+    assert age_ms(None, NOW) is None
 
 
 async def test_slow_socket_starts_over() -> None:
