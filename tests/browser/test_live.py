@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 #: Feeds frames to the pure state module, as (kind, frame) with bytes as lists, and returns what it holds.
 REPLAY = """async (frames) => {
-  const { FleetState } = await import("/static/dashboards/js/fleet-state.js");
+  const { FleetState, STATES } = await import("/static/dashboards/js/fleet-state.js");
   const state = new FleetState();
   const verdicts = [];
   for (const [kind, frame] of frames) {
@@ -34,7 +34,8 @@ REPLAY = """async (frames) => {
     else if (kind === "stale") state.expire(frame);
     else state.hello(frame);
   }
-  return { verdicts, seq: state.seq, states: [...state.states], counts: state.counts, counted: state.count() };
+  const counted = Object.fromEntries(STATES.map((slug, n) => [slug, state.states.filter((one) => one === n).length]));
+  return { verdicts, seq: state.seq, states: [...state.states], counts: state.counts, counted };
 }"""
 RESYNC = {"type": "resync"}
 

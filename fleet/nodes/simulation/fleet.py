@@ -163,13 +163,6 @@ class Fleet:
         yield from self.auths
         yield from self.proxies
 
-    def named(self, name: str) -> Instance:
-        """The instance of that name. Raises KeyError."""
-        for instance in self.instances:
-            if instance.name == name:
-                return instance
-        raise KeyError(name)
-
     # Time passes.
 
     def tick(self, now: float) -> None:

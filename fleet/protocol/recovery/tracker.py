@@ -158,11 +158,6 @@ class Tracker:
         """When the next tracked proxy expires: only then can waiting change what `try_acquire` says."""
         return min((known.expires_at for known in self._tracked.values()), default=None)
 
-    def is_tracked(self, name: str, now: float) -> bool:
-        """Whether a proxy is known and unexpired."""
-        self._expire(now)
-        return name in self._tracked
-
     def tracked(self, now: float) -> dict[str, Tracked]:
         """All proxies that are known and unexpired, by name."""
         self._expire(now)

@@ -65,14 +65,3 @@ def format_milliseconds(milliseconds: int) -> str:
         if number:
             parts.append(f"{number}{unit}")
     return "".join(parts) or "0s"
-
-
-def format_seconds(seconds: float) -> str:
-    """Write seconds in the canonical form. Raises GepDurationError, also for parts of a millisecond."""
-    if not 0 <= seconds <= LONGEST / 1000:  # not a number and endless times end here
-        raise GepDurationError(f"{seconds} s cannot be written: from 0s to 99999h59m59s999ms")
-    milliseconds = round(seconds * 1000)
-    # Binary fractions are off by less than a microsecond even for the longest.
-    if abs(milliseconds - seconds * 1000) > 1e-3:
-        raise GepDurationError(f"{seconds} s cannot be written: there is nothing below a millisecond")
-    return format_milliseconds(milliseconds)

@@ -88,11 +88,4 @@ export class FleetState {
   behind(message) {
     return this.ready && (message.epoch !== this.epoch || message.seq > this.seq || message.stale !== this.stale);
   }
-
-  /** The counts that follow from the bytes; equal to what the server counts. */
-  count() {
-    const tally = new Array(STATES.length).fill(0);
-    if (this.states !== null) for (const state of this.states) tally[state] += 1;
-    return Object.fromEntries(STATES.map((slug, state) => [slug, tally[state]]));
-  }
 }

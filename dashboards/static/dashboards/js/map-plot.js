@@ -2,7 +2,7 @@
 
 /* global Plotly */
 
-import { HEALTHY, STATES } from "./fleet-state.js";
+import { STATES, STRANDED } from "./fleet-state.js";
 
 /** Safari blurs a picture that it scales inside an SVG: there plotly fills a rectangle per cell, slower but sharp. */
 const BLURS = /Version\/[\d.]+.*Safari/.test(navigator.userAgent);
@@ -53,15 +53,11 @@ export class Plot {
   }
 }
 
-/** Per block: how many agents are stranded, and how many are not healthy. */
-export function tally(grid, states, stranded) {
+/** Per block: how many agents are stranded. */
+export function strandedByBlock(grid, states) {
   return grid.blocks.map((block) => {
-    let bad = 0;
-    let worst = 0;
-    for (const agent of block.agents) {
-      if (states[agent] === stranded) worst += 1;
-      if (states[agent] !== HEALTHY) bad += 1;
-    }
-    return { stranded: worst, bad };
+    let stranded = 0;
+    for (const agent of block.agents) if (states[agent] === STRANDED) stranded += 1;
+    return stranded;
   });
 }

@@ -1,12 +1,12 @@
 /* The map: keeps the heatmap, its marks, the legend and the cursor equal to the live state.
    Deltas only change bytes; what is seen is painted in one frame for all that came meanwhile. */
 
-import { HEALTHY, STATES, STRANDED, label } from "./fleet-state.js";
+import { HEALTHY, STATES, label } from "./fleet-state.js";
 import { Live } from "./live.js";
 import { Panel, Tip, agentUrl } from "./map-inspect.js";
 import { arrange, groupByHome, step } from "./map-layout.js";
 import { Marks } from "./map-marks.js";
-import { Plot, tally } from "./map-plot.js";
+import { Plot, strandedByBlock } from "./map-plot.js";
 import { announce, formatCount, interrupt, isDark, markTab, showFreshness, throttled } from "./page.js";
 import { Strandings } from "./stranding.js";
 
@@ -129,7 +129,7 @@ function paintOver() {
   const { states } = live.state;
   marks.paint({ grid, states, shown, dark: isDark(), cursor, chosen });
   const titles = byId("titles").children;
-  tally(grid, states, STRANDED).forEach(({ stranded }, number) => {
+  strandedByBlock(grid, states).forEach((stranded, number) => {
     const bad = titles[number].children[1];
     bad.hidden = stranded === 0;
     bad.lastElementChild.textContent = formatCount(stranded);
