@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -14,6 +13,7 @@ from django.db import transaction
 
 from fleet.models.access import ROLES, give_role
 from fleet.models.tokens import create_token, find_token
+from fleet.processes import folders
 
 USERNAME = "demo"
 _ROLE = "admin"
@@ -57,19 +57,9 @@ def ensure(home: Path, url: str, now: datetime) -> DemoAccount:
         else:
             _, token = create_token(user, "demo", ROLES[_ROLE], lifetime=None, now=now)
     account = DemoAccount(url=url, username=USERNAME, password=password, token=token)
-    _write(home, account)
+    folders.write_private(_path(home), json.dumps(asdict(account), indent=1) + "\n")
     return account
 
 
 def _path(home: Path) -> Path:
     return home / "demo.json"
-
-
-def _write(home: Path, account: DemoAccount) -> None:
-    """Whole or not at all, and never readable by others, not even for an instant."""
-    beside = home / "demo.json.new"
-    beside.unlink(missing_ok=True)
-    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        json.dump(asdict(account), file, indent=1)
-        file.write("\n")
-    beside.replace(_path(home))

@@ -1,7 +1,8 @@
-"""Folders for keys, databases, logs and tokens: whoever shares the machine has no business in them."""
+"""Folders and files for keys, databases, logs and tokens: whoever shares the machine has no business in them."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 
@@ -18,3 +19,13 @@ def make_private(folder: Path) -> None:
             raise
         make_private(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that its owner alone may read; whoever reads it meanwhile sees the old one or the new one."""
+    written = path.with_name(f"{path.name}.new")
+    written.unlink(missing_ok=True)
+    descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    written.replace(path)

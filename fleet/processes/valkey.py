@@ -140,7 +140,7 @@ def _start_on(binary: Path, data: Path, port: int, *, persist: bool) -> Valkey:
         begin = log.tell()
         password_file = data / "password"
         password = _password(password_file)
-        _write_private(config, f"requirepass {password}\n")
+        folders.write_private(config, f"requirepass {password}\n")
         process = children.spawn(
             [
                 *(str(binary), str(config), "--bind", "127.0.0.1", "--port", str(port), "--dir", str(data)),
@@ -165,7 +165,7 @@ def _start_on(binary: Path, data: Path, port: int, *, persist: bool) -> Valkey:
     address = f"127.0.0.1:{port}"
     url = f"redis://:{password}@{address}/0"
     address_file = data / "address.json"
-    _write_private(address_file, json.dumps({"url": url, "pid": process.pid}))
+    folders.write_private(address_file, json.dumps({"url": url, "pid": process.pid}))
     return Valkey(process, url, address, password_file, address_file)
 
 
@@ -176,18 +176,8 @@ def _password(path: Path) -> str:
         if kept:
             return kept
     made = secrets.token_hex(24)
-    _write_private(path, made)
+    folders.write_private(path, made)
     return made
-
-
-def _write_private(path: Path, text: str) -> None:
-    """Write a file that its owner alone may read; whoever reads it meanwhile sees the old one or the new one."""
-    written = path.with_name(f"{path.name}.new")
-    written.unlink(missing_ok=True)
-    descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-    written.replace(path)
 
 
 @contextlib.contextmanager

@@ -6,12 +6,11 @@ HOME/fleet/CLUSTER/fleet.json, readable by its owner alone: it holds the token o
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fleet.processes import pids
+from fleet.processes import folders, pids
 from fleet.processes.pids import ProcessState
 
 
@@ -104,11 +103,7 @@ def folder(home: Path, cluster: str) -> Path:
 def save(home: Path, record: FleetRecord) -> Path:
     """Write the record, whole or not at all."""
     path = folder(home, record.cluster) / "fleet.json"
-    beside = path.with_suffix(".new")
-    beside.unlink(missing_ok=True)
-    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        json.dump(asdict(record), file, indent=1)
-    beside.replace(path)
+    folders.write_private(path, json.dumps(asdict(record), indent=1))
     return path
 
 

@@ -54,3 +54,15 @@ def test_logs_are_ours_alone(tmp_path: Path) -> None:
     """Of a program started in a home that is not there yet."""
     with Supervisor(tmp_path / "home" / "log"):
         assert [_mode(tmp_path / "home" / name) for name in (".", "log")] == [0o700, 0o700]
+
+
+def test_private_file_is_replaced_whole(tmp_path: Path) -> None:
+    """Its owner alone may read it, also where the old one was open to others, and nothing is left beside it."""
+    path = tmp_path / "token"
+    path.write_text("old")
+    path.chmod(0o644)
+
+    folders.write_private(path, "new")
+
+    assert (path.read_text(), _mode(path)) == ("new", 0o600)
+    assert list(tmp_path.iterdir()) == [path]
