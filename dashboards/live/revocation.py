@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from django.db import Error
+
+from fleet.processes import background
 
 logger = logging.getLogger(__name__)
 
@@ -41,9 +42,7 @@ async def until_refused(look: Look, recheck: asyncio.Event, pace: Pace, confirme
     loop = asyncio.get_running_loop()
     wait, failing = pace.interval, False
     while True:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(wait):
-                await recheck.wait()
+        await background.wait_for(recheck, wait)
         recheck.clear()
         began = loop.time()
         try:

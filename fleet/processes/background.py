@@ -1,4 +1,4 @@
-"""Tasks that outlive the call that starts them: one that ends by a fault is reported at once.
+"""Tasks that outlive the call that starts them, and waiting for them: one that ends by a fault is reported at once.
 
 asyncio reports the exception of a task that nobody awaits when the last reference to the task goes. An object that
 keeps its task in a field holds that reference for as long as it lives, so the report would come at its end, or never.
@@ -7,7 +7,8 @@ keeps its task in a field holds that reference for as long as it lives, so the r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import contextlib
+from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -18,6 +19,22 @@ def start(work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
     task = asyncio.create_task(work, name=name)
     task.add_done_callback(_report)
     return task
+
+
+async def stop(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks, and wait until they have ended."""
+    ending = list(tasks)
+    for task in ending:
+        task.cancel()
+    if ending:
+        await asyncio.wait(ending)
+
+
+async def wait_for(event: asyncio.Event, seconds: float | None) -> None:
+    """Wait for an event, but no longer than this; None is for ever."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 def _report(task: asyncio.Task[Any]) -> None:

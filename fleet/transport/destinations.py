@@ -6,7 +6,6 @@ The shell around fleet/protocol/{destination,probing,picking}.py, for one event 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
 import time
@@ -319,9 +318,7 @@ class _Loop:
     async def _until_due(self) -> None:
         while (left := self._due_at - self._clock()) > 0:
             self._sooner.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await self._sooner.wait()
+            await background.wait_for(self._sooner, left)
 
     async def _probe(self) -> None:
         one, now = self._one, self._destinations.now

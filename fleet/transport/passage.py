@@ -51,15 +51,11 @@ class Passage:
 
     async def close(self) -> None:
         """Listen no more, and reset what is open."""
-        self._serving.cancel()
-        await asyncio.wait([self._serving])
+        await background.stop([self._serving])
         if self._server is not None:
             await stop_listening(self._server)
         self._socket.close()
-        for task in list(self._connections):
-            task.cancel()
-        if self._connections:
-            await asyncio.wait(self._connections)
+        await background.stop(self._connections)
 
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()

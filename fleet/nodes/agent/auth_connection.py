@@ -17,6 +17,7 @@ import grpc
 import grpc.aio
 
 from fleet import __version__
+from fleet.processes import background
 from fleet.protocol.recovery import announce
 from fleet.protocol.recovery.agent_pool import LinearBackoff
 from fleet.protocol.recovery.tracker import Snapshot
@@ -133,9 +134,7 @@ class Heartbeats:
         """Heartbeat for ever."""
         self._channel.connect()
         # The first one should say what it runs with.
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_RPC_TIMEOUT):
-                await self._channel.asked.wait()
+        await background.wait_for(self._channel.asked, _RPC_TIMEOUT)
         self._news.clear()
         while True:
             self._moved.clear()

@@ -19,6 +19,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from fleet.nodes.agent.auth_connection import Heartbeats
 from fleet.nodes.agent.metrics import AgentMetrics
 from fleet.nodes.shared.auth_advisory import OUTCOMES, reply_word
+from fleet.processes import background
 from fleet.protocol.destination import standing
 from fleet.protocol.recovery import auth_move
 from fleet.protocol.recovery.auth_move import Outcome, Trial
@@ -73,11 +74,7 @@ class AuthMoves:
 
     async def close(self) -> None:
         """End a move that is under way, and the connections that were left."""
-        tasks = [*self._leaving, *([] if self._moving is None else [self._moving])]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await background.stop([*self._leaving, *([] if self._moving is None else [self._moving])])
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._moving = None

@@ -180,10 +180,7 @@ class Agent:
         return None
 
     async def _halt(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await background.stop(self._tasks)
         await self.tunnels.close()
 
     @property

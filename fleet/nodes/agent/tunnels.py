@@ -7,7 +7,6 @@ graceful closing. Either way it takes nobody new and ends with its last session.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import math
 import random
@@ -122,10 +121,9 @@ class AgentTunnels:
                 self._pool.dial_ended(time.monotonic(), random.random(), held=held)
                 continue
             wake_at = self._pool.wake_at(now)
-            with contextlib.suppress(TimeoutError):
-                # An expiry is strict: look a little after it, not at it.
-                async with asyncio.timeout(None if wake_at is None else max(wake_at - now, 0.0) + 0.005):
-                    await self._event.wait()
+            # An expiry is strict: look a little after it, not at it.
+            wait = None if wake_at is None else max(wake_at - now, 0.0) + 0.005
+            await background.wait_for(self._event, wait)
             self._event.clear()
 
     def sweep(self, now: float, tick: float) -> None:
@@ -166,11 +164,7 @@ class AgentTunnels:
 
     async def close(self) -> None:
         """End all tunnels."""
-        tasks = {*self._tunnels.values(), *self._ending}
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await background.stop({*self._tunnels.values(), *self._ending})
 
     async def _dial(self, lease: Lease) -> bool:
         """Make one attempt; whether it led to a proxy that we hold already."""
@@ -203,9 +197,7 @@ class AgentTunnels:
         self._tunnels[tunnel] = background.start(self._hold(tunnel, lease), name=name)
         self._leave_advised(time.monotonic())
         self._changed()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_DISCOVERY_WITHIN):
-                await tunnel.discovered.wait()
+        await background.wait_for(tunnel.discovered, _DISCOVERY_WITHIN)
         return False
 
     async def _hold(self, tunnel: Tunnel, lease: Lease) -> None:

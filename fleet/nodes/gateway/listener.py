@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import random
@@ -24,6 +23,7 @@ from fleet.nodes.gateway.refusals import Refusal
 from fleet.nodes.gateway.sessions import Sessions
 from fleet.nodes.shared import addresses
 from fleet.nodes.shared.pump import Tasks
+from fleet.processes import background
 from fleet.protocol.destination import picking
 from fleet.protocol.retry.budget import Budget
 from fleet.protocol.retry.grpc_http2 import Status
@@ -129,9 +129,7 @@ class Door:
             connection.retire()
         self._idle = asyncio.Event()
         if self._calls:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(within):
-                    await self._idle.wait()
+            await background.wait_for(self._idle, within)
         if self._calls:
             log.warning("%d calls did not end within %g s and are cut", len(self._calls), within)
         for call in list(self._calls):

@@ -201,10 +201,7 @@ class Proxy:
         if self.connect is not None:
             await self.connect.stop()
         self.table.end_all(SHUTTING_DOWN, time.monotonic())
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await background.stop(self._tasks)
         if self.tunnel_v01 is not None:
             await self.tunnel_v01.stop()
         await self.instance.stop()

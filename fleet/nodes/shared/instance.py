@@ -190,8 +190,7 @@ class Instance:
         self.process.leave()
         if self._heartbeats is None:
             return
-        self._heartbeats.cancel()
-        await asyncio.wait([self._heartbeats])
+        await background.stop([self._heartbeats])
         self._heartbeats = None
         try:
             await self.presence.delete()
@@ -249,9 +248,7 @@ class Instance:
     async def _keep_announcing(self) -> None:
         wait = self.schedule.interval
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait):
-                    await self._news.wait()
+            await background.wait_for(self._news, wait)
             self._news.clear()
             try:
                 await self._announce_once()

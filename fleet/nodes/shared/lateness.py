@@ -24,8 +24,7 @@ async def watched(standing: Standing, limit: float) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.wait([task])
+        await background.stop([task])
 
 
 async def _watch(standing: Standing, limit: float) -> None:

@@ -7,6 +7,7 @@ import ssl
 from pathlib import Path
 from typing import Any
 
+from fleet.processes import background
 from fleet.transport.channels import TLSError, TLSFiles
 from fleet.transport.http2.connection import Connection
 from fleet.transport.http2.fields import Known
@@ -134,8 +135,7 @@ class Dialer:
         for connection in list(self._connections):
             connection.close()
         if self._dialing is not None:
-            self._dialing.cancel()
-            await asyncio.wait([self._dialing])
+            await background.stop([self._dialing])
 
     def _dialed(self, task: asyncio.Task[Connection]) -> None:
         self._dialing = None

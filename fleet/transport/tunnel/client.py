@@ -16,6 +16,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from fleet.processes import background
 from fleet.protocol.tunnel.client import (
     AskHandler,
     Effect,
@@ -182,10 +183,7 @@ class TunnelClient:
     async def close(self) -> None:
         """End the Register stream and abort every session."""
         self.stop()
-        for task in list(self._sessions):
-            task.cancel()
-        if self._sessions:
-            await asyncio.wait(self._sessions)
+        await background.stop(self._sessions)
         for stream in list(self.streams):
             stream.abort("the client is closed")
 

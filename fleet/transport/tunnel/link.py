@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import grpc
 import grpc.aio
 
+from fleet.processes import background
 from fleet.protocol.backoff import Backoff
 from fleet.protocol.tunnel.messages import Target, TunnelError, Wire
 from fleet.transport.tunnel.client import TunnelClient
@@ -155,8 +156,7 @@ class Link:
         try:
             attempt.moved = await attempt.wait_for_end(self._keeping)
         finally:
-            registering.cancel()
-            await asyncio.wait((registering,))
+            await background.stop([registering])
         if attempt.moved:
             log.info("the server lets go of this connection: registering on a new one")
             return
@@ -203,11 +203,7 @@ class Link:
             await old.close()
 
     async def _end(self) -> None:
-        tasks = list(self._leaving)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await background.stop(self._leaving)
         if self._current is not None:
             await self._current.close()
 
@@ -264,8 +260,7 @@ class _Attempt:
         """End it and everything on it."""
         await self.client.close()
         await self.channel.close()
-        self._run.cancel()
-        await asyncio.wait((self._run,))
+        await background.stop([self._run])
 
     def _reason(self) -> str:
         if self._run.cancelled():

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Self
 
+from fleet.processes import background
 from fleet.protocol.tunnel.messages import TunnelError
 from fleet.transport.listening import stop_listening
 from fleet.transport.tunnel.pump import Policy, Wire, pump
@@ -43,10 +44,7 @@ class Listener:
         """Listen no more, and abort what is open."""
         if self._server is not None:
             await stop_listening(self._server)
-        for task in list(self._sessions):
-            task.cancel()
-        if self._sessions:
-            await asyncio.wait(self._sessions)
+        await background.stop(self._sessions)
 
     def _made(self, wire: Wire) -> None:
         task = asyncio.create_task(self._carry(wire), name="tunnelled connection")

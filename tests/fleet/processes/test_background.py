@@ -52,3 +52,34 @@ async def test_end_without_a_fault_is_not_reported(reports: list[dict[str, Any]]
     await asyncio.wait([waiting])
 
     assert reports == []
+
+
+async def test_stop_waits_until_tasks_have_ended() -> None:
+    """What a task does at its end is done then; no tasks are no error."""
+    ended: list[str] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append("work")
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+
+    await background.stop([task])
+    await background.stop([])
+
+    assert task.cancelled()
+    assert ended == ["work"]
+
+
+async def test_wait_for_ends_with_the_event_or_the_time() -> None:
+    """Whichever comes first; an event that is set costs no time."""
+    event = asyncio.Event()
+    await background.wait_for(event, 0.001)
+    assert not event.is_set()
+
+    event.set()
+    await background.wait_for(event, None)

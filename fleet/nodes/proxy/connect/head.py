@@ -10,6 +10,7 @@ from typing import cast
 import h11
 from typing_extensions import override
 
+from fleet.processes import background
 from fleet.protocol.tunnel import connect
 from fleet.protocol.tunnel.connect import Reason, RefusedError
 
@@ -93,9 +94,7 @@ class Head(asyncio.Protocol):
             self.transport.write_eof()
         self.transport.resume_reading()
         if not self.ended:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LEAVE_WITHIN):
-                    await self._gone.wait()
+            await background.wait_for(self._gone, _LEAVE_WITHIN)
         self.transport.close()
 
     def _spell(self, refusal: RefusedError) -> bytes:

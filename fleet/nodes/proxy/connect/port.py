@@ -26,6 +26,7 @@ from fleet.nodes.proxy.tunnels import Tunnel
 from fleet.nodes.shared import addresses, running
 from fleet.nodes.shared.connect_client import BrokenError, splice
 from fleet.nodes.shared.instance import Instance
+from fleet.processes import background
 from fleet.protocol.tunnel import connect
 from fleet.protocol.tunnel.connect import Asked, Reason, RefusedError
 from fleet.protocol.tunnel.messages import TunnelError
@@ -101,11 +102,7 @@ class ConnectPort:
     async def stop(self) -> None:
         """End everything now."""
         await self.leave()
-        users = list(self._users)
-        for task in users:
-            task.cancel()
-        if users:
-            await asyncio.wait(users)
+        await background.stop(self._users)
 
     def _made(self, head: Head) -> None:
         leaving = self._strangers.add(head, _host(head), _MOST_STRANGERS)
