@@ -5,6 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
+class _Key:
+    """One key of every cluster, by the last part of its name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, keys: Keys, owner: type[Keys]) -> str:
+        return _spell(keys, self._name)
+
+
 @dataclass(frozen=True, slots=True)
 class Keys:
     """The keys of one cluster."""
@@ -12,108 +22,48 @@ class Keys:
     prefix: str
     cluster: str
 
-    def _of(self, name: str) -> str:
-        return f"{self.prefix}:{self.cluster}:{name}"
-
-    @property
-    def epoch(self) -> str:
-        """String: random, made with the record."""
-        return self._of("epoch")
-
-    @property
-    def agents(self) -> str:
-        """String: append-only `id TAB name LF`, by agent index."""
-        return self._of("agents")
-
-    @property
-    def instances(self) -> str:
-        """String: append-only `id TAB kind TAB name LF`, by instance index."""
-        return self._of("instances")
-
-    @property
-    def heartbeats(self) -> str:
-        """String: HEARTBEAT rows."""
-        return self._of("heartbeats")
-
-    @property
-    def tunnels(self) -> str:
-        """Hash: instance index of a proxy -> TUNNEL rows."""
-        return self._of("tunnels")
-
-    @property
-    def listings(self) -> str:
-        """Hash: instance index of a proxy -> TUNNEL rows of a full list that is not complete yet."""
-        return self._of("listings")
-
-    @property
-    def memory(self) -> str:
-        """String: MEMORY rows."""
-        return self._of("memory")
-
-    @property
-    def memory_version(self) -> str:
-        """Counter: raised by every write to `memory`."""
-        return self._of("memory-version")
-
-    @property
-    def verdicts(self) -> str:
-        """String: header and VERDICT rows, so that one GET is one moment."""
-        return self._of("verdicts")
-
-    @property
-    def concluded(self) -> str:
-        """String: the newest round that was concluded."""
-        return self._of("concluded")
-
-    @property
-    def resources(self) -> str:
-        """Hash: instance index -> what its resource says."""
-        return self._of("resources")
-
-    @property
-    def polls(self) -> str:
-        """Hash: instance index -> its last attempts and answers."""
-        return self._of("polls")
-
-    @property
-    def spells(self) -> str:
-        """Hash: instance index -> its state in the newest round, and since when it is sick."""
-        return self._of("spells")
-
-    @property
-    def feeds(self) -> str:
-        """Hash: `presence` or the instance index of a proxy -> place in the feed, and its freshness."""
-        return self._of("feeds")
-
-    @property
-    def outbox(self) -> str:
-        """List: what concluded rounds still owe to the database."""
-        return self._of("outbox")
-
-    @property
-    def asked(self) -> str:
-        """Hash: instance index of a proxy -> agents to be asked through it in the next round, as u4."""
-        return self._of("asked")
-
-    @property
-    def told(self) -> str:
-        """Hash: agent index -> TOLD row, of agents that were asked lately."""
-        return self._of("told")
-
-    @property
-    def answers(self) -> str:
-        """Hash: agent index -> all that it said of itself, or why it did not answer."""
-        return self._of("answers")
-
-    @property
-    def policies(self) -> str:
-        """Hash: instance id -> what it said of its policies, or why it did not; of no epoch."""
-        return self._of("policies")
-
-    @property
-    def probe(self) -> str:
-        """String: when a self-probe of a poller last succeeded."""
-        return self._of("probe")
+    #: String: random, made with the record.
+    epoch = _Key("epoch")
+    #: String: append-only `id TAB name LF`, by agent index.
+    agents = _Key("agents")
+    #: String: append-only `id TAB kind TAB name LF`, by instance index.
+    instances = _Key("instances")
+    #: String: HEARTBEAT rows.
+    heartbeats = _Key("heartbeats")
+    #: Hash: instance index of a proxy -> TUNNEL rows.
+    tunnels = _Key("tunnels")
+    #: Hash: instance index of a proxy -> TUNNEL rows of a full list that is not complete yet.
+    listings = _Key("listings")
+    #: String: MEMORY rows.
+    memory = _Key("memory")
+    #: Counter: raised by every write to `memory`.
+    memory_version = _Key("memory-version")
+    #: String: header and VERDICT rows, so that one GET is one moment.
+    verdicts = _Key("verdicts")
+    #: String: the newest round that was concluded.
+    concluded = _Key("concluded")
+    #: Hash: instance index -> what its resource says.
+    resources = _Key("resources")
+    #: Hash: instance index -> its last attempts and answers.
+    polls = _Key("polls")
+    #: Hash: instance index -> its state in the newest round, and since when it is sick.
+    spells = _Key("spells")
+    #: Hash: `presence` or the instance index of a proxy -> place in the feed, and its freshness.
+    feeds = _Key("feeds")
+    #: List: what concluded rounds still owe to the database.
+    outbox = _Key("outbox")
+    #: Hash: instance index of a proxy -> agents to be asked through it in the next round, as u4.
+    asked = _Key("asked")
+    #: Hash: agent index -> TOLD row, of agents that were asked lately.
+    told = _Key("told")
+    #: Hash: agent index -> all that it said of itself, or why it did not answer.
+    answers = _Key("answers")
+    #: Hash: instance id -> what it said of its policies, or why it did not; of no epoch.
+    policies = _Key("policies")
+    #: String: the newest round that was begun.
+    open_round = _Key("round")
+    #: String: when a self-probe of a poller last succeeded.
+    probe = _Key("probe")
 
     @property
     def record(self) -> tuple[str, ...]:
@@ -124,19 +74,18 @@ class Keys:
             *(self.spells, self.feeds, self.outbox, self.probe, self.asked, self.told, self.answers),
         )
 
-    @property
-    def open_round(self) -> str:
-        """String: the newest round that was begun."""
-        return self._of("round")
-
     def round_claim(self, number: int) -> str:
         """String: set by the one who started the round."""
-        return self._of(f"round:{number}")
+        return _spell(self, f"round:{number}")
 
     def shard_claim(self, number: int, shard: int) -> str:
         """String: set by the one who polls the shard."""
-        return self._of(f"round:{number}:shard:{shard}")
+        return _spell(self, f"round:{number}:shard:{shard}")
 
     def pending(self, number: int) -> str:
         """Set: shards of the round that have not ended."""
-        return self._of(f"round:{number}:pending")
+        return _spell(self, f"round:{number}:pending")
+
+
+def _spell(keys: Keys, name: str) -> str:
+    return f"{keys.prefix}:{keys.cluster}:{name}"
