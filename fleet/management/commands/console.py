@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
@@ -30,16 +31,7 @@ class Command(BaseCommand):
     @override
     def handle(self, *args: Any, **options: Any) -> None:
         say = stamped(sys.stdout)
-        with (
-            one_line(),
-            ConsoleRun(
-                settings.REFLOAT_HOME,
-                options["host"],
-                options["port"],
-                redis_url=settings.REDIS_URL_GIVEN,
-                say=say,
-            ) as run,
-        ):
+        with one_line(), console_of(options, say) as run:
             preparing.database()
             connection.close()  # we live long and do not ask again
             run.start({})
@@ -47,6 +39,17 @@ class Command(BaseCommand):
             say(f"serving {run.url} (Ctrl-C ends everything; logs: {run.supervisor.logs})")
             run.watch()
             say("ending")
+
+
+def console_of(options: dict[str, Any], say: Callable[[str], None]) -> ConsoleRun:
+    """Return the console that the settings and these options describe."""
+    return ConsoleRun(
+        settings.REFLOAT_HOME,
+        options["host"],
+        options["port"],
+        redis_url=settings.REDIS_URL_GIVEN,
+        say=say,
+    )
 
 
 def add_console_arguments(parser: CommandParser) -> None:

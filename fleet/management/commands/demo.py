@@ -13,14 +13,13 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 from django.db import connection
 from typing_extensions import override
 
 from fleet.management import demo_account, incidents, preparing
 from fleet.management.arguments import announce_ttl, whole
-from fleet.management.commands.console import add_console_arguments
+from fleet.management.commands.console import add_console_arguments, console_of
 from fleet.management.demo_account import DemoAccount
 from fleet.management.incidents import Incident, Player
 from fleet.management.running import STAGE_FLEET, ConsoleRun, one_line, stamped
@@ -81,16 +80,7 @@ class Command(BaseCommand):
         say = stamped(sys.stdout)
         for name, value in _ROUNDS.items():
             os.environ.setdefault(name, value)
-        with (
-            one_line(),
-            ConsoleRun(
-                settings.REFLOAT_HOME,
-                options["host"],
-                options["port"],
-                redis_url=settings.REDIS_URL_GIVEN,
-                say=say,
-            ) as run,
-        ):
+        with one_line(), console_of(options, say) as run:
             say("starting: a fleet, the database, the console")
             # Before both who use them: polls begin while the fleet still starts.
             keys = _keys(run) if options["tls"] else {}
