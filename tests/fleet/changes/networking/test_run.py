@@ -14,8 +14,8 @@ from fleet.changes.dialing import Auths
 from fleet.changes.networking import revisions
 from fleet.changes.networking import run as networking_run
 from fleet.changes.networking.run import NetworkingRunner
-from fleet.models.changes import AuditEntry, Change, ClusterLease
-from fleet.models.clusters import Cluster
+from fleet.models.changes import AuditEntry, Change
+from fleet.models.clusters import Cluster, ClusterLease
 from fleet.models.networking import NetworkingReading, NetworkingRevision
 from fleet.protocol.networking.config import NetworkingConfig
 from fleet.vocabulary.changes import ChangeState
