@@ -8,10 +8,23 @@ from django.http import HttpRequest
 
 from fleet.models.access import Permission, may
 from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import State
 
+#: Words that have the colours of a verdict, by what their CSS classes begin with: `instance-silent`.
+_ALIKE = {"instance": InstanceState}
+
+
+def _alike(state: State) -> list[str]:
+    return [
+        f"{begin}-{one.slug}" for begin, words in _ALIKE.items() for one in words if one.look.like is state
+    ]
+
+
 _VERDICTS = {
-    "verdicts": tuple(State),
+    "verdicts": [(state, _alike(state)) for state in State],
+    #: Instances have the symbol of the verdict where they have its name.
+    "shapes": {word.slug: word.look.shape for word in (*InstanceState, *State)},
     "verdict_words": [
         {"slug": state.slug, "label": state.label, "headline": state.look.headline} for state in State
     ],
@@ -21,8 +34,8 @@ _VERDICTS = {
 def console(request: HttpRequest) -> dict[str, Any]:
     """Return the `cluster` of the URL, and what else every page needs.
 
-    `url_prefix`: of links in the cluster ("" or "/c/NAME"); `can`: codenames of permissions; `verdicts`, and what
-    scripts know of them, `verdict_words`.
+    `url_prefix`: of links in the cluster ("" or "/c/NAME"); `can`: codenames of permissions; `verdicts`, each with the
+    classes that have its colours, and what scripts know of them, `verdict_words`; `shapes`: symbols by name.
     """
     match = request.resolver_match
     cluster = str(match.kwargs.get("cluster", DEFAULT_CLUSTER)) if match else DEFAULT_CLUSTER

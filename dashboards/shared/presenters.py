@@ -12,7 +12,7 @@ from fleet.models.tokens import ApiToken
 from fleet.models.transitions import Transition
 from fleet.monitoring.evidence import AgentEvidence, Heartbeat, Mode
 from fleet.monitoring.views import AgentView, Explanation, InstanceView, Summary
-from fleet.vocabulary.instances import SICK, InstanceFacts, InstanceKind
+from fleet.vocabulary.instances import SICK, InstanceFacts, InstanceKind, InstanceState
 from fleet.vocabulary.naming import natural
 from fleet.vocabulary.verdicts import READING_ORDER, Reason, Recovery, State, Verdict
 
@@ -43,9 +43,8 @@ class InstanceCard:
 
     id: str
     name: str
-    kind: str
-    slug: str
-    label: str
+    kind: InstanceKind
+    state: InstanceState
     sentence: str
     agents: int
     #: Age of its own heartbeat, and its announce TTL.
@@ -95,8 +94,8 @@ class AgentTunnel:
     """A proxy that reports a tunnel of an agent, or was the last to."""
 
     proxy: str
-    slug: str
-    label: str
+    #: That of the proxy.
+    state: InstanceState
     why: str
     opened: datetime | None
     opened_ms: int | None
@@ -289,9 +288,8 @@ def instance_card(view: InstanceView, now: float, names: Mapping[str, str]) -> I
     return InstanceCard(
         id=facts.id,
         name=facts.name,
-        kind=facts.kind.value,
-        slug=view.state.slug,
-        label=view.state.slug,
+        kind=facts.kind,
+        state=view.state,
         sentence=view.sentence,
         agents=view.agents,
         heartbeat_ms=age_ms(written_at, now),
@@ -330,8 +328,7 @@ def _tunnels(explanation: Explanation, now: float) -> tuple[AgentTunnel, ...]:
     return tuple(
         AgentTunnel(
             proxy=instances[index].facts.name,
-            slug=instances[index].state.slug,
-            label=instances[index].state.slug,
+            state=instances[index].state,
             why=instances[index].sentence or instances[index].health_sentence,
             opened=moment(opened_at.get(index)),
             opened_ms=age_ms(opened_at.get(index), now),

@@ -20,7 +20,7 @@ from fleet.alerts.facts import (
 from fleet.alerts.inhibition import JOINT, STRENGTH
 from fleet.monitoring.classify import prepare
 from fleet.monitoring.views import FleetTable, InstanceView
-from fleet.vocabulary.instances import COMPLAINTS, FAULTS, InstanceKind, InstanceState
+from fleet.vocabulary.instances import FAULTS, InstanceKind, InstanceState
 from fleet.vocabulary.naming import natural
 
 
@@ -83,7 +83,7 @@ def _of_instances(sick: Sequence[InstanceView]) -> list[SickCause]:
     ]
     alone.sort(key=lambda view: (view.facts.kind, natural(view.facts.name)))
     return [
-        SickCause(cause_of_instance(view).key, f"{view.facts.name} {COMPLAINTS[view.state]}")
+        SickCause(cause_of_instance(view).key, f"{view.facts.name} {view.state.look.complaint}")
         for view in alone
     ]
 

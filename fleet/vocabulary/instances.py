@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
+from fleet.vocabulary.looks import Numbered, Stroke
+from fleet.vocabulary.verdicts import State
 from fleet.vocabulary.watch import UNWATCHED, Watch
 
 
@@ -15,30 +16,57 @@ class InstanceKind(StrEnum):
     AUTH = "auth"
     PROXY = "proxy"
 
+    @property
+    def load(self) -> str:
+        """What it has of agents, as its count names it."""
+        return "agent" if self is InstanceKind.AUTH else "tunnel"
 
-class InstanceState(IntEnum):
+
+@dataclass(frozen=True, slots=True)
+class InstanceLook:
+    """The number of a state of instances, and how pages and sentences show it."""
+
+    number: int
+    #: The verdict whose colours it has. Not `STRANDED`: red is for agents.
+    like: State
+    #: Its symbol, 16 by 16.
+    shape: tuple[Stroke, ...]
+    #: What an instance does that harms those who depend on it, after its name; empty: nothing.
+    complaint: str = ""
+
+
+class InstanceState(Numbered):
     """What follows from the facts; design: *State of an instance*. Values are in the packed record."""
 
+    look: InstanceLook
+
+    # fmt: off
     #: Never polled yet, or every poll of it is stale.
-    UNKNOWN = 0
-    OK = 1
+    UNKNOWN = InstanceLook(0, State.UNKNOWN, State.UNKNOWN.look.shape)
+    OK = InstanceLook(1, State.HEALTHY, State.HEALTHY.look.shape)
     #: The last two attempts failed.
-    SILENT = 2
+    SILENT = InstanceLook(
+        2, State.AT_RISK, complaint="does not answer",
+        shape=(Stroke("M5.2 1.5h5.6l3.7 3.7v5.6l-3.7 3.7H5.2l-3.7-3.7V5.2z"), Stroke("M4.4 8h7.2", 2.2, style="knock")),
+    )
     #: It answers, but NOT_SERVING, or `/readyz` is not 200.
-    UNHEALTHY = 3
+    UNHEALTHY = InstanceLook(3, State.AT_RISK, State.AT_RISK.look.shape, "is unhealthy")
     #: Its own resource expired.
-    EXPIRED = 4
+    EXPIRED = InstanceLook(
+        4, State.AT_RISK, (Stroke("M3.5 2h9L8 8l4.5 6h-9L8 8z", 1.6, style="round"),), "has expired"
+    )
     #: Deregistered.
-    GONE = 5
+    GONE = InstanceLook(5, State.OFFLINE, State.RETIRED.look.shape, "has deregistered itself")
+    # fmt: on
 
     @property
-    def slug(self) -> str:
-        """Its name in the API."""
-        return self.name.lower()
+    def is_heard(self) -> bool:
+        """Whether its counts are of now."""
+        return self not in (InstanceState.UNKNOWN, InstanceState.SILENT)
 
 
 #: It harms those who depend on it.
-SICK = frozenset({InstanceState.SILENT, InstanceState.UNHEALTHY, InstanceState.EXPIRED, InstanceState.GONE})
+SICK = frozenset(state for state in InstanceState if state.look.complaint)
 #: A fault of it. An instance that deregistered itself did as it was asked, though it harms those who depend on it.
 FAULTS = SICK - {InstanceState.GONE}
 #: Agents drop it from their trackers.
@@ -49,14 +77,6 @@ CUT_OFF = frozenset({InstanceState.SILENT, InstanceState.GONE})
 HOLDING = SICK - CUT_OFF
 #: The states of auths that may be asked for lists, the better first.
 READABLE = (InstanceState.OK, InstanceState.UNKNOWN)
-
-#: What a sick instance does, after its name.
-COMPLAINTS: Mapping[InstanceState, str] = {
-    InstanceState.SILENT: "does not answer",
-    InstanceState.UNHEALTHY: "is unhealthy",
-    InstanceState.EXPIRED: "has expired",
-    InstanceState.GONE: "has deregistered itself",
-}
 
 
 class ServingStatus(IntEnum):

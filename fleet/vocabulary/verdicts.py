@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple, Self
 
-
-class Stroke(NamedTuple):
-    """A part of a symbol: a path to stroke, or to fill where it has no width."""
-
-    path: str
-    width: float = 0
-    dashes: str = ""
+from fleet.vocabulary.looks import Numbered, Stroke
 
 
 def _circle(radius: float, centre: float = 8) -> str:
@@ -49,7 +42,7 @@ class Look:
     terminal: str | None = None
 
 
-class State(IntEnum):
+class State(Numbered):
     """The verdict on an agent, in the order in which rules are tried. docs/howto/add-a-verdict.md."""
 
     look: Look
@@ -100,18 +93,6 @@ class State(IntEnum):
         cells=("#9fd0c8", "#285350"),
     )
     # fmt: on
-
-    def __new__(cls, look: Look | int) -> Self:
-        """Make a member that is its number, and has its look; `State(3)` finds the member."""
-        assert isinstance(look, Look), "a member is made from its look"
-        member = int.__new__(cls, look.number)
-        member._value_, member.look = look.number, look
-        return member
-
-    @property
-    def slug(self) -> str:
-        """Its name in the API, in URLs and in CSS: `at_risk`."""
-        return self.name.lower()
 
     @property
     def label(self) -> str:

@@ -9,6 +9,7 @@ from django.test import Client, RequestFactory
 from django.urls import resolve
 
 from dashboards.context import console
+from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import State
 from tests.dashboards.conftest import MakeUser
 
@@ -51,11 +52,12 @@ def test_page_hands_over_the_verdicts(client: Client, path: str) -> None:
     for state in State:
         light, dark = state.look.colours
         assert f"--{state.slug}: light-dark({light}, {dark});" in page
+        rule = re.search(rf"\.state-{state.slug}(, \.[a-z_, .-]+)? {{ (.+) }}", page)
+        assert rule is not None
+        assert rule[2] == f"--tone: var(--{state.slug}); --wash: var(--wash-{state.look.wash});"
+        alike = (rule[1] or "").split(", .")[1:]
+        assert [f"instance-{one.slug}" for one in InstanceState if one.look.like is state] == alike
+    for word in (*InstanceState, *State):
         assert (
-            f".state-{state.slug} {{ --tone: var(--{state.slug}); --wash: var(--wash-{state.look.wash}); }}"
-            in page
-        )
-        assert (
-            f'<symbol id="shape-{state.slug}" viewBox="0 0 16 16"><path d="{state.look.shape[0].path}"'
-            in page
+            f'<symbol id="shape-{word.slug}" viewBox="0 0 16 16"><path d="{word.look.shape[0].path}"' in page
         )

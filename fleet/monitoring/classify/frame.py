@@ -11,7 +11,7 @@ from fleet.monitoring.classify.instances import is_fresh
 from fleet.monitoring.classify.standings import Standing, last_attempt, standings_of
 from fleet.monitoring.classify.tables import Tables
 from fleet.monitoring.evidence import FleetEvidence, Timing
-from fleet.vocabulary.instances import COMPLAINTS, CUT_OFF, InstanceKind, InstanceState
+from fleet.vocabulary.instances import CUT_OFF, InstanceKind, InstanceState
 from fleet.vocabulary.verdicts import BACKEND_CAUSE
 
 #: Announce TTL of an instance that never said one (ServerAnnounceTTL), seconds.
@@ -78,7 +78,7 @@ class FleetFrame:
             return ""
         if cause == BACKEND_CAUSE:
             return "all auth servers fell sick together"
-        return f"{self.name(cause)}, through which it heartbeats, {COMPLAINTS[self.state(cause)]}"
+        return f"{self.name(cause)}, through which it heartbeats, {self.state(cause).look.complaint}"
 
     @cached_property
     def tables(self) -> Tables:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from fleet.monitoring.classify.frame import FleetFrame
 from fleet.monitoring.classify.situation import Resource, Situation
 from fleet.monitoring.evidence import Mode
-from fleet.vocabulary.instances import COMPLAINTS
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State
 
 
@@ -114,7 +113,7 @@ def _ails(index: int, frame: FleetFrame) -> str:
 
 
 def _complaint(index: int, frame: FleetFrame) -> str:
-    return COMPLAINTS[frame.state(index)]
+    return frame.state(index).look.complaint
 
 
 def _auth(s: Situation) -> str:

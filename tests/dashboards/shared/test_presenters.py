@@ -63,7 +63,7 @@ def test_instance_cards_as_people_count() -> None:
     assert [card.name for card in cards["auths"]] == ["auth-1", "auth-2"]
     assert [card.name for card in cards["proxies"]] == ["proxy-1", "proxy-2", "proxy-10"]
     silent = cards["proxies"][0]
-    assert (silent.slug, silent.heartbeat_ms, silent.ttl_ms) == ("silent", 3000, 10_000)
+    assert (silent.state, silent.heartbeat_ms, silent.ttl_ms) == (InstanceState.SILENT, 3000, 10_000)
     assert silent.bad == ((State.STRANDED, 1),)
     unread = presenters.instance_card(replace(views[2], listed=False), NOW, {})
     assert (silent.unlisted, unread.unlisted) == (False, True)
