@@ -8,11 +8,12 @@ from django.http import HttpRequest
 
 from fleet.models.access import Permission, may
 from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.vocabulary.incidents import Severity
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import State
 
 #: Words that have the colours of a verdict, by what their CSS classes begin with: `instance-silent`.
-_ALIKE = {"instance": InstanceState}
+_ALIKE = {"instance": InstanceState, "severity": Severity, "incident": Severity, "toast": Severity}
 
 
 def _alike(state: State) -> list[str]:

@@ -27,7 +27,7 @@ from fleet.alerts.matching import EVERYTHING, MatchError, is_everything, parse
 from fleet.models.access import Permission
 from fleet.models.alerting import Silence, in_cluster
 from fleet.models.incidents import Incident
-from fleet.vocabulary.incidents import IncidentState
+from fleet.vocabulary.incidents import OPEN
 
 router = Router()
 per_cluster = PerCluster(router)
@@ -129,7 +129,7 @@ def incidents(request: HttpRequest, cluster: str, filters: Query[IncidentFilters
     now = reading.current_time()
     rows = Incident.objects.filter(cluster=known(cluster))
     if filters.state == "open":
-        rows = rows.filter(state__in=(IncidentState.FIRING.value, IncidentState.RECOVERING.value))
+        rows = rows.filter(state__in=OPEN)
     elif filters.state != "all":
         rows = rows.filter(state=filters.state)
     return {"cluster": cluster, "incidents": _views(rows[: filters.limit], cluster, now)}

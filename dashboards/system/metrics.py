@@ -23,7 +23,7 @@ from fleet.models.incidents import Incident
 from fleet.monitoring.state import StateUnavailable
 from fleet.monitoring.views import InstanceView, StreamHeader
 from fleet.protocol.destination.health import Health
-from fleet.vocabulary.incidents import Severity
+from fleet.vocabulary.incidents import OPEN, Severity
 
 
 @allow_token(Permission.VIEW_METRICS)
@@ -129,7 +129,7 @@ def _alerting(clusters: Iterable[str], *, whole: bool) -> Iterator[Metric]:
     for clock in AlertClock.objects.filter(cluster__in=known).exclude(looked_at=None):
         watchdog.add_metric((clock.cluster_id,), clock.looked_at or 0.0)
         took.add_metric((clock.cluster_id,), clock.took_ms / 1000)
-    rows = Incident.objects.filter(state__in=("firing", "recovering"), inhibited_by="", silenced_by="")
+    rows = Incident.objects.filter(state__in=OPEN, inhibited_by="", silenced_by="")
     open_ones = {
         (cluster, severity): count
         for cluster, severity, count in rows.order_by()

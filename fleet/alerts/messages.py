@@ -39,7 +39,7 @@ def subject(notice: Notice) -> str:
         return f"RESOLVED {cluster}: {name} after {took}{harmed}"
     if notice.kind is NoticeKind.FLAPPING:
         return f"FLAPPING {cluster}: {name} comes and goes; further turns are not told"
-    word = incident.severity.short
+    word = incident.severity.look.short
     lead = {
         NoticeKind.WORSE: f"{word} (worse)",
         NoticeKind.REPEAT: f"{word} (still)",

@@ -5,44 +5,33 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from fleet.alerts.facts import Affected, Facts, Sick, backend_of, fail_together, whole_of
 from fleet.vocabulary.incidents import Cause, CauseKind, Finding, Severity, Signal
+from fleet.vocabulary.looks import Labelled
 
 
-class RuleKind(StrEnum):
+class RuleKind(Labelled):
     """What a rule looks at."""
 
-    STRANDED = "stranded"
-    AT_RISK = "at-risk"
-    INSTANCE = "instance"
-    BACKEND = "backend"
-    UNREACHABLE = "unreachable"
-    RATE = "rate"
-    EXCESS = "excess"
-    DRIFT = "drift"
-    BLIND = "blind"
-
-    @property
-    def label(self) -> str:
-        """What it looks at, in words."""
-        return _LABELS[self]
+    STRANDED = "stranded", "Agents stranded by one cause"
+    AT_RISK = "at-risk", "Agents at risk by one cause"
+    INSTANCE = "instance", "An auth or a proxy that is silent, unhealthy or expired"
+    BACKEND = "backend", "All auths sick together: their backend"
+    UNREACHABLE = "unreachable", "No instance of the cluster answers"
+    RATE = "rate", "Agents lost within one minute"
+    EXCESS = "excess", "Agents with more tunnels than they want"
+    DRIFT = (
+        "drift",
+        "Instances that run with other policies than are wanted, and agents with another than most",
+    )
+    BLIND = "blind", "The console itself cannot see"
 
 
-_LABELS: Mapping[RuleKind, str] = {
-    RuleKind.STRANDED: "Agents stranded by one cause",
-    RuleKind.AT_RISK: "Agents at risk by one cause",
-    RuleKind.INSTANCE: "An auth or a proxy that is silent, unhealthy or expired",
-    RuleKind.BACKEND: "All auths sick together: their backend",
-    RuleKind.UNREACHABLE: "No instance of the cluster answers",
-    RuleKind.RATE: "Agents lost within one minute",
-    RuleKind.EXCESS: "Agents with more tunnels than they want",
-    RuleKind.DRIFT: "Instances that run with other policies than are wanted, and agents with another than most",
-    RuleKind.BLIND: "The console itself cannot see",
-}
 #: Rules that look at agents, so that a label and a share of the fleet mean something.
 COUNTS_AGENTS = frozenset({RuleKind.STRANDED, RuleKind.AT_RISK})
+#: Rules that hold from so many agents on.
+THRESHOLDS = COUNTS_AGENTS | {RuleKind.RATE, RuleKind.EXCESS, RuleKind.DRIFT}
 #: The cause of instances that drift: no agents are counted there.
 OFF_POLICY = "policies"
 #: Names in a message.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Any
 
 from django.conf import settings
@@ -15,36 +14,24 @@ from django.db import models
 from django.utils import timezone
 from typing_extensions import override
 
+from fleet.vocabulary.looks import Labelled
 
-class Permission(StrEnum):
-    """What a role may allow. The values are Django's codenames in the app `fleet`."""
 
-    VIEW_FLEET = "view_fleet"
-    VIEW_METRICS = "view_metrics"
-    VIEW_AUDIT = "view_audit"
-    ACT_ON_FLEET = "act_on_fleet"
-    CHANGE_CONFIG = "change_config"
-    MANAGE_ACCESS = "manage_access"
+class Permission(Labelled):
+    """What a role may allow, and that in words. The values are Django's codenames in the app `fleet`."""
 
-    @property
-    def label(self) -> str:
-        """What it allows, in words."""
-        return _LABELS[self]
+    VIEW_FLEET = "view_fleet", "See the fleet: map, lists, agents, instances"
+    VIEW_METRICS = "view_metrics", "Read the console's own metrics"
+    VIEW_AUDIT = "view_audit", "Read the log of who did what"
+    ACT_ON_FLEET = "act_on_fleet", "Act on the fleet: reconnects, silences"
+    CHANGE_CONFIG = "change_config", "Change networking configuration and policies"
+    MANAGE_ACCESS = "manage_access", "Manage people, roles and everybody's tokens"
 
     @property
     def full(self) -> str:
         """Its name for `User.has_perm`."""
         return f"fleet.{self.value}"
 
-
-_LABELS: Mapping[Permission, str] = {
-    Permission.VIEW_FLEET: "See the fleet: map, lists, agents, instances",
-    Permission.VIEW_METRICS: "Read the console's own metrics",
-    Permission.VIEW_AUDIT: "Read the log of who did what",
-    Permission.ACT_ON_FLEET: "Act on the fleet: reconnects, silences",
-    Permission.CHANGE_CONFIG: "Change networking configuration and policies",
-    Permission.MANAGE_ACCESS: "Manage people, roles and everybody's tokens",
-}
 
 _VIEWER = frozenset({Permission.VIEW_FLEET, Permission.VIEW_METRICS})
 _OPERATOR = _VIEWER | {Permission.ACT_ON_FLEET, Permission.VIEW_AUDIT}
@@ -64,7 +51,7 @@ class Access(models.Model):
     class Meta:
         managed = False
         default_permissions = ()
-        permissions = tuple((permission.value, label) for permission, label in _LABELS.items())
+        permissions = tuple((permission.value, permission.label) for permission in Permission)
 
     @override
     def __str__(self) -> str:

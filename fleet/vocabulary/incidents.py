@@ -4,26 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum, StrEnum
+from enum import StrEnum
+
+from fleet.vocabulary.looks import Numbered
+from fleet.vocabulary.verdicts import State
 
 
-class Severity(IntEnum):
+@dataclass(frozen=True, slots=True)
+class SeverityLook:
+    """The number of a severity, and how messages and pages show it."""
+
+    number: int
+    #: What the subject of a message begins with.
+    short: str
+    #: The verdict whose colours and symbol it has.
+    like: State
+
+
+class Severity(Numbered):
     """How much it hurts. Values are in the database."""
 
+    look: SeverityLook
+
     #: Never sent by itself: pages and the API show it.
-    INFO = 0
-    WARNING = 1
-    CRITICAL = 2
-
-    @property
-    def slug(self) -> str:
-        """Its name in the API and in CSS."""
-        return self.name.lower()
-
-    @property
-    def short(self) -> str:
-        """What the subject of a message begins with."""
-        return {Severity.INFO: "INFO", Severity.WARNING: "WARN", Severity.CRITICAL: "CRIT"}[self]
+    INFO = SeverityLook(0, "INFO", State.EXCESS)
+    WARNING = SeverityLook(1, "WARN", State.AT_RISK)
+    CRITICAL = SeverityLook(2, "CRIT", State.STRANDED)
 
 
 class CauseKind(StrEnum):
@@ -50,6 +56,10 @@ class IncidentState(StrEnum):
     FIRING = "firing"
     RECOVERING = "recovering"
     RESOLVED = "resolved"
+
+
+#: It fires, or has just become quiet.
+OPEN = (IncidentState.FIRING, IncidentState.RECOVERING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +212,7 @@ class Incident:
     @property
     def is_open(self) -> bool:
         """It fires, or has just become quiet."""
-        return self.state in (IncidentState.FIRING, IncidentState.RECOVERING)
+        return self.state in OPEN
 
     def duration(self, now: float) -> float:
         """Seconds from its first sign until it was quiet, or until now."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple, Self
 
 
@@ -31,3 +31,16 @@ class Numbered(IntEnum):
     def slug(self) -> str:
         """Its name in the API, in URLs and in CSS: `at_risk`."""
         return self.name.lower()
+
+
+class Labelled(StrEnum):
+    """Words that are declared with their name in the UI: `BLIND = "blind", "The console itself cannot see"`."""
+
+    _value_: str
+    label: str
+
+    def __new__(cls, slug: str, label: str = "") -> Self:
+        """Make a member that is its slug, and has its label."""
+        member = str.__new__(cls, slug)
+        member._value_, member.label = slug, label
+        return member

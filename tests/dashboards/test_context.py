@@ -9,6 +9,7 @@ from django.test import Client, RequestFactory
 from django.urls import resolve
 
 from dashboards.context import console
+from fleet.vocabulary.incidents import Severity
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import State
 from tests.dashboards.conftest import MakeUser
@@ -56,7 +57,15 @@ def test_page_hands_over_the_verdicts(client: Client, path: str) -> None:
         assert rule is not None
         assert rule[2] == f"--tone: var(--{state.slug}); --wash: var(--wash-{state.look.wash});"
         alike = (rule[1] or "").split(", .")[1:]
-        assert [f"instance-{one.slug}" for one in InstanceState if one.look.like is state] == alike
+        assert alike == [
+            *(f"instance-{one.slug}" for one in InstanceState if one.look.like is state),
+            *(
+                f"{part}-{one.slug}"
+                for part in ("severity", "incident", "toast")
+                for one in Severity
+                if one.look.like is state
+            ),
+        ]
     for word in (*InstanceState, *State):
         assert (
             f'<symbol id="shape-{word.slug}" viewBox="0 0 16 16"><path d="{word.look.shape[0].path}"' in page

@@ -31,7 +31,7 @@ from fleet.models.alerting import AlertClock
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.incidents import Incident, IncidentEvent
 from fleet.monitoring.state import StateError
-from fleet.vocabulary.incidents import CauseKind, IncidentState, TimelineKind
+from fleet.vocabulary.incidents import OPEN, CauseKind, IncidentState, TimelineKind
 
 _PAST = 50
 _AGENTS = 50
@@ -75,7 +75,7 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
 @never_cache
 def badge(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """How many incidents are open, and what was told last, for pages without a live link."""
-    rows = Incident.objects.filter(cluster=cluster, state__in=("firing", "recovering"))
+    rows = Incident.objects.filter(cluster=cluster, state__in=OPEN)
     told = IncidentEvent.objects.filter(
         incident__cluster=cluster, kind=TimelineKind.NOTICE.value
     ).select_related("incident")

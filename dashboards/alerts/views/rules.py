@@ -22,13 +22,14 @@ from dashboards.shared.row_ids import row_id
 from fleet.alerts import backtest, keeping, rules_yaml, store
 from fleet.alerts.facts import match_names
 from fleet.alerts.messages import duration_words
-from fleet.alerts.rules import Rule, RuleKind
+from fleet.alerts.rules import THRESHOLDS, Rule, RuleKind
 from fleet.alerts.runbooks import RUNBOOKS
 from fleet.models.access import Permission, may
 from fleet.models.alerting import AgentLabel, AlertRule, in_cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.moments import to_moment
 from fleet.models.remembered import Agent, Instance
+from fleet.vocabulary.incidents import Severity
 
 #: The back-test plays so many days at most.
 _DAYS = 7
@@ -40,8 +41,8 @@ _DAYS = 7
 def rules(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """List rules and labels; POST with `do`: label, unlabel, import.
 
-    Template `dashboards/rules.html`: `rules` (`row`: AlertRule, `owner`, `overridden`), `labels`, `label_form`,
-    `may_change`.
+    Template `dashboards/rules.html`: `rules` (`row`: AlertRule, `owner`, `overridden`, `severity`, `counts`: it holds
+    from so many agents on), `labels`, `label_form`, `may_change`.
     """
     form = LabelForm()
     if request.method == "POST":
@@ -176,7 +177,13 @@ def _rows(cluster: str) -> list[dict[str, Any]]:
     rows = list(in_cluster(AlertRule.objects.all(), cluster))
     own = {row.name for row in rows if row.cluster}
     return [
-        {"row": row, "owner": owner_words(row.cluster), "overridden": not row.cluster and row.name in own}
+        {
+            "row": row,
+            "owner": owner_words(row.cluster),
+            "overridden": not row.cluster and row.name in own,
+            "severity": Severity(row.severity),
+            "counts": RuleKind(row.kind) in THRESHOLDS,
+        }
         for row in rows
     ]
 
