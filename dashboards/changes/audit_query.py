@@ -10,6 +10,7 @@ from django.db.models import Q, QuerySet
 
 from fleet.models.access import shown_clusters
 from fleet.models.changes import AuditEntry
+from fleet.vocabulary.changes import ActorKind
 
 PAGE = 100
 OUTCOMES = ("done", "refused", "failed")
@@ -35,7 +36,7 @@ class AuditQuery:
         return cls(
             words=asked.get("q", "").replace("\0", "").strip()[:200],
             outcome=outcome if outcome in OUTCOMES else "",
-            kind=asked.get("kind", "") if asked.get("kind") in {"person", "token", "system"} else "",
+            kind=asked.get("kind", "") if asked.get("kind") in set(ActorKind) else "",
             days=days if days in SINCE else "",
             before=int(before) if before.isdecimal() and len(before) < 16 else 0,
         )

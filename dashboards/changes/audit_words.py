@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fleet.vocabulary.actions import LOGGED_STATES
+
 #: The subject of an action, by its first word; other subjects keep that word.
 _SUBJECTS = {
     "networking-config": "networking config",
@@ -33,8 +35,6 @@ _VERBS = {
     "on": "enable",
     "off": "disable",
 }
-#: States that a change moved to by itself, in an action's last word: `networking config: verified`.
-_STATES = frozenset({"verifying", "verified", "failed", "cancelled", "undone", "paused", "running"})
 #: Actions after which agents or instances may fare otherwise, by the first word. All else (channels, silences,
 #: tokens, what somebody sent from a page) concerns the console alone.
 OF_THE_FLEET = frozenset({"instance", "networking-config", "policy", "reconnect", "agent"})
@@ -59,7 +59,7 @@ def action_words(action: str) -> str:
         return f"{phrase} ({'on its page' if first == 'page' else 'by the API'})"
     if not rest:
         return _subject(first)
-    if rest in _STATES:
+    if rest in LOGGED_STATES:
         return f"{_subject(first)}: {rest}"
     return f"{_verb(rest)} {_subject(first)}"
 

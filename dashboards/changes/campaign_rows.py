@@ -17,12 +17,15 @@ from fleet.vocabulary import campaigns as campaign
 
 #: Agents on the page of a campaign, those something happened to last; all of them are in the API.
 _PAGE = 50
+_TABS = (
+    campaign.AgentState.OK, campaign.AgentState.FAILED, campaign.AgentState.SKIPPED, campaign.AgentState.ASKED,
+)  # fmt: skip
 
 
 def results(change: Change, state: str = "") -> QuerySet[CampaignAgent]:
     """Agents of a campaign, those something happened to first."""
     rows = change.campaign_agents.all()
-    return rows.filter(state=state) if state else rows.exclude(state="waiting")
+    return rows.filter(state=state) if state else rows.exclude(state=campaign.AgentState.WAITING)
 
 
 def agent_result(row: CampaignAgent, names: Mapping[str, str]) -> dict[str, Any]:
@@ -45,11 +48,12 @@ def campaign_page(change: Change, state: str, now: float) -> dict[str, Any]:
     found, names = campaigns.described(change, now), change_rows.instance_names(change)
     total = max(found["total"], 1)
     x, parts = 0.0, []
-    for part in ("ok", "failed", "skipped", "asked", "due"):
+    for part in (*_TABS, campaign.AgentState.DUE):
         width = 100 * found[part] / total
-        parts.append({"name": part, "x": round(x, 3), "w": round(width, 3)})
+        parts.append({"name": part.value, "x": round(x, 3), "w": round(width, 3)})
         x += width
-    eta = found["eta"]
+    eta, in_flight = found["eta"], found["asked"] + found["due"]
+    counts = {**found, campaign.AgentState.ASKED: in_flight}
     rows = results(change, state if state in set(map(str, campaign.AgentState)) else "").order_by(
         F("ended_at").desc(nulls_last=True), F("asked_at").desc(nulls_last=True)
     )
@@ -57,13 +61,14 @@ def campaign_page(change: Change, state: str, now: float) -> dict[str, Any]:
     return {
         **found,
         "connection": change.parameters.get("connection", campaign.Connection.TUNNEL.value),
-        "in_flight": found["asked"] + found["due"],
+        "in_flight": in_flight,
         "parts": parts,
         "eta_said": durations.format_seconds(round(eta)) if eta else "",
         "rows": [agent_result(row, names) for row in rows[:_PAGE]],
         "more": max(rows.count() - _PAGE, 0),
         "state": state,
-        "tabs": [("", "All"), ("ok", "Moved"), ("failed", "Failed"), ("skipped", "Skipped"), ("asked", "Under way")],
+        "tabs": [("", "All"), *((one.value, one.label) for one in _TABS)],
+        "figures": [(one, counts[one]) for one in _TABS],
         "reasons": campaigns.skipped_by_reason(change),
         "pace": [(label, f"{asdict(pace)[name]:,} {unit}".strip()) for name, (_, _, label, unit) in
                  campaign.RANGES.items()],

@@ -12,9 +12,10 @@ import click
 from fleet.cli import api
 from fleet.cli.answers import Failure, json_option, show_json
 from fleet.nodes.shared.options import combined
+from fleet.vocabulary.changes import ChangeState
 
 _LOOK_EVERY = 1.0
-_OVER = {"verified", "failed", "cancelled", "undone", "paused"}
+_OVER = {ChangeState.PAUSED, *(state for state in ChangeState if state.final)}
 #: What a taken-back change is called by: `refloat config undo 7`.
 _GROUPS = {"networking-config": "config", "policy": "policies"}
 

@@ -74,6 +74,10 @@ class ChangeStep(StrEnum):
     START = "start"
 
 
+#: The states that a change moves to with a row of its own. To be planned and to be confirmed are steps.
+LOGGED_STATES = frozenset(ChangeState) - {ChangeState.PLANNED, ChangeState.CONFIRMED}
+
+
 class RouteKind(StrEnum):
     """Where a request came in that changed something, or was refused, without a row of its own."""
 

@@ -6,9 +6,12 @@ RFD 226, "Periodic Tunnel Reconnects": agents connect elsewhere first. docs/camp
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
 from zlib import crc32
+
+from fleet.vocabulary.numbers import number, ranges, read
+from fleet.vocabulary.tags import Tag, Tone
 
 #: A step that comes late asks no more at once than this many seconds of its rate: no burst after a pause.
 _BURST = 2.0
@@ -25,16 +28,16 @@ class Connection(StrEnum):
     AUTH = "auth"
 
 
-class AgentState(StrEnum):
+class AgentState(Tag):
     """How far one agent is."""
 
-    WAITING = "waiting"
+    WAITING = "waiting", Tone.QUIET
     #: Chosen, to be asked at its moment.
-    DUE = "due"
-    ASKED = "asked"
-    OK = "ok"
-    FAILED = "failed"
-    SKIPPED = "skipped"
+    DUE = "due", Tone.BUSY
+    ASKED = "asked", Tone.BUSY, "Under way"
+    OK = "ok", Tone.GOOD, "Moved"
+    FAILED = "failed", Tone.BAD, "Failed"
+    SKIPPED = "skipped", Tone.QUIET, "Skipped"
 
 
 #: Under way: they count against limits.
@@ -45,38 +48,24 @@ IN_FLIGHT = (AgentState.DUE, AgentState.ASKED)
 class Pace:
     """How a campaign goes about it."""
 
-    #: Agents asked a minute, at most.
-    rate: int = 300
-    #: Agents under way that leave the same proxy, or the same auth, at most.
-    per_proxy: int = 50
-    #: Asked first, and watched, before anybody else is.
-    canaries: int = 5
+    rate: int = number(300, 1, 60_000, "Agents asked a minute")
+    #: That leave the same one.
+    per_proxy: int = number(50, 1, 10_000, "Agents under way at one proxy or auth")
+    canaries: int = number(5, 0, 1_000, "Canaries", "asked first and watched")
     #: How long to look at canaries that moved.
-    hold: int = 10
+    hold: int = number(10, 0, 3_600, "Hold after the canaries", "seconds")
     #: Each agent is asked after a random part of this.
-    jitter: int = 2
-    #: An agent that has not moved after this has failed.
-    patience: int = 60
-    #: Abort above this share of failures, percent.
-    max_failed: int = 2
-    #: Abort when so many more agents are stranded than when it began.
-    max_stranded: int = 10
+    jitter: int = number(2, 0, 300, "Jitter", "seconds")
+    patience: int = number(60, 5, 3_600, "An agent has failed after", "seconds")
+    max_failed: int = number(2, 0, 100, "Abort above this share of failures", "percent")
+    #: More than when it began.
+    max_stranded: int = number(10, 1, 1_000_000, "Abort when so many more are stranded", "agents")
     #: Minutes of the day (UTC) from and to which agents are asked; equal: always.
     window_from: int = 0
     window_to: int = 0
 
 
-#: Least and most of each field, its label and its unit.
-RANGES: Mapping[str, tuple[int, int, str, str]] = {
-    "rate": (1, 60_000, "Agents asked a minute", ""),
-    "per_proxy": (1, 10_000, "Agents under way at one proxy or auth", ""),
-    "canaries": (0, 1_000, "Canaries", "asked first and watched"),
-    "hold": (0, 3_600, "Hold after the canaries", "seconds"),
-    "jitter": (0, 300, "Jitter", "seconds"),
-    "patience": (5, 3_600, "An agent has failed after", "seconds"),
-    "max_failed": (0, 100, "Abort above this share of failures", "percent"),
-    "max_stranded": (1, 1_000_000, "Abort when so many more are stranded", "agents"),
-}
+RANGES = ranges(Pace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,26 +165,7 @@ class Read:
 
 def read_pace(given: Mapping[str, object]) -> Read:
     """Read a pace; fields left out have their default, unknown ones are named."""
-    values: dict[str, int] = {}
-    problems: dict[str, str] = {}
-    known = {one.name for one in fields(Pace)}
-    for name, value in given.items():
-        if name not in known:
-            problems[name] = "there is no such field"
-            continue
-        if name in ("window_from", "window_to"):
-            minutes = _minutes(str(value))
-            if minutes is None:
-                problems[name] = "write a time of the day, UTC, like 22:30"
-            else:
-                values[name] = minutes
-            continue
-        low, high, _, _ = RANGES[name]
-        text = str(value).strip()
-        if not (text.isascii() and text.isdigit()) or len(text) > 9 or not low <= int(text) <= high:
-            problems[name] = f"write a whole number from {low} to {high}"
-        else:
-            values[name] = int(text)
+    values, problems = read(given, Pace, window_from=_minutes, window_to=_minutes)
     return Read(Pace() if problems else Pace(**values), problems)
 
 
@@ -321,14 +291,12 @@ def clock_of(minutes: int) -> str:
     return f"{minutes // 60:02d}:{minutes % 60:02d}"
 
 
-def _minutes(text: str) -> int | None:
-    text = text.strip() or "0:00"
-    if text.isascii() and text.isdigit() and len(text) <= 4:
-        return int(text) if int(text) < 1440 else None
-    hours, colon, minutes = text.partition(":")
-    if not (
+def _minutes(text: str) -> int:
+    if text.isascii() and text.isdigit() and len(text) <= 4 and int(text) < 1440:
+        return int(text)
+    hours, colon, minutes = (text or "0:00").partition(":")
+    if (
         colon and len(text) <= 5 and (hours + minutes).isascii() and hours.isdigit() and minutes.isdigit()
-    ):
-        return None
-    found = int(hours) * 60 + int(minutes)
-    return found if int(hours) < 24 and int(minutes) < 60 else None
+    ) and (int(hours) < 24 and int(minutes) < 60):
+        return int(hours) * 60 + int(minutes)
+    raise ValueError("write a time of the day, UTC, like 22:30")

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+
+from fleet.vocabulary.looks import Labelled
+from fleet.vocabulary.tags import Tag, Tone
 
 #: With more agents touched than this, the cluster's name must be typed.
 TYPED_ABOVE = 100
@@ -15,19 +17,12 @@ TYPED_ABOVE = 100
 REASON_LENGTH = (3, 500)
 
 
-class ChangeKind(StrEnum):
+class ChangeKind(Labelled):
     """What is changed."""
 
-    NETWORKING_CONFIG = "networking-config"
-    POLICY = "policy"
-    RECONNECT = "reconnect"
-
-    @property
-    def label(self) -> str:
-        """In words."""
-        return {"networking-config": "networking config", "policy": "policies", "reconnect": "reconnects"}[
-            self
-        ]
+    NETWORKING_CONFIG = "networking-config", "networking config"
+    POLICY = "policy", "policies"
+    RECONNECT = "reconnect", "reconnects"
 
 
 #: Who may confirm what: values of `fleet.models.access.Permission`.
@@ -46,27 +41,27 @@ PLAN_KEEPS: Mapping[ChangeKind, float] = {
 }
 
 
-class ChangeState(StrEnum):
+class ChangeState(Tag):
     """How far a change is."""
 
     #: Its consequences were computed; nobody agreed to them yet.
-    PLANNED = "planned"
+    PLANNED = "planned", Tone.DASHED
     #: Somebody agreed; a cluster that asks for two people waits for the second.
-    CONFIRMED = "confirmed"
-    RUNNING = "running"
-    PAUSED = "paused"
+    CONFIRMED = "confirmed", Tone.BUSY
+    RUNNING = "running", Tone.BUSY
+    PAUSED = "paused", Tone.BUSY
     #: Done; what comes of it is compared with the plan.
-    VERIFYING = "verifying"
-    VERIFIED = "verified"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
+    VERIFYING = "verifying", Tone.BUSY
+    VERIFIED = "verified", Tone.GOOD
+    FAILED = "failed", Tone.BAD
+    CANCELLED = "cancelled", Tone.DASHED
     #: A later change took it back.
-    UNDONE = "undone"
+    UNDONE = "undone", Tone.DASHED
 
     @property
     def final(self) -> bool:
         """Nothing more happens to it, unless it is undone."""
-        return self in _FINAL
+        return FOLLOWERS[self] <= {ChangeState.UNDONE}
 
 
 #: Who may follow whom.
@@ -89,17 +84,18 @@ FOLLOWERS: Mapping[ChangeState, frozenset[ChangeState]] = {
     ChangeState.CANCELLED: frozenset({ChangeState.UNDONE}),
     ChangeState.UNDONE: frozenset(),
 }
-_FINAL = frozenset({ChangeState.VERIFIED, ChangeState.FAILED, ChangeState.CANCELLED, ChangeState.UNDONE})
+#: Something may happen to it at any moment.
+LIVE = frozenset(state for state in ChangeState if not state.final) - {ChangeState.PLANNED}
 #: A change in one of these has its cluster to itself.
 OCCUPYING = (ChangeState.RUNNING, ChangeState.PAUSED)
 
 
-class ActorKind(StrEnum):
+class ActorKind(Labelled):
     """Who acts."""
 
-    PERSON = "person"
-    TOKEN = "token"  # noqa: S105 - a word, not a secret
-    SYSTEM = "system"
+    PERSON = "person", "people"
+    TOKEN = "token", "tokens"
+    SYSTEM = "system", "the console"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,18 +10,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from fleet.vocabulary.numbers import number, ranges, read
+from fleet.vocabulary.tags import Tag, Tone
 
-class StepState(StrEnum):
+
+class StepState(Tag):
     """How far one instance is."""
 
-    WAITING = "waiting"
-    DRAINING = "draining"
-    RESTARTING = "restarting"
+    WAITING = "waiting", Tone.QUIET
+    DRAINING = "draining", Tone.BUSY
+    RESTARTING = "restarting", Tone.BUSY
     #: It runs with what is wanted; it is to stay well for a while.
-    CHECKING = "checking"
-    OK = "ok"
-    FAILED = "failed"
-    SKIPPED = "skipped"
+    CHECKING = "checking", Tone.BUSY
+    OK = "ok", Tone.GOOD
+    FAILED = "failed", Tone.BAD
+    SKIPPED = "skipped", Tone.QUIET
 
 
 UNDER_WAY = (StepState.DRAINING, StepState.RESTARTING, StepState.CHECKING)
@@ -31,22 +34,15 @@ UNDER_WAY = (StepState.DRAINING, StepState.RESTARTING, StepState.CHECKING)
 class Terms:
     """How a rollout goes about it."""
 
-    #: Instances at a time.
-    at_once: int = 1
-    #: How long who is on an instance may take to leave, before it restarts.
-    drain: int = 2
-    #: How long it must have been well before the next one.
-    settle: int = 5
+    at_once: int = number(1, 1, 10, "Instances at a time")
+    #: How long who is on an instance may take to leave.
+    drain: int = number(2, 0, 600, "Drain before a restart", "seconds")
+    settle: int = number(5, 0, 600, "Well for so long before the next", "seconds")
     #: How long each state may take.
-    patience: int = 90
+    patience: int = number(90, 10, 3_600, "Give up on an instance after", "seconds")
 
 
-RANGES: Mapping[str, tuple[int, int, str, str]] = {
-    "at_once": (1, 10, "Instances at a time", ""),
-    "drain": (0, 600, "Drain before a restart", "seconds"),
-    "settle": (0, 600, "Well for so long before the next", "seconds"),
-    "patience": (10, 3_600, "Give up on an instance after", "seconds"),
-}
+RANGES = ranges(Terms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +55,7 @@ class Read:
 
 def read_terms(given: Mapping[str, object]) -> Read:
     """Read terms; fields left out have their default, unknown ones are named."""
-    values: dict[str, int] = {}
-    problems: dict[str, str] = {}
-    for name, value in given.items():
-        if name not in RANGES:
-            problems[name] = "there is no such field"
-            continue
-        low, high, _, _ = RANGES[name]
-        text = str(value).strip()
-        if not (text.isascii() and text.isdigit()) or len(text) > 9 or not low <= int(text) <= high:
-            problems[name] = f"write a whole number from {low} to {high}"
-        else:
-            values[name] = int(text)
+    values, problems = read(given, Terms)
     return Read(Terms() if problems else Terms(**values), problems)
 
 

@@ -105,7 +105,7 @@ async def _watch(page: Page, visit: Visit) -> None:
     await page.click("button[value=resume]")
     await expect(page.locator("#change-state .tag")).to_have_text("running")
     await visit.rows(_work, visit.cluster, 40)
-    await expect(page.locator("#campaign .part-ok dd")).not_to_have_text("0")
+    await expect(page.locator("#campaign .figures .tag-ok dd")).not_to_have_text("0")
     await page.wait_for_function("() => document.querySelector('#campaign progress').value >= 40")
     moved = page.locator("#results tbody tr", has=page.locator(".tag-ok")).first
     await expect(moved.locator(".moment")).to_contain_text(" s")

@@ -9,8 +9,12 @@ from django.test import Client, RequestFactory
 from django.urls import resolve
 
 from dashboards.context import console
+from fleet.vocabulary.campaigns import AgentState
+from fleet.vocabulary.changes import ChangeState
 from fleet.vocabulary.incidents import Severity
 from fleet.vocabulary.instances import InstanceState
+from fleet.vocabulary.rollouts import StepState
+from fleet.vocabulary.tags import Tone
 from fleet.vocabulary.verdicts import State
 from tests.dashboards.conftest import MakeUser
 
@@ -70,3 +74,8 @@ def test_page_hands_over_the_verdicts(client: Client, path: str) -> None:
         assert (
             f'<symbol id="shape-{word.slug}" viewBox="0 0 16 16"><path d="{word.look.shape[0].path}"' in page
         )
+    for tone in Tone:
+        words = {word.value for word in (*AgentState, *ChangeState, *StepState) if word.tone is tone}
+        rule = re.search(rf"^\.tag-(.+) {{ {re.escape(tone)}; }}$", page, re.MULTILINE)
+        assert rule is not None
+        assert set(rule[1].split(", .tag-")) == words

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fleet.vocabulary.actions import AuditAction, ChangeStep, RouteKind
-from fleet.vocabulary.changes import ChangeKind, ChangeState
+from fleet.vocabulary.actions import LOGGED_STATES, AuditAction, ChangeStep, RouteKind
+from fleet.vocabulary.changes import ChangeKind
 from fleet.vocabulary.incidents import CauseKind, TimelineKind
 from fleet.vocabulary.instances import InstanceKind, InstanceState
 from fleet.vocabulary.verdicts import Reason, Recovery, State
@@ -25,8 +25,6 @@ _METRIC = re.compile(rf"\b(?:{_METRIC_CLASSES})\(\s*\"([a-z0-9_]+)\"")
 #: Where what browsers are told of is published, and where the frames of the live link are made.
 _LINK = ("fleet/monitoring/publish.py", "dashboards/live/hub.py", "dashboards/live/consumers.py")
 _EVENT = re.compile(r'\{\s*"type": "(\w+)"')
-#: The states that a change moves to with a row of its own. To be planned and to be confirmed are steps.
-LOGGED_STATES = frozenset(ChangeState) - {ChangeState.PLANNED, ChangeState.CONFIRMED}
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from dashboards.shared.permissions import requires
 from fleet.models.access import Permission, is_limited
 from fleet.models.changes import AuditEntry
 from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.vocabulary.changes import ActorKind
 
 #: The newest so many go into a file; older ones by a filter.
 _IN_A_FILE = 50_000
@@ -31,7 +32,8 @@ _IN_A_FILE = 50_000
 @require_http_methods(["GET", "HEAD"])
 @never_cache
 def audit(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show it. Template `dashboards/audit.html`: `page`, `rows`, `query`, `outcomes`, `since`, `older`, `export`."""
+    """Show it. Template `dashboards/audit.html`: `page`, `rows`, `query`, `outcomes`, `kinds`, `since`, `older`,
+    `export`."""
     query = AuditQuery.of(request.GET.dict())
     rows = list(_rows(request, query, cluster)[: PAGE + 1])
     asked = request.GET.copy()
@@ -52,6 +54,7 @@ def audit(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
         ],
         "query": query,
         "outcomes": OUTCOMES,
+        "kinds": tuple(ActorKind),
         "since": SINCE,
         "older": f"?{asked.urlencode()}" if len(rows) > PAGE else "",
         "export": f"?{export}" if export else "",

@@ -20,7 +20,8 @@ from fleet.changes.kinds import kind_of
 from fleet.models.access import Permission, may
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import DEFAULT_CLUSTER
-from fleet.vocabulary.changes import OCCUPYING, PERMISSION_OF, ChangeKind
+from fleet.vocabulary.actions import LOGGED_STATES
+from fleet.vocabulary.changes import LIVE, OCCUPYING, PERMISSION_OF, ChangeKind
 
 _PAGE = 50
 
@@ -100,7 +101,7 @@ def _show(request: HttpRequest, row: Change, error: Refused | None = None) -> Ht
             (entry, action_words(entry.action))
             for entry in AuditEntry.objects.filter(change_id=row.pk).order_by("pk")
         ],
-        "busy": engine.busy_sentence(row.cluster_id) if row.state in {"planned", "confirmed"} else "",
+        "busy": engine.busy_sentence(row.cluster_id) if row.state not in LOGGED_STATES else "",
         "can_act": can,
         "can_approve": can and row.state == "confirmed" and row.needs_second and not row.approved_by
         and user.pk not in (row.user_id, row.confirmed_by_id),
@@ -109,7 +110,7 @@ def _show(request: HttpRequest, row: Change, error: Refused | None = None) -> Ht
         "reason": request.POST.get("reason", ""),
         "typed": request.POST.get("typed", ""),
         "can_undo": can and kind_of(row).offers_undo(row),
-        "live": row.state in {"confirmed", "running", "paused", "verifying"},
+        "live": row.state in LIVE,
         **presenters.context(row, request.GET.get("state", "")),
     }  # fmt: skip
     return render(request, "dashboards/change.html", context)

@@ -8,6 +8,7 @@ import pytest
 
 from fleet.models.changes import AuditEntry
 from fleet.vocabulary.actions import (
+    LOGGED_STATES,
     LONGEST_ACTION,
     AuditAction,
     ChangeStep,
@@ -17,7 +18,6 @@ from fleet.vocabulary.actions import (
 )
 from fleet.vocabulary.changes import FOLLOWERS, ChangeKind, ChangeState
 from tests.meta.house import ROOT, tracked
-from tests.meta.vocabularies import LOGGED_STATES
 
 #: Modules that name an action to read its rows.
 READERS = {

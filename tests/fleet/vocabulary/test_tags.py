@@ -1,0 +1,28 @@
+"""Tones of words."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from fleet.vocabulary.campaigns import AgentState
+from fleet.vocabulary.changes import ChangeState
+from fleet.vocabulary.rollouts import StepState
+from fleet.vocabulary.tags import Tone
+from tests.meta.house import ROOT
+
+
+def test_word_of_several_vocabularies_has_one_tone() -> None:
+    """The class of a tag is named after the word alone: `tag-failed`."""
+    tones = defaultdict(set)
+    for word in (*ChangeState, *AgentState, *StepState):
+        assert type(word)(word.value) is word
+        tones[word.value].add(word.tone)
+    assert {len(found) for found in tones.values()} == {1}
+
+
+def test_style_sheet_reads_what_tones_set() -> None:
+    """A custom property that no rule reads would leave tags as they are."""
+    sheet = (ROOT / "dashboards/static/dashboards/css/changes.css").read_text()
+    names = {part.partition(":")[0] for tone in Tone for part in tone.value.split("; ")}
+    assert names == {"--edge", "--ground", "--dash", "--weight", "--word"}
+    assert all(f"var({name}," in sheet for name in names)
