@@ -32,6 +32,7 @@ from fleet.models.incidents import Incident, IncidentEvent, VersionChange
 from fleet.models.moments import to_moment
 from fleet.models.networking import NetworkingRevision
 from fleet.monitoring.columns import NO_INSTANCE, REASON_BITS
+from fleet.monitoring.evidence import Mode
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary import incidents as values
 from fleet.vocabulary.campaigns import Connection
@@ -291,10 +292,7 @@ def in_common(table: FleetTable, indices: Indices) -> list[dict[str, Any]]:
         "Reason": Counter(Reason(reason).slug for reason in reasons),
         "Home proxy": Counter(name(index) for index in table.memory["home"][indices].tolist()),
         "Auth": Counter(name(index) for index in table.memory["last_auth"][indices].tolist()),
-        "Reconnect mode": Counter(
-            {0: "unknown", 1: "pick_first", 2: "reconnect"}.get(mode, "unknown")
-            for mode in table.heartbeats["mode"][indices].tolist()
-        ),
+        "Reconnect mode": Counter(Mode(mode).slug for mode in table.heartbeats["mode"][indices].tolist()),
     }
     return [
         {

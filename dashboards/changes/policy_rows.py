@@ -12,7 +12,7 @@ from fleet.models.changes import Change
 from fleet.protocol import durations
 from fleet.protocol.policies.env_policies import PLURALS, Kind, Policy, of_role
 from fleet.protocol.recovery import service_config
-from fleet.protocol.recovery.service_config import Mode, ServiceConfigError
+from fleet.protocol.recovery.service_config import ServiceConfigError
 from fleet.vocabulary.changes import ChangeState
 
 WORDS = {
@@ -35,8 +35,7 @@ def shown(policy: Policy, text: str) -> str:
         config = service_config.from_environment({policy.name: text} if text else {})
     except ServiceConfigError:
         return "unreadable"
-    mode = "reconnect" if config.mode is Mode.RECONNECT else "pick_first"
-    return f"{mode}, health check" if config.health_check else mode
+    return f"{config.mode}, health check" if config.health_check else config.mode.value
 
 
 def cell(found: Cell) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from fleet.monitoring.evidence import AgentEvidence, Heartbeat, Mode
 from fleet.monitoring.views import AgentView, Explanation, InstanceView, Summary
 from fleet.vocabulary.instances import SICK, InstanceFacts, InstanceKind, InstanceState
 from fleet.vocabulary.naming import natural
+from fleet.vocabulary.numbers import ranges
 from fleet.vocabulary.verdicts import READING_ORDER, Reason, Recovery, State, Verdict
 
 Counts = tuple[tuple[State, int], ...]
@@ -187,7 +188,7 @@ def mode_words(mode: Mode, *, health_check: bool) -> str:
     """Return the policy of an agent's auth connection in words; empty when it is not known."""
     if mode is Mode.UNKNOWN:
         return ""
-    return f"{mode.name.lower()}, health check" if health_check else mode.name.lower()
+    return f"{mode.slug}, health check" if health_check else mode.slug
 
 
 def recovery_words(verdict: Verdict, cause: str) -> str:
@@ -234,12 +235,23 @@ def history(transitions: Iterable[Transition], now: float) -> list[Change]:
         Change(
             at=row.at,
             at_ms=round((now - to_seconds(row.at)) * 1000),
-            old=State[row.old.upper()],
-            new=State[row.new.upper()],
+            old=State.read(row.old),
+            new=State.read(row.new),
             reason="" if row.reason == Reason.NONE.slug else row.reason,
         )
         for row in transitions
     ]
+
+
+def number_fields(record: Any, given: Mapping[str, str], problems: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Present the numbers of a record as fields of a form; those that are not given have its values."""
+    return [
+        {
+            "name": name, "label": label, "unit": unit, "low": low, "high": high,
+            "value": given.get(name, getattr(record, name)), "problem": problems.get(name, ""),
+        }
+        for name, (low, high, label, unit) in ranges(type(record)).items()
+    ]  # fmt: skip
 
 
 def token_row(token: ApiToken, now: datetime) -> TokenRow:
@@ -267,7 +279,7 @@ def _heartbeat_words(heartbeat: Heartbeat, instances: Mapping[int, InstanceView]
         ("Heartbeat written by", name(heartbeat.auth)),
         ("Resource expires", "never seen" if expires is None else f"{expires:%H:%M:%S} UTC"),
         ("Resource TTL", f"{heartbeat.ttl:g} s"),
-        ("Reconnect mode", heartbeat.mode.name.lower()),
+        ("Reconnect mode", heartbeat.mode.slug),
         ("Health check of its auth", "on" if heartbeat.health_check else "off"),
         ("Policy read", "it did not say" if read is None else f"{read:%H:%M:%S} UTC"),
         ("Tunnels wanted", str(heartbeat.desired) if heartbeat.desired else "one to every proxy"),

@@ -12,9 +12,8 @@ from fleet.cli import agreeing, api
 from fleet.cli.answers import prints, table
 from fleet.cli.console import asks_console
 from fleet.protocol import durations
+from fleet.vocabulary.campaigns import PACE, Connection
 
-_PACE = ("rate", "per_proxy", "canaries", "hold", "jitter", "patience", "max_failed", "max_stranded",
-         "window_from", "window_to")  # fmt: skip
 _id = click.argument("change", metavar="CHANGE", type=int)
 
 
@@ -55,12 +54,12 @@ def reconnect() -> None:
 )
 @click.option(
     "--connection",
-    type=click.Choice(["tunnel", "auth"]),
+    type=click.Choice([connection.value for connection in Connection]),
     help="What moves: tunnels, to another proxy, or auth connections, to another auth. Default: auth with --auth.",
 )
 @click.option("--agent", "agents", multiple=True, metavar="AGENT", help="By name or id; repeatable.")
 @click.option(
-    "--pace", multiple=True, metavar="KEY=VALUE", help=f"How fast, and when to give up: {', '.join(_PACE)}."
+    "--pace", multiple=True, metavar="KEY=VALUE", help=f"How fast, and when to give up: {', '.join(PACE)}."
 )
 @agreeing.agreeing
 def start_command(

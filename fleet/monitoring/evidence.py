@@ -24,6 +24,16 @@ class Mode(IntEnum):
     PICK_FIRST = 1
     RECONNECT = 2
 
+    @property
+    def slug(self) -> str:
+        """Its name in the policy of an agent, and in the API: `pick_first`."""
+        return self.name.lower()
+
+    @classmethod
+    def read(cls, slug: str) -> Mode:
+        """Find a mode by its slug; one that nobody knows is unknown."""
+        return next((mode for mode in cls if mode.slug == slug), cls.UNKNOWN)
+
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:

@@ -6,7 +6,7 @@ RFD 226, "Periodic Tunnel Reconnects": agents connect elsewhere first. docs/camp
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from zlib import crc32
 
@@ -66,6 +66,8 @@ class Pace:
 
 
 RANGES = ranges(Pace)
+#: Its fields: the numbers, and the window.
+PACE = tuple(one.name for one in fields(Pace))
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,14 @@ class State(Numbered):
             raise ValueError(f"There is no state {slug!r}; the states are: {names}.") from None
 
 
-class Reason(IntEnum):
+class _Coded(IntEnum):
+    @property
+    def slug(self) -> str:
+        """Its code in the API: `auth-unhealthy`."""
+        return self.name.lower().replace("_", "-")
+
+
+class Reason(_Coded):
     """Why a verdict is what it is."""
 
     NONE = 0
@@ -133,13 +140,8 @@ class Reason(IntEnum):
     # It rests on an instance whose destination health is Degraded.
     INSTANCE_DEGRADED = 15
 
-    @property
-    def slug(self) -> str:
-        """Its code in the API: `auth-unhealthy`."""
-        return self.name.lower().replace("_", "-")
 
-
-class Recovery(IntEnum):
+class Recovery(_Coded):
     """Will it recover by itself?"""
 
     # Nothing to recover from.
@@ -150,11 +152,6 @@ class Recovery(IntEnum):
     ONLY_IF_CAUSE_RECOVERS = 2
     # We cannot tell.
     UNCLEAR = 3
-
-    @property
-    def slug(self) -> str:
-        """Its code in the API: `by-itself`."""
-        return self.name.lower().replace("_", "-")
 
 
 #: The order in which people read states: what needs them first.

@@ -16,6 +16,7 @@ from dashboards.changes import policy_rows
 from dashboards.shared import acting, reading
 from dashboards.shared.pages import needs_record, prefix_of, sentence_of
 from dashboards.shared.permissions import must, requires
+from dashboards.shared.presenters import number_fields
 from fleet.changes import Refused, Stale, engine
 from fleet.changes.policies import desired, planning
 from fleet.changes.policies import matrix as policy_matrix
@@ -102,7 +103,7 @@ def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) ->
         "role": role,
         "plural": PLURALS[role],
         "fields": _fields(role, values, problems, wanted.get(role, {}) if target not in ROLES else {}, line),
-        "terms": _terms(request, problems),
+        "terms": number_fields(rollouts.Terms(), request.POST, problems),
         "revision": edit.revision,
         "snippets": snippets.all_of(role, {n: t for n, t in mine.items() if n not in problems}),
         "previews": _previews(mine) if role == "auth" else [],
@@ -239,12 +240,3 @@ def _previews(values: dict[str, str]) -> list[policy_json.Told]:
     except ServiceConfigError:
         return []
     return list(policy_json.preview(config))
-
-
-def _terms(request: HttpRequest, problems: dict[str, str]) -> list[dict[str, Any]]:
-    default = rollouts.Terms()
-    return [
-        {"name": name, "label": label, "unit": unit, "low": low, "high": high,
-         "value": request.POST.get(name, getattr(default, name)), "problem": problems.get(name, "")}
-        for name, (low, high, label, unit) in rollouts.RANGES.items()
-    ]  # fmt: skip

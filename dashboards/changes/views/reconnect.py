@@ -13,14 +13,13 @@ from dashboards.changes import campaign_plans
 from dashboards.shared import acting, reading
 from dashboards.shared.pages import needs_record, prefix_of, sentence_of
 from dashboards.shared.permissions import requires
+from dashboards.shared.presenters import number_fields
 from fleet.changes import Refused, engine
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.vocabulary import campaigns
 from fleet.vocabulary.campaigns import Connection, Pace
 from fleet.vocabulary.instances import InstanceKind
-
-_WINDOW = ("window_from", "window_to")
 
 
 @requires(Permission.ACT_ON_FLEET)
@@ -38,7 +37,7 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     sentence = ""
     table = reading.reader().table(cluster, reading.current_time())
     if request.method == "POST":
-        pace = {name: given[name] for name in (*campaigns.RANGES, *_WINDOW) if name in given}
+        pace = {name: given[name] for name in campaigns.PACE if name in given}
         who = acting.author(request)
         try:
             change = campaign_plans.plan(cluster, given.dict(), pace, who, timezone.now())
@@ -47,21 +46,14 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
             sentence = "" if set(problems) - {"chosen"} else sentence_of(error)
         else:
             return redirect(f"{prefix_of(cluster)}/changes/{change.pk}/")
-    default = Pace()
     context = {
         "page": "changes",
         "given": given,
-        "fields": [
-            {
-                "name": name, "label": label, "unit": unit, "low": low, "high": high,
-                "value": given.get(name, getattr(default, name)), "problem": problems.get(name, ""),
-            }
-            for name, (low, high, label, unit) in campaigns.RANGES.items()
-        ],
+        "fields": number_fields(Pace(), given, problems),
         "window": [
             {"name": name, "value": given.get(name, "00:00"), "problem": problems.get(name, ""),
              "label": "Not before (UTC)" if name == "window_from" else "Not after (UTC)"}
-            for name in _WINDOW
+            for name in campaigns.PACE if name not in campaigns.RANGES
         ],
         "proxies": [view.facts for view in table.instances.values() if view.facts.kind is InstanceKind.PROXY],
         "auths": [view.facts for view in table.instances.values() if view.facts.kind is InstanceKind.AUTH],

@@ -14,8 +14,6 @@ from fleet.monitoring.columns import ANSWERED, HEALTH_CHECK, TOLD
 from fleet.monitoring.evidence import Mode
 from fleet.monitoring.state.codec import Rows
 
-_MODES = {"pick_first": Mode.PICK_FIRST, "reconnect": Mode.RECONNECT}
-
 
 @dataclass(frozen=True, slots=True)
 class Told:
@@ -59,7 +57,7 @@ def pack_told(answer: Answer) -> bytes:
         row["flags"] = ANSWERED
         if policy is not None:
             row["flags"] |= HEALTH_CHECK * policy.health_check
-            row["mode"] = _MODES.get(policy.mode, Mode.UNKNOWN)
+            row["mode"] = Mode.read(policy.mode)
             row["policy_read_at"] = answer.at - policy.read_age_ms / 1000
         row["ttl_seen"] = tracker.ttl_seen_ms / 1000
         row["desired"] = min(tracker.desired_count, 0xFF)
