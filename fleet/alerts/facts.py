@@ -180,8 +180,7 @@ def match_names(names: Sequence[str], patterns: Iterable[str]) -> Mask:
 
 def cause_of_instance(view: InstanceView) -> Cause:
     """An instance as a cause."""
-    kind = CauseKind.AUTH if view.facts.kind is InstanceKind.AUTH else CauseKind.PROXY
-    return Cause(kind, view.facts.id, view.facts.name)
+    return Cause(CauseKind(view.facts.kind.value), view.facts.id, view.facts.name)
 
 
 def root_cause_of(view: InstanceView) -> str:

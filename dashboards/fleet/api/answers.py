@@ -128,7 +128,7 @@ def _agent_fields(view: AgentView, by_id: Mapping[str, InstanceView]) -> dict[st
         "strands_at": moment(verdict.strands_at),
         "since": moment(view.since),
         "auth": ref(view.auth),
-        "mode": view.mode.name.lower(),
+        "mode": view.mode.slug,
         "health_check": view.health_check,
         "policy_read_at": moment(view.policy_read_at),
         "proxies": [proxy(instance_id) for instance_id in view.proxies],
@@ -177,14 +177,13 @@ def _said(explanation: Explanation) -> schemas.SaidItem | None:
 
 def _heartbeat(found: Heartbeat, instances: Mapping[int, InstanceView]) -> schemas.HeartbeatItem:
     return schemas.HeartbeatItem(
-        auth=_ref(found.auth, instances),
-        via_proxy=_ref(found.via_proxy, instances),
-        expires_at=moment(found.expires_at),
-        ttl_seconds=found.ttl,
-        mode=found.mode.name.lower(),
-        health_check=found.health_check,
-        policy_read_at=moment(found.policy_read_at),
-        desired=found.desired,
-        claimed=found.claimed,
-        tracked=found.tracked,
+        **asdict(found)
+        | {
+            "auth": _ref(found.auth, instances),
+            "via_proxy": _ref(found.via_proxy, instances),
+            "expires_at": moment(found.expires_at),
+            "ttl_seconds": found.ttl,
+            "mode": found.mode.slug,
+            "policy_read_at": moment(found.policy_read_at),
+        }
     )

@@ -308,24 +308,13 @@ def facts_of(
             id=identity,
             index=index,
             kind=InstanceKind(kind),
-            name=resource.name or name,
-            address=resource.address,
-            diag_address=resource.diag_address,
-            version=resource.version,
-            ttl=resource.ttl,
-            expires_at=resource.expires_at,
-            gone_at=resource.gone_at,
-            attempts=poll.attempts,
-            serving=poll.serving,
-            serving_at=poll.serving_at,
-            readyz=poll.readyz,
-            readyz_at=poll.readyz_at,
             sick_since=spell.sick_since,
-            group=resource.group,
-            generation=resource.generation,
-            region=resource.region,
-            heartbeat_auth=resource.heartbeat_auth,
             listed_at=listed_at,
-            watch=poll.watch,
+            **_shallow(poll),
+            **_shallow(resource) | {"name": resource.name or name},
         )
     return facts
+
+
+def _shallow(row: Resource | Poll) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in row.__slots__}
