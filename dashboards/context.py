@@ -33,7 +33,8 @@ _VERDICTS = {
     "shapes": {word.slug: word.look.shape for word in (*InstanceState, *State)},
     "tones": [(tone, dict.fromkeys(word.value for word in _TAGS if word.tone is tone)) for tone in Tone],
     "verdict_words": [
-        {"slug": state.slug, "label": state.label, "headline": state.look.headline} for state in State
+        {"slug": one.slug, "label": one.label, "headline": one.look.headline, "colour": one.look.colours[0]}
+        for one in State
     ],
 }
 

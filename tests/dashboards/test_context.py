@@ -48,8 +48,8 @@ def test_page_hands_over_the_verdicts(client: Client, path: str) -> None:
     page = answer.content.decode()
     words = re.search(r'<script id="verdicts" type="application/json">(.*?)</script>', page)
     assert words is not None
-    assert [(word["slug"], word["label"]) for word in json.loads(words[1])] == [
-        (state.slug, state.label) for state in State
+    assert [(word["slug"], word["label"], word["colour"]) for word in json.loads(words[1])] == [
+        (state.slug, state.label, state.look.colours[0]) for state in State
     ]
     nonce = re.search(r'<style nonce="(.+?)">', page)
     assert nonce is not None

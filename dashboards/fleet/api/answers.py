@@ -39,42 +39,36 @@ def summary(found: Summary, now: float) -> schemas.SummaryAnswer:
 def instance(view: InstanceView) -> schemas.InstanceItem:
     """Answer with one instance."""
     facts = view.facts
+    own = {name: getattr(facts, name) for name in facts.__slots__}
     return schemas.InstanceItem(
-        id=facts.id,
-        name=facts.name,
-        kind=facts.kind.value,
-        state=view.state.slug,
-        sentence=view.sentence,
-        health=view.health.value,
-        health_since=moment(view.health_since),
-        health_sentence=view.health_sentence,
-        draining=None
-        if view.draining is None
-        else schemas.DrainingItem.model_validate(
-            {"reason": view.draining.reason, "since": moment(view.draining.at)}
-        ),
-        cause=view.cause,
-        heartbeat_auth=facts.heartbeat_auth,
-        proxies=list(view.proxies),
-        degraded=facts.watch.says,
-        address=facts.address,
-        diag_address=facts.diag_address,
-        version=facts.version,
-        group=facts.group,
-        generation=facts.generation,
-        region=facts.region,
-        ttl_seconds=facts.ttl,
-        expires_at=moment(facts.expires_at),
-        serving=None if facts.serving is None else facts.serving.name,
-        readyz=facts.readyz,
-        attempts=[
-            schemas.AttemptItem.model_validate(
-                {"at": moment(attempt.at), "ok": attempt.ok, "error": attempt.error}
-            )
-            for attempt in facts.attempts
-        ],
-        agents=view.agents,
-        counts=slugs(view.counts, every=False),
+        **own
+        | {
+            "kind": facts.kind.value,
+            "state": view.state.slug,
+            "sentence": view.sentence,
+            "health": view.health.value,
+            "health_since": moment(view.health_since),
+            "health_sentence": view.health_sentence,
+            "draining": None
+            if view.draining is None
+            else schemas.DrainingItem.model_validate(
+                {"reason": view.draining.reason, "since": moment(view.draining.at)}
+            ),
+            "cause": view.cause,
+            "proxies": list(view.proxies),
+            "degraded": facts.watch.says,
+            "ttl_seconds": facts.ttl,
+            "expires_at": moment(facts.expires_at),
+            "serving": None if facts.serving is None else facts.serving.name,
+            "attempts": [
+                schemas.AttemptItem.model_validate(
+                    {"at": moment(attempt.at), "ok": attempt.ok, "error": attempt.error}
+                )
+                for attempt in facts.attempts
+            ],
+            "agents": view.agents,
+            "counts": slugs(view.counts, every=False),
+        }
     )
 
 

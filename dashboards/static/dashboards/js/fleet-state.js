@@ -11,6 +11,9 @@ const number = (slug) => STATES.indexOf(slug);
 const RETIRED = number("retired");
 export const [UNKNOWN, STRANDED, HEALTHY] = ["unknown", "stranded", "healthy"].map(number);
 
+/** The colour of a verdict on a light page. */
+export const colour = (slug) => VERDICTS[number(slug)].colour;
+
 /** The word for a state, as people read it. */
 export function label(state) {
   return VERDICTS[state].label;

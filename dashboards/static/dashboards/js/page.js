@@ -1,6 +1,8 @@
 /* What every page does: the choice of colours, the account menu, relative times, and the look of the
    numbers' age. Pages with a live link hand it to `showFreshness`; the others let their age grow. */
 
+import { colour } from "./fleet-state.js";
+
 const THEMES = ["system", "light", "dark"];
 const number = new Intl.NumberFormat("en");
 
@@ -192,12 +194,12 @@ function paintTab() {
   document.title = `${marked}${bare}`;
   const icon = document.getElementById("favicon");
   icon.dataset.calm ??= icon.getAttribute("href");
-  const href = tab.stale ? markedIcon("?", "#4b4c4e") : tab.stranded > 0 ? strandedIcon(tab.stranded) : icon.dataset.calm;
+  const href = tab.stale ? markedIcon("?", colour("unknown")) : tab.stranded > 0 ? strandedIcon(tab.stranded) : icon.dataset.calm;
   if (icon.getAttribute("href") !== href) icon.setAttribute("href", href);
 }
 
 function strandedIcon(stranded) {
-  return markedIcon(stranded > 99 ? "99+" : String(stranded), "#a81e0b");
+  return markedIcon(stranded > 99 ? "99+" : String(stranded), colour("stranded"));
 }
 
 function markedIcon(words, colour) {
