@@ -8,6 +8,7 @@ from django.http import HttpRequest
 
 from fleet.models.access import Permission, may
 from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.vocabulary.actions import AuditOutcome
 from fleet.vocabulary.campaigns import AgentState
 from fleet.vocabulary.changes import ChangeState
 from fleet.vocabulary.incidents import Severity
@@ -18,7 +19,7 @@ from fleet.vocabulary.verdicts import State
 
 #: Words that have the colours of a verdict, by what their CSS classes begin with: `instance-silent`.
 _ALIKE = {"instance": InstanceState, "severity": Severity, "incident": Severity, "toast": Severity}
-_TAGS = (*ChangeState, *AgentState, *StepState)
+_TAGS = (*ChangeState, *AgentState, *StepState, *AuditOutcome)
 
 
 def _alike(state: State) -> list[str]:

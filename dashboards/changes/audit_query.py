@@ -10,10 +10,10 @@ from django.db.models import Q, QuerySet
 
 from fleet.models.access import shown_clusters
 from fleet.models.changes import AuditEntry
+from fleet.vocabulary.actions import AuditOutcome
 from fleet.vocabulary.changes import ActorKind
 
 PAGE = 100
-OUTCOMES = ("done", "refused", "failed")
 #: Days back, by what stands in the form.
 SINCE = {"1": "a day", "7": "a week", "30": "a month", "": "ever"}
 
@@ -35,7 +35,7 @@ class AuditQuery:
         outcome, days, before = (asked.get(name, "") for name in ("outcome", "days", "before"))
         return cls(
             words=asked.get("q", "").replace("\0", "").strip()[:200],
-            outcome=outcome if outcome in OUTCOMES else "",
+            outcome=outcome if outcome in set(AuditOutcome) else "",
             kind=asked.get("kind", "") if asked.get("kind") in set(ActorKind) else "",
             days=days if days in SINCE else "",
             before=int(before) if before.isdecimal() and len(before) < 16 else 0,

@@ -14,18 +14,17 @@ from fleet.models.actions import CampaignAgent
 from fleet.models.changes import Change
 from fleet.protocol import durations
 from fleet.vocabulary import campaigns as campaign
+from fleet.vocabulary.campaigns import AgentState
 
 #: Agents on the page of a campaign, those something happened to last; all of them are in the API.
 _PAGE = 50
-_TABS = (
-    campaign.AgentState.OK, campaign.AgentState.FAILED, campaign.AgentState.SKIPPED, campaign.AgentState.ASKED,
-)  # fmt: skip
+_TABS = (AgentState.OK, AgentState.FAILED, AgentState.SKIPPED, AgentState.ASKED)
 
 
 def results(change: Change, state: str = "") -> QuerySet[CampaignAgent]:
     """Agents of a campaign, those something happened to first."""
     rows = change.campaign_agents.all()
-    return rows.filter(state=state) if state else rows.exclude(state=campaign.AgentState.WAITING)
+    return rows.filter(state=state) if state else rows.exclude(state=AgentState.WAITING.value)
 
 
 def agent_result(row: CampaignAgent, names: Mapping[str, str]) -> dict[str, Any]:
@@ -48,20 +47,18 @@ def campaign_page(change: Change, state: str, now: float) -> dict[str, Any]:
     found, names = campaigns.described(change, now), change_rows.instance_names(change)
     total = max(found["total"], 1)
     x, parts = 0.0, []
-    for part in (*_TABS, campaign.AgentState.DUE):
+    for part in (*_TABS, AgentState.DUE):
         width = 100 * found[part] / total
         parts.append({"name": part.value, "x": round(x, 3), "w": round(width, 3)})
         x += width
-    eta, in_flight = found["eta"], found["asked"] + found["due"]
-    counts = {**found, campaign.AgentState.ASKED: in_flight}
-    rows = results(change, state if state in set(map(str, campaign.AgentState)) else "").order_by(
+    eta, counts = found["eta"], {**found, AgentState.ASKED.value: found["asked"] + found["due"]}
+    rows = results(change, state if state in set(map(str, AgentState)) else "").order_by(
         F("ended_at").desc(nulls_last=True), F("asked_at").desc(nulls_last=True)
     )
     pace = campaigns.pace_of(change)
     return {
         **found,
         "connection": change.parameters.get("connection", campaign.Connection.TUNNEL.value),
-        "in_flight": in_flight,
         "parts": parts,
         "eta_said": durations.format_seconds(round(eta)) if eta else "",
         "rows": [agent_result(row, names) for row in rows[:_PAGE]],

@@ -20,7 +20,7 @@ from dashboards.shared.row_ids import row_id
 from fleet.audit import Attempt, record
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.tokens import ApiToken
-from fleet.vocabulary.actions import ActionName, RouteKind, of_request
+from fleet.vocabulary.actions import ActionName, AuditOutcome, RouteKind, of_request
 
 logger = logging.getLogger(__name__)
 
@@ -62,26 +62,26 @@ def see(request: HttpRequest, answer: HttpResponseBase, written: int) -> None:
             change_id=_change(request),
             request_id=acting.request_id_of(request),
         )
-        record(attempt, outcome, timezone.now())
+        record(attempt, outcome.value, timezone.now())
     except DatabaseError:
         # The answer stands; what could not be written here stands in the log of the process.
         logger.exception("no row in the log for %s %s", request.method, request.path)
 
 
-def _ended(request: HttpRequest, answer: HttpResponseBase) -> tuple[str, str] | None:
+def _ended(request: HttpRequest, answer: HttpResponseBase) -> tuple[AuditOutcome, str] | None:
     """Outcome and detail; None for what was no attempt."""
     status, reason = answer.status_code, refusals.reason(request)[:_SAID_AT_MOST]
     if status in (401, 404, 405):
         return None
     if status >= 400:
-        return "failed" if status >= 500 else "refused", reason or f"HTTP {status}"
+        return AuditOutcome.FAILED if status >= 500 else AuditOutcome.REFUSED, reason or f"HTTP {status}"
     if reason:
-        return "refused", reason
+        return AuditOutcome.REFUSED, reason
     if status >= 300 or request.path.startswith("/api/"):
-        return "done", ""
+        return AuditOutcome.DONE, ""
     if request.POST.get("do") in _TRIES or any(name in request.POST for name in _LOOKS):
         return None
-    return "refused", "the form was shown again"
+    return AuditOutcome.REFUSED, "the form was shown again"
 
 
 def _action(request: HttpRequest, name: str) -> ActionName:

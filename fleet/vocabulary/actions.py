@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import NewType
 
 from fleet.vocabulary.changes import ChangeKind, ChangeState
+from fleet.vocabulary.tags import Tag, Tone
 
 #: An action that is made of several words: by `of_change` and `of_request` only.
 ActionName = NewType("ActionName", str)
@@ -76,6 +77,14 @@ class ChangeStep(StrEnum):
 
 #: The states that a change moves to with a row of its own. To be planned and to be confirmed are steps.
 LOGGED_STATES = frozenset(ChangeState) - {ChangeState.PLANNED, ChangeState.CONFIRMED}
+
+
+class AuditOutcome(Tag):
+    """How an attempt ended."""
+
+    DONE = "done", Tone.GOOD
+    REFUSED = "refused", Tone.BAD
+    FAILED = "failed", Tone.BAD
 
 
 class RouteKind(StrEnum):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Self
 
+from fleet.vocabulary.looks import Labelled
 from fleet.vocabulary.verdicts import State
 
 
@@ -22,12 +23,10 @@ class Tone(StrEnum):
     QUIET = "--dash: dashed; --weight: 400; --word: var(--ink-2)"
 
 
-class Tag(StrEnum):
+class Tag(Labelled):
     """Words that are declared with a tone, and with a name in the UI where that is another: `OK = "ok", Tone.GOOD`."""
 
-    _value_: str
     tone: Tone
-    label: str
 
     def __new__(cls, slug: str, tone: Tone = Tone.QUIET, label: str = "") -> Self:
         """Make a member that is its slug, and has its tone and its label."""

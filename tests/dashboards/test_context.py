@@ -9,6 +9,7 @@ from django.test import Client, RequestFactory
 from django.urls import resolve
 
 from dashboards.context import console
+from fleet.vocabulary.actions import AuditOutcome
 from fleet.vocabulary.campaigns import AgentState
 from fleet.vocabulary.changes import ChangeState
 from fleet.vocabulary.incidents import Severity
@@ -75,7 +76,9 @@ def test_page_hands_over_the_verdicts(client: Client, path: str) -> None:
             f'<symbol id="shape-{word.slug}" viewBox="0 0 16 16"><path d="{word.look.shape[0].path}"' in page
         )
     for tone in Tone:
-        words = {word.value for word in (*AgentState, *ChangeState, *StepState) if word.tone is tone}
+        words = {
+            word.value for word in (*AgentState, *ChangeState, *StepState, *AuditOutcome) if word.tone is tone
+        }
         rule = re.search(rf"^\.tag-(.+) {{ {re.escape(tone)}; }}$", page, re.MULTILINE)
         assert rule is not None
         assert set(rule[1].split(", .tag-")) == words

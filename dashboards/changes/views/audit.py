@@ -14,7 +14,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from dashboards.changes import change_rows
-from dashboards.changes.audit_query import OUTCOMES, PAGE, SINCE, AuditQuery
+from dashboards.changes.audit_query import PAGE, SINCE, AuditQuery
 from dashboards.changes.audit_words import action_words, differences
 from dashboards.changes.change_rows import AUDIT_COLUMNS
 from dashboards.shared.pages import signed_in
@@ -22,6 +22,7 @@ from dashboards.shared.permissions import requires
 from fleet.models.access import Permission, is_limited
 from fleet.models.changes import AuditEntry
 from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.vocabulary.actions import AuditOutcome
 from fleet.vocabulary.changes import ActorKind
 
 #: The newest so many go into a file; older ones by a filter.
@@ -53,7 +54,7 @@ def audit(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
             for entry in rows[:PAGE]
         ],
         "query": query,
-        "outcomes": OUTCOMES,
+        "outcomes": tuple(AuditOutcome),
         "kinds": tuple(ActorKind),
         "since": SINCE,
         "older": f"?{asked.urlencode()}" if len(rows) > PAGE else "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from fleet.vocabulary.actions import AuditOutcome
 from fleet.vocabulary.campaigns import AgentState
 from fleet.vocabulary.changes import ChangeState
 from fleet.vocabulary.rollouts import StepState
@@ -14,7 +15,7 @@ from tests.meta.house import ROOT
 def test_word_of_several_vocabularies_has_one_tone() -> None:
     """The class of a tag is named after the word alone: `tag-failed`."""
     tones = defaultdict(set)
-    for word in (*ChangeState, *AgentState, *StepState):
+    for word in (*ChangeState, *AgentState, *StepState, *AuditOutcome):
         assert type(word)(word.value) is word
         tones[word.value].add(word.tone)
     assert {len(found) for found in tones.values()} == {1}
