@@ -107,7 +107,7 @@ async def test_edit_preview_plan_and_rollout(visit: Visit, visitor: Visitor) -> 
     await expect(page.locator("#rollout progress")).to_have_attribute("value", re.compile("[12]"))
     await accessible(page)
     await expect(page.locator("#change-state .tag")).to_have_text("verified")
-    await expect(page.locator("#rollout .tag-ok")).to_have_count(3)
+    await expect(page.locator("#rollout .tag.tag-ok")).to_have_count(3)
     await page.reload()
     await expect(page.locator("text=Plan taking it back")).to_be_visible()
     await accessible(page)
