@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from typing import TypeVar
 
 from fleet.vocabulary.looks import Numbered, Stroke
 from fleet.vocabulary.verdicts import State
 from fleet.vocabulary.watch import UNWATCHED, Watch
+
+PartT = TypeVar("PartT", "Resource", "Poll")
 
 
 class InstanceKind(StrEnum):
@@ -99,8 +102,42 @@ class Attempt:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class InstanceFacts:
+@dataclass(frozen=True)
+class Resource:
+    """What an instance's resource in the presence lists says of it. Without slots: facts are made of its `vars`."""
+
+    name: str
+    #: host:port of gRPC.
+    address: str
+    diag_address: str = ""
+    version: str = ""
+    ttl: float | None = None
+    expires_at: float | None = None
+    gone_at: float | None = None
+    group: str = ""
+    generation: int = 0
+    region: str = ""
+    heartbeat_auth: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Poll:
+    """What polls of an instance gave. The record holds each field under its name; without slots, as Resource."""
+
+    #: The last two attempts of any kind to reach it, newest first.
+    attempts: tuple[Attempt, ...] = ()
+    #: The last answer of grpc.health.v1, and when it came.
+    serving: ServingStatus | None = None
+    serving_at: float | None = None
+    #: The last HTTP code of `/readyz`, and when it came.
+    readyz: int | None = None
+    readyz_at: float | None = None
+    #: What repeated polls make of it as a destination.
+    watch: Watch = UNWATCHED
+
+
+@dataclass(frozen=True)
+class InstanceFacts(Poll):
     """Everything seen of one instance; nothing in it is derived. Times are seconds since the epoch."""
 
     #: Host UUID, unique in the cluster.
@@ -121,14 +158,6 @@ class InstanceFacts:
     expires_at: float | None = None
     #: When it was seen to be deregistered before its resource expired.
     gone_at: float | None = None
-    #: The last two attempts of any kind to reach it, newest first.
-    attempts: tuple[Attempt, ...] = ()
-    #: The last answer of grpc.health.v1, and when it came.
-    serving: ServingStatus | None = None
-    serving_at: float | None = None
-    #: The last HTTP code of `/readyz`, and when it came.
-    readyz: int | None = None
-    readyz_at: float | None = None
     #: When it was first found unhealthy, silent or expired in the present spell.
     sick_since: float | None = None
     #: Proxy group, for the tracker's rule.
@@ -141,5 +170,8 @@ class InstanceFacts:
     #: When the list of instances was last answered, with or without it: an expiry later than that has not been
     #: seen, and does not count. None takes `expires_at` at its word.
     listed_at: float | None = None
-    #: What repeated polls make of it as a destination.
-    watch: Watch = UNWATCHED
+
+
+def part(of: type[PartT], facts: InstanceFacts) -> PartT:
+    """Return the resource, or the poll, that facts were made of."""
+    return of(**{name: getattr(facts, name) for name in of.__dataclass_fields__})

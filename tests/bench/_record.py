@@ -9,11 +9,11 @@ import numpy.typing as npt
 
 from fleet.monitoring.columns import HEARTBEAT, TUNNEL
 from fleet.monitoring.evidence import Feed, Mode
-from fleet.monitoring.state.codec import FeedState, Poll, Resource, blank
+from fleet.monitoring.state.codec import FeedState, blank
 from fleet.monitoring.state.keys import Keys
 from fleet.monitoring.state.record import LISTS, PRESENCE
 from fleet.monitoring.state.writer import Remembered, Writer
-from fleet.vocabulary.instances import Attempt, ServingStatus
+from fleet.vocabulary.instances import Attempt, Poll, Resource, ServingStatus
 
 AUTHS = 3
 PROXIES = 200
@@ -71,7 +71,13 @@ class Filled:
 
     def _instances(self, now: float) -> None:
         names = _names()
-        answered = Poll((Attempt(now, ok=True),), ServingStatus.SERVING, now, 200, now)
+        answered = Poll(
+            attempts=(Attempt(now, ok=True),),
+            serving=ServingStatus.SERVING,
+            serving_at=now,
+            readyz=200,
+            readyz_at=now,
+        )
         self.writer.write_instances(
             CLUSTER,
             self.epoch,

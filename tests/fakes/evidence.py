@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from fleet.monitoring.columns import HEARTBEAT, TUNNEL
 from fleet.monitoring.evidence import Feed
-from fleet.monitoring.state.codec import FeedState, Poll, Resource, blank
+from fleet.monitoring.state.codec import FeedState, blank
 from fleet.monitoring.state.record import LISTS, PRESENCE
 from fleet.monitoring.state.writer import Remembered, Writer
-from fleet.vocabulary.instances import Attempt, ServingStatus
+from fleet.vocabulary.instances import Attempt, Poll, Resource, ServingStatus
 
 TTL = 600.0
 
@@ -54,9 +55,15 @@ class Polled:
             ok = index - self.auths not in silent
             attempts = (Attempt(now, ok=ok, error="" if ok else "deadline"), *before.attempts)[:2]
             self._polls[index] = (
-                Poll(attempts, ServingStatus.SERVING, now, 200, now)
+                Poll(
+                    attempts=attempts,
+                    serving=ServingStatus.SERVING,
+                    serving_at=now,
+                    readyz=200,
+                    readyz_at=now,
+                )
                 if ok
-                else Poll(attempts, before.serving, before.serving_at, before.readyz, before.readyz_at)
+                else replace(before, attempts=attempts)
             )
         resources = {
             index: Resource(f"i-{index}", "127.0.0.1:1", ttl=TTL, expires_at=now + TTL)

@@ -17,9 +17,9 @@ from fleet.monitoring.events import Delta, Event
 from fleet.monitoring.evidence import Feed, Timing
 from fleet.monitoring.pollers.conclude import judge
 from fleet.monitoring.publish import Layer, publish
-from fleet.monitoring.state.codec import FeedState, Poll, Resource, blank
+from fleet.monitoring.state.codec import FeedState, blank
 from fleet.monitoring.state.writer import Remembered, Writer
-from fleet.vocabulary.instances import Attempt, ServingStatus
+from fleet.vocabulary.instances import Attempt, Poll, Resource, ServingStatus
 from fleet.vocabulary.verdicts import State
 
 #: Seconds between rounds, and for which all evidence is good: nothing ages while a slow machine runs one test.

@@ -9,9 +9,9 @@ import numpy as np
 
 from fleet.monitoring.columns import HAD_TUNNEL, HEARTBEAT, RETIRED, TUNNEL
 from fleet.monitoring.evidence import Feed
-from fleet.monitoring.state.codec import FeedState, Poll, Resource, blank
+from fleet.monitoring.state.codec import FeedState, blank
 from fleet.monitoring.state.writer import Conclusion, Remembered, Writer
-from fleet.vocabulary.instances import Attempt, ServingStatus
+from fleet.vocabulary.instances import Attempt, Poll, Resource, ServingStatus
 from fleet.vocabulary.verdicts import State
 
 #: When the round concluded, unless a test says otherwise.

@@ -14,10 +14,10 @@ from fleet.monitoring.pollers.polling import Lists, Seen
 from fleet.monitoring.pollers.recording import Place
 from fleet.monitoring.sources import SourceFailed
 from fleet.monitoring.sources.presence import AgentChanges, ListedAgent, ListedInstance
-from fleet.monitoring.state.codec import FeedState, Resource, Rows, blank, rows_of
+from fleet.monitoring.state.codec import FeedState, Rows, blank, rows_of
 from fleet.monitoring.state.record import LISTS, PRESENCE
 from fleet.monitoring.state.roster import fit
-from fleet.vocabulary.instances import InstanceFacts, InstanceKind
+from fleet.vocabulary.instances import InstanceFacts, InstanceKind, Resource, part
 
 #: A resource that vanishes with more than this share of its TTL left was deleted; with less it ran out, and our
 #: clocks merely differ.
@@ -53,13 +53,13 @@ def _record_failure(place: Place, at: float, names: Iterable[str]) -> None:
 
 def _record_instances(place: Place, listed: Sequence[ListedInstance], at: float) -> None:
     writer, cluster = place.writer, place.cluster
-    names = [(fit(instance.id), instance.kind.value, fit(instance.name)) for instance in listed]
+    names = [(fit(instance.id), instance.kind.value, fit(instance.resource.name)) for instance in listed]
     indices = writer.instances(cluster, place.epoch, names).tolist()
     told = {index: _resource(instance) for index, instance in zip(indices, listed, strict=True)}
     for index, facts in place.instances.items():
         if index not in told and facts.gone_at is None and is_deleted(facts, at):
-            told[index] = replace(resource_of(facts), gone_at=at)
-    known = {index: resource_of(facts) for index, facts in place.instances.items()}
+            told[index] = replace(part(Resource, facts), gone_at=at)
+    known = {index: part(Resource, facts) for index, facts in place.instances.items()}
     changed = {index: resource for index, resource in told.items() if known.get(index) != resource}
     writer.write_instances(cluster, place.epoch, resources=changed)
     before, _ = place.feed(LISTS)
@@ -75,34 +75,12 @@ def is_deleted(facts: InstanceFacts, at: float) -> bool:
 
 
 def _resource(instance: ListedInstance) -> Resource:
-    return Resource(
-        name=fit(instance.name),
-        address=instance.address,
-        diag_address=instance.diag_address,
-        version=instance.version,
-        ttl=instance.ttl,
-        expires_at=instance.expires_at,
-        group=instance.group,
-        generation=instance.generation,
-        region=fit(instance.region),
-        heartbeat_auth=fit(instance.heartbeat_auth),
-    )
-
-
-def resource_of(facts: InstanceFacts) -> Resource:
-    """The resource that facts were made of."""
-    return Resource(
-        name=facts.name,
-        address=facts.address,
-        diag_address=facts.diag_address,
-        version=facts.version,
-        ttl=facts.ttl,
-        expires_at=facts.expires_at,
-        gone_at=facts.gone_at,
-        group=facts.group,
-        generation=facts.generation,
-        region=facts.region,
-        heartbeat_auth=facts.heartbeat_auth,
+    resource = instance.resource
+    return replace(
+        resource,
+        name=fit(resource.name),
+        region=fit(resource.region),
+        heartbeat_auth=fit(resource.heartbeat_auth),
     )
 
 

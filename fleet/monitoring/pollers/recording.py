@@ -16,12 +16,12 @@ from fleet.monitoring.sources import SourceFailed
 from fleet.monitoring.sources.health import HealthAnswer
 from fleet.monitoring.sources.readyz import Readiness
 from fleet.monitoring.sources.tunnels import TunnelChanges
-from fleet.monitoring.state.codec import FeedState, Poll, Rows, unpack_feed
+from fleet.monitoring.state.codec import FeedState, Rows, unpack_feed
 from fleet.monitoring.state.roster import fit
 from fleet.monitoring.state.writer import Writer
 from fleet.protocol.destination.health import RECOMMENDED, Settings
 from fleet.protocol.destination.standing import NOTHING
-from fleet.vocabulary.instances import Attempt, InstanceFacts
+from fleet.vocabulary.instances import Attempt, InstanceFacts, Poll, part
 from fleet.vocabulary.watch import Watch
 
 #: Attempts kept of each instance.
@@ -76,12 +76,9 @@ def record_sightings(place: Place, seen: Seen, health: Settings = RECOMMENDED) -
 def poll_after(facts: InstanceFacts, sighting: Sighting, health: Settings = RECOMMENDED) -> Poll:
     """What is kept of an instance after one more attempt; what it did not answer stays as it was."""
     attempt = Attempt(sighting.at, ok=not sighting.error, error=sighting.error)
-    poll = Poll(
+    poll = replace(
+        part(Poll, facts),
         attempts=(attempt, *facts.attempts)[:_KEPT],
-        serving=facts.serving,
-        serving_at=facts.serving_at,
-        readyz=facts.readyz,
-        readyz_at=facts.readyz_at,
         watch=_watch_after(facts, sighting, health),
     )
     if isinstance(sighting.health, HealthAnswer):

@@ -21,7 +21,7 @@ from fleet.protocol.instance_labels import (
     TTL_LABEL,
 )
 from fleet.protocol.text_limits import LONGEST_ID, cut
-from fleet.vocabulary.instances import InstanceKind
+from fleet.vocabulary.instances import InstanceKind, Resource
 from fleet.wire import fleet_pb2, fleet_pb2_grpc, presence_pb2, presence_pb2_grpc, types_pb2
 
 _MODES = {"pick_first": Mode.PICK_FIRST, "reconnect": Mode.RECONNECT}
@@ -59,17 +59,7 @@ class ListedInstance:
 
     id: str
     kind: InstanceKind
-    name: str
-    address: str
-    diag_address: str
-    version: str
-    ttl: float | None
-    expires_at: float | None
-    group: str
-    generation: int
-    region: str
-    #: Id of the auth that took its newest heartbeat; empty when none did.
-    heartbeat_auth: str = ""
+    resource: Resource
 
 
 async def ask_agents(
@@ -164,9 +154,7 @@ def listed(kind: InstanceKind, server: types_pb2.ServerV2) -> ListedInstance:
         metadata.expires.seconds + metadata.expires.nanos / 1e9 if metadata.HasField("expires") else None
     )
     generation = labels.get(GENERATION_LABEL, "")
-    return ListedInstance(
-        id=metadata.name,
-        kind=kind,
+    resource = Resource(
         name=cut(server.spec.hostname or metadata.name),
         address=cut(server.spec.addr),
         diag_address=cut(labels.get(DIAG_LABEL, "")),
@@ -178,6 +166,7 @@ def listed(kind: InstanceKind, server: types_pb2.ServerV2) -> ListedInstance:
         region=cut(labels.get(REGION_LABEL, "")),
         heartbeat_auth=cut(labels.get(HEARTBEAT_AUTH_LABEL, ""), LONGEST_ID),
     )
+    return ListedInstance(metadata.name, kind, resource)
 
 
 def _seconds(text: str) -> float | None:

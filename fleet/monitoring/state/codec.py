@@ -16,9 +16,17 @@ from fleet.monitoring.columns import HEARTBEAT, MEMORY, TUNNEL, VERDICT, empty_h
 from fleet.monitoring.evidence import Feed
 from fleet.monitoring.state.watch_codec import pack_watch, unpack_watch
 from fleet.protocol.destination.health import Health
-from fleet.vocabulary.instances import Attempt, InstanceFacts, InstanceKind, InstanceState, ServingStatus
+from fleet.vocabulary.instances import (
+    Attempt,
+    InstanceFacts,
+    InstanceKind,
+    InstanceState,
+    Poll,
+    Resource,
+    ServingStatus,
+)
 from fleet.vocabulary.verdicts import NO_CAUSE, State
-from fleet.vocabulary.watch import UNWATCHED, Watch
+from fleet.vocabulary.watch import UNWATCHED
 
 Rows = npt.NDArray[np.void]
 
@@ -139,35 +147,6 @@ def tunnels_of(blobs: Mapping[int, bytes]) -> tuple[npt.NDArray[np.uint32], npt.
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
-    """What an instance's resource in the presence lists says of it."""
-
-    name: str
-    address: str
-    diag_address: str = ""
-    version: str = ""
-    ttl: float | None = None
-    expires_at: float | None = None
-    gone_at: float | None = None
-    group: str = ""
-    generation: int = 0
-    region: str = ""
-    heartbeat_auth: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Poll:
-    """What polling an instance gave: its last attempts, newest first, and its last answers."""
-
-    attempts: tuple[Attempt, ...] = ()
-    serving: ServingStatus | None = None
-    serving_at: float | None = None
-    readyz: int | None = None
-    readyz_at: float | None = None
-    watch: Watch = UNWATCHED
-
-
-@dataclass(frozen=True, slots=True)
 class Spell:
     """The state an instance had in the newest round, since when it is sick, and what it was as a destination."""
 
@@ -216,28 +195,24 @@ def unpack_resource(text: bytes) -> Resource:
 
 def pack_poll(poll: Poll) -> str:
     """Its JSON: attempts are [at, ok, error]."""
-    fields: dict[str, Any] = {name: getattr(poll, name) for name in ("serving_at", "readyz", "readyz_at")}
-    if poll.serving is not None:
-        fields["serving"] = int(poll.serving)
-    attempts = [[attempt.at, int(attempt.ok), attempt.error] for attempt in poll.attempts]
-    if poll.watch is not UNWATCHED:
-        fields["watch"] = pack_watch(poll.watch)
+    fields = vars(poll) | {
+        "attempts": [[attempt.at, int(attempt.ok), attempt.error] for attempt in poll.attempts],
+        "watch": None if poll.watch is UNWATCHED else pack_watch(poll.watch),
+    }
     kept = {name: value for name, value in fields.items() if value is not None}
-    return json.dumps({"attempts": attempts, **kept}, separators=(",", ":"))
+    return json.dumps(kept, separators=(",", ":"))
 
 
 def unpack_poll(text: bytes) -> Poll:
-    """From its JSON."""
+    """From its JSON; fields of another version are left out."""
     fields = _read(text.decode())[0]
     serving = fields.get("serving")
-    return Poll(
-        attempts=tuple(Attempt(at, bool(ok), error) for at, ok, error in fields["attempts"]),
-        serving=None if serving is None else ServingStatus(serving),
-        serving_at=fields.get("serving_at"),
-        readyz=fields.get("readyz"),
-        readyz_at=fields.get("readyz_at"),
-        watch=unpack_watch(fields.get("watch")),
-    )
+    fields |= {
+        "attempts": tuple(Attempt(at, bool(ok), error) for at, ok, error in fields["attempts"]),
+        "serving": None if serving is None else ServingStatus(serving),
+        "watch": unpack_watch(fields.get("watch")),
+    }
+    return Poll(**{name: value for name, value in fields.items() if name in Poll.__dataclass_fields__})
 
 
 def pack_spell(spell: Spell) -> str:
@@ -301,20 +276,14 @@ def facts_of(
     """
     facts = {}
     for index, (identity, kind, name) in enumerate(names):
-        resource = resources.get(index) or Resource(name=name, address="")
-        poll = polls.get(index) or Poll()
-        spell = spells.get(index) or Spell()
+        resource = vars(resources.get(index) or Resource(name, address=""))
         facts[index] = InstanceFacts(
             id=identity,
             index=index,
             kind=InstanceKind(kind),
-            sick_since=spell.sick_since,
+            sick_since=(spells.get(index) or Spell()).sick_since,
             listed_at=listed_at,
-            **_shallow(poll),
-            **_shallow(resource) | {"name": resource.name or name},
+            **resource | {"name": resource["name"] or name},
+            **vars(polls.get(index) or Poll()),
         )
     return facts
-
-
-def _shallow(row: Resource | Poll) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in row.__slots__}

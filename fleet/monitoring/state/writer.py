@@ -19,8 +19,6 @@ from fleet.monitoring.state.codec import (
     HEADER_SIZE,
     FeedState,
     Header,
-    Poll,
-    Resource,
     Rows,
     Spell,
     blank,
@@ -37,7 +35,7 @@ from fleet.monitoring.state.keys import Keys
 from fleet.monitoring.state.record import PRESENCE, Record, load, load_instances
 from fleet.monitoring.state.roster import Rosters, encode
 from fleet.monitoring.state.told import pack_answer, pack_told
-from fleet.vocabulary.instances import InstanceFacts
+from fleet.vocabulary.instances import InstanceFacts, Poll, Resource
 
 #: Above this share of changed rows a column is written whole: one SET of 3 MB costs as much as 2,000 rows in place.
 _WHOLE_SHARE = 0.05

@@ -13,10 +13,9 @@ from fleet.models.access import Permission
 from fleet.models.alerting import AlertClock, Channel, Delivery
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.tokens import create_token
-from fleet.monitoring.state.codec import Poll
 from fleet.monitoring.state.writer import Writer
 from fleet.protocol.destination.health import Active, Draining, Health, Reason, Signal
-from fleet.vocabulary.instances import Attempt
+from fleet.vocabulary.instances import Attempt, Poll
 from fleet.vocabulary.watch import Watch
 from tests.dashboards.conftest import MakeUser
 from tests.fakes.reader import FakeReader

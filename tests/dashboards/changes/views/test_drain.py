@@ -12,9 +12,8 @@ from dashboards.changes import draining
 from fleet.models.changes import AuditEntry
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.drains import Drain
-from fleet.monitoring.state.codec import Poll
 from fleet.monitoring.state.writer import Writer
-from fleet.vocabulary.instances import Attempt
+from fleet.vocabulary.instances import Attempt, Poll
 from fleet.vocabulary.verdicts import State
 from tests.dashboards.conftest import MakeUser, prove
 from tests.fakes.record import conclude

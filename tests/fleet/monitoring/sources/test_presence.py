@@ -88,24 +88,22 @@ async def test_instances_in_pages(auth: FakeAuth, connections: Connections) -> N
     labels["refloat.dev/heartbeat-auth"] = "auth-id"
     auth.proxies = [auth.resource(60.0, "1m30s", **labels), auth.resource(70.0, "nonsense")]
     found = await ask_instances(connections.channel(auth.address, "auth"), timeout=30)
-    assert [(i.kind, i.expires_at, i.ttl, i.group, i.generation, i.region) for i in found] == [
+    listed_as = [(i.kind, i.resource) for i in found]
+    assert [(kind, r.expires_at, r.ttl, r.group, r.generation, r.region) for kind, r in listed_as] == [
         (InstanceKind.AUTH, 50.0, 10.0, "", 0, ""),
         (InstanceKind.PROXY, 60.0, 90.0, "g", 3, "eu-west"),
         (InstanceKind.PROXY, 70.0, None, "", 0, ""),
     ]
-    assert [i.heartbeat_auth for i in found] == ["", "auth-id", ""]
-    assert (found[0].name, found[0].address, found[0].diag_address) == (
-        "auth-1",
-        auth.address,
-        auth.diag_address,
-    )
+    assert [i.resource.heartbeat_auth for i in found] == ["", "auth-id", ""]
+    first = found[0].resource
+    assert (first.name, first.address, first.diag_address) == ("auth-1", auth.address, auth.diag_address)
 
 
 def test_instance_that_says_little() -> None:
     """As a real Teleport's: no diag address, no TTL, maybe no expiry."""
     server = types_pb2.ServerV2()
     server.metadata.name = "id"
-    found = listed(InstanceKind.PROXY, server)
+    found = listed(InstanceKind.PROXY, server).resource
     assert (found.name, found.address, found.diag_address) == ("id", "", "")
     assert (found.ttl, found.expires_at, found.generation) == (None, None, 0)
 
@@ -135,7 +133,7 @@ def test_instance_with_texts_of_megabytes() -> None:
         server.metadata.labels[label] = "x" * 1_000_000
     server.metadata.labels["teleport.internal/proxygroup-gen"] = "9" * 5_000
     server.metadata.labels["refloat.dev/heartbeat-auth"] = "a" * 1_000_000
-    found = listed(InstanceKind.PROXY, server)
+    found = listed(InstanceKind.PROXY, server).resource
     texts = (found.name, found.address, found.diag_address, found.version, found.group, found.region)
     assert [len(text) for text in texts] == [256] * 6
     assert len(found.heartbeat_auth) == 128

@@ -6,7 +6,7 @@ from fleet.monitoring.columns import HEARTBEAT, NO_INSTANCE, TUNNEL
 from fleet.monitoring.evidence import Feed
 from fleet.monitoring.state import codec
 from fleet.protocol.destination.health import Health
-from fleet.vocabulary.instances import Attempt, InstanceState, ServingStatus
+from fleet.vocabulary.instances import Attempt, InstanceState, Poll, Resource, ServingStatus
 from fleet.vocabulary.verdicts import State
 
 
@@ -39,15 +39,16 @@ def test_tunnels_of_several_proxies() -> None:
 def test_small_values_round_trip() -> None:
     """Resources, polls, spells and feeds, full and empty."""
     for resource in (
-        codec.Resource("n", "h:1", "h:2", "1", 10.0, 2.5, 3.5, "g", 4),
-        codec.Resource("n", ""),
-        codec.Resource("n", "h:1", expires_at=0.0),
+        Resource("n", "h:1", "h:2", "1", 10.0, 2.5, 3.5, "g", 4),
+        Resource("n", ""),
+        Resource("n", "h:1", expires_at=0.0),
     ):
         found = codec.unpack_resource(codec.pack_resource(resource).encode())
         assert found.address == resource.address
         assert (found.expires_at or None) == (resource.expires_at or None)
     attempts = (Attempt(2.0, ok=False, error="no"), Attempt(1.0, ok=True))
-    for poll in (codec.Poll(), codec.Poll(attempts, ServingStatus.UNKNOWN, 1.0, 503, 2.0)):
+    full = Poll(attempts=attempts, serving=ServingStatus.UNKNOWN, serving_at=1.0, readyz=503, readyz_at=2.0)
+    for poll in (Poll(), full):
         assert codec.unpack_poll(codec.pack_poll(poll).encode()) == poll
     for spell in (
         codec.Spell(),
