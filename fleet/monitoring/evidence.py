@@ -13,6 +13,9 @@ from enum import IntEnum
 
 from fleet.vocabulary.instances import InstanceFacts
 
+#: The feed of agent heartbeats, and the lists of instances, among the tunnel feeds, which go by instance index.
+PRESENCE = "presence"
+LISTS = "lists"
 #: Rounds of a disagreement are counted up to this many.
 LONGEST_DISAGREEMENT = 63
 

@@ -8,10 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fleet.monitoring.columns import HEARTBEAT, TUNNEL
-from fleet.monitoring.evidence import Feed, Mode
+from fleet.monitoring.evidence import LISTS, PRESENCE, Feed, Mode
 from fleet.monitoring.state.codec import FeedState, blank
 from fleet.monitoring.state.keys import Keys
-from fleet.monitoring.state.record import LISTS, PRESENCE
 from fleet.monitoring.state.writer import Remembered, Writer
 from fleet.vocabulary.instances import Attempt, Poll, Resource, ServingStatus
 

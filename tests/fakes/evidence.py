@@ -8,9 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from fleet.monitoring.columns import HEARTBEAT, TUNNEL
-from fleet.monitoring.evidence import Feed
+from fleet.monitoring.evidence import LISTS, PRESENCE, Feed
 from fleet.monitoring.state.codec import FeedState, blank
-from fleet.monitoring.state.record import LISTS, PRESENCE
 from fleet.monitoring.state.writer import Remembered, Writer
 from fleet.vocabulary.instances import Attempt, Poll, Resource, ServingStatus
 

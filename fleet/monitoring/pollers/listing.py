@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fleet.monitoring.columns import HEALTH_CHECK, HEARTBEAT, LIST_PARITY, NO_INSTANCE
-from fleet.monitoring.evidence import Feed
-from fleet.monitoring.pollers.polling import Lists, Seen
+from fleet.monitoring.evidence import LISTS, PRESENCE, Feed
+from fleet.monitoring.pollers.polling import Seen, Sighting
 from fleet.monitoring.pollers.recording import Place
-from fleet.monitoring.sources import SourceFailed
-from fleet.monitoring.sources.presence import AgentChanges, ListedAgent, ListedInstance
+from fleet.monitoring.sources.presence import (
+    AGENTS,
+    INSTANCES,
+    AgentChanges,
+    ListedAgent,
+    ListedInstance,
+)
+from fleet.monitoring.sources.registry import LIST_SOURCES
+from fleet.monitoring.sources.source import EvidenceSource
 from fleet.monitoring.state.codec import FeedState, Rows, blank, rows_of
-from fleet.monitoring.state.record import LISTS, PRESENCE
 from fleet.monitoring.state.roster import fit
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind, Resource, part
 
@@ -31,23 +38,21 @@ def record_lists(place: Place, seen: Seen) -> None:
     lists = seen.lists
     if lists is None:
         if seen.lists_failed_at is not None and seen.probe_good:
-            _record_failure(place, seen.lists_failed_at, (PRESENCE, LISTS))
+            _record_failure(place, seen.lists_failed_at, LIST_SOURCES)
         return
-    if isinstance(lists.instances, SourceFailed):
-        _record_failure(place, lists.at, (LISTS,))
-    else:
-        _record_instances(place, lists.instances, lists.at)
-    if isinstance(lists.agents, SourceFailed):
-        _record_failure(place, lists.at, (PRESENCE,))
-    else:
-        _record_agents(place, lists, lists.agents)
+    _record_failure(place, lists.at, lists.failed)
+    instances, agents = lists.answer(INSTANCES), lists.answer(AGENTS)
+    if instances is not None:
+        _record_instances(place, instances, lists.at)
+    if agents is not None:
+        _record_agents(place, lists, agents)
 
 
-def _record_failure(place: Place, at: float, names: Iterable[str]) -> None:
+def _record_failure(place: Place, at: float, sources: Iterable[EvidenceSource[Any]]) -> None:
     feeds = {}
-    for name in names:
-        before, state = place.feed(name)
-        feeds[name] = (before, state.attempted(at))
+    for source in sources:
+        before, state = place.feed(source.name)
+        feeds[source.name] = (before, state.attempted(at))
     place.writer.write_feeds(place.cluster, place.epoch, feeds)
 
 
@@ -84,7 +89,7 @@ def _resource(instance: ListedInstance) -> Resource:
     )
 
 
-def _record_agents(place: Place, lists: Lists, changes: AgentChanges) -> None:
+def _record_agents(place: Place, lists: Sighting, changes: AgentChanges) -> None:
     """Write the agents' rows. A full list ends those it leaves out, once all its pages have come."""
     before, state = place.feed(PRESENCE)
     listing = changes.full or state.listing
@@ -96,7 +101,7 @@ def _record_agents(place: Place, lists: Lists, changes: AgentChanges) -> None:
         revision=changes.revision,
         listing=listing and not changes.complete,
         parity=parity,
-        source=lists.source,
+        source=lists.target.index,
     )
     writer, cluster, epoch = place.writer, place.cluster, place.epoch
     named = {fit(agent): told for agent, told in changes.agents.items() if told is not None and agent}

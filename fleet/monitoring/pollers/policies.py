@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable, Iterable
 
 from fleet.monitoring.pollers.plan import is_asked
+from fleet.monitoring.pollers.polling import ask_source
 from fleet.monitoring.sources import SourceFailed
-from fleet.monitoring.sources.policies import ask_policies
-from fleet.transport.channels import TLSError, TLSFiles
+from fleet.monitoring.sources.policies import POLICIES
+from fleet.monitoring.sources.source import Target
+from fleet.transport.channels import TLSFiles
 from fleet.transport.connections import Connections
 from fleet.vocabulary.instances import InstanceFacts
 from fleet.vocabulary.node_policies import Observed
@@ -29,14 +31,12 @@ async def ask_all(
 
     async def ask(facts: InstanceFacts) -> Observed:
         async with room:
-            try:
-                report = await ask_policies(connections.channel(facts.address, facts.kind), timeout=_WITHIN)
-            except SourceFailed as error:
-                unknown = error.answered and str(error).startswith("unimplemented")
-                return Observed(clock(), None, NOT_OURS if unknown else str(error))
-            except (ValueError, TLSError) as error:
-                return Observed(clock(), None, f"{facts.address}: {error}")
-            return Observed(clock(), report)
+            target = Target(facts.index, facts.kind, facts.address)
+            answer = await ask_source(connections, target, POLICIES, lambda: _WITHIN, clock)
+        if not isinstance(answer, SourceFailed):
+            return Observed(clock(), answer)
+        unknown = answer.answered and str(answer).startswith("unimplemented")
+        return Observed(clock(), None, NOT_OURS if unknown else str(answer))
 
     asked = [facts for facts in instances if is_asked(facts, now)]
     try:

@@ -12,15 +12,15 @@ from fleet.monitoring.classify import outcome_of, watched
 from fleet.monitoring.columns import TUNNEL
 from fleet.monitoring.evidence import Feed
 from fleet.monitoring.pollers.polling import Seen, Sighting
-from fleet.monitoring.sources import SourceFailed
-from fleet.monitoring.sources.health import HealthAnswer
-from fleet.monitoring.sources.readyz import Readiness
-from fleet.monitoring.sources.tunnels import TunnelChanges
+from fleet.monitoring.sources.health import HEALTH
+from fleet.monitoring.sources.readyz import READYZ
+from fleet.monitoring.sources.trackers import TRACKERS
+from fleet.monitoring.sources.tunnels import TUNNELS, TunnelChanges
 from fleet.monitoring.state.codec import FeedState, Rows, unpack_feed
 from fleet.monitoring.state.roster import fit
 from fleet.monitoring.state.writer import Writer
+from fleet.protocol.destination import standing
 from fleet.protocol.destination.health import RECOMMENDED, Settings
-from fleet.protocol.destination.standing import NOTHING
 from fleet.vocabulary.instances import Attempt, InstanceFacts, Poll, part
 from fleet.vocabulary.watch import Watch
 
@@ -54,16 +54,18 @@ def record_sightings(place: Place, seen: Seen, health: Settings = RECOMMENDED) -
         if sighting.error and not seen.probe_good:
             # Whether it failed or we did cannot be told: what was known of it just grows older.
             continue
+        assert sighting.target.index is not None, "shards are cut from the record"
         facts = place.instances[sighting.target.index]
         polls[facts.index] = poll_after(facts, sighting, health)
-        if not sighting.error:
+        trackers = sighting.answer(TRACKERS)
+        if trackers and not sighting.error:
             # A proxy that was not reached says nothing of its agents.
-            answers |= sighting.answers
-        if isinstance(sighting.tunnels, SourceFailed):
+            answers |= trackers
+        if TUNNELS in sighting.failed:
             before, state = place.feed(str(facts.index))
             fresh[str(facts.index)] = (before, state.attempted(sighting.at))
-        elif sighting.tunnels is not None:
-            _record_tunnels(place, facts.index, sighting.tunnels, sighting.at, fresh)
+        elif changes := sighting.answer(TUNNELS):
+            _record_tunnels(place, facts.index, changes, sighting.at, fresh)
     place.writer.write_instances(
         place.cluster, place.epoch, polls=polls, probed_at=seen.at if seen.probe_good else None
     )
@@ -81,23 +83,22 @@ def poll_after(facts: InstanceFacts, sighting: Sighting, health: Settings = RECO
         attempts=(attempt, *facts.attempts)[:_KEPT],
         watch=_watch_after(facts, sighting, health),
     )
-    if isinstance(sighting.health, HealthAnswer):
-        poll = replace(poll, serving=sighting.health.serving, serving_at=sighting.at)
-    if isinstance(sighting.readyz, Readiness):
-        poll = replace(poll, readyz=sighting.readyz.code, readyz_at=sighting.at)
+    for source in sighting.answers.keys() - sighting.failed:
+        poll = source.record(poll, sighting.answers[source], sighting.at)
     return poll
 
 
-def _watch_after(facts: InstanceFacts, sighting: Sighting, health: Settings) -> Watch:
+def _watch_after(facts: InstanceFacts, sighting: Sighting, settings: Settings) -> Watch:
     """One poll is one probe of the instance as a destination."""
-    said = sighting.said
+    health, readyz = sighting.answer(HEALTH), sighting.answer(READYZ)
+    said = standing.joined([answer.said for answer in (health, readyz) if answer is not None])
     outcome = outcome_of(
         reached=not sighting.error,
-        serving=sighting.health.serving if isinstance(sighting.health, HealthAnswer) else None,
-        readyz=sighting.readyz.code if isinstance(sighting.readyz, Readiness) else None,
-        said=said or NOTHING,
+        serving=None if health is None else health.serving,
+        readyz=None if readyz is None else readyz.code,
+        said=said or standing.NOTHING,
     )
-    return watched(facts.watch, outcome, said, address=facts.address, at=sighting.at, settings=health)
+    return watched(facts.watch, outcome, said, address=facts.address, at=sighting.at, settings=settings)
 
 
 def _record_tunnels(

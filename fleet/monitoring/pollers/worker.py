@@ -11,21 +11,21 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from fleet.monitoring.evidence import Timing
+from fleet.monitoring.evidence import PRESENCE, Timing
 from fleet.monitoring.pollers.listing import record_lists
 from fleet.monitoring.pollers.plan import is_asked, lists_from
-from fleet.monitoring.pollers.polling import Errand, Seen, Target, poll
+from fleet.monitoring.pollers.polling import Errand, Seen, poll
 from fleet.monitoring.pollers.recording import Place, record_sightings
+from fleet.monitoring.sources.source import Target
 from fleet.monitoring.state import RecordLost
 from fleet.monitoring.state.codec import unpack_feed
-from fleet.monitoring.state.record import PRESENCE
 from fleet.monitoring.state.writer import Writer
 from fleet.protocol.destination import health as destination
 from fleet.protocol.retry.policy import Policy
 from fleet.transport.channels import TLSFiles
 from fleet.transport.connections import Connections
 from fleet.transport.retrying.reads import DEFAULT
-from fleet.vocabulary.instances import InstanceFacts
+from fleet.vocabulary.instances import InstanceFacts, InstanceKind
 
 T = TypeVar("T")
 
@@ -96,7 +96,10 @@ class Worker:
         auths = None
         if bootstrap is not None:
             known = place.instances.values()
-            auths = lists_from(known, bootstrap, presence.source, now, polling.timing)
+            auths = [
+                Target(index, InstanceKind.AUTH, address, epoch=presence.epoch, revision=presence.revision)
+                for index, address in lists_from(known, bootstrap, presence.source, now, polling.timing)
+            ]
         known_here = [index for index in instances if index in place.instances]
         agents = self._agents_to_ask(place.cluster, known_here)
         return Errand(
@@ -105,8 +108,6 @@ class Worker:
                 for index in known_here
             ),
             lists_from=auths,
-            epoch=presence.epoch,
-            revision=presence.revision,
             deadline=polling.deadline,
         )
 
@@ -119,8 +120,8 @@ class Worker:
             facts.kind,
             facts.address,
             facts.diag_address,
-            state.epoch,
-            state.revision,
+            epoch=state.epoch,
+            revision=state.revision,
             fresh=every > 0 and (number + facts.index) % every == 0,
             agents=agents,
         )
@@ -149,5 +150,5 @@ class Worker:
             # Instances that are asked no more leave nothing behind.
             now = time.time()
             asked = {facts.address for facts in place.instances.values() if is_asked(facts, now)}
-            await connections.keep_only(asked | {address for _, address in errand.lists_from})
+            await connections.keep_only(asked | {auth.address for auth in errand.lists_from})
         return seen

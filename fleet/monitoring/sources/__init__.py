@@ -1,8 +1,4 @@
-"""Where evidence comes from: one file per kind, each a question and a typed answer. docs/flow.md, "Sources".
-
-How to add one: a module with a frozen answer and `async def ask...(…, timeout)` that raises only SourceFailed;
-a call in `pollers.polling`; columns in the record for what it says; a test against `tests.fakes.instances`.
-"""
+"""Where evidence comes from: one module per source, listed in `registry`. docs/howto/add-an-evidence-source.md."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -11,9 +11,10 @@ import grpc.aio
 from grpc_health.v1 import health_pb2
 
 from fleet.monitoring.sources import failure
+from fleet.monitoring.sources.source import EvidenceSource, Question
 from fleet.protocol.destination import standing
 from fleet.protocol.destination.standing import Said
-from fleet.vocabulary.instances import ServingStatus
+from fleet.vocabulary.instances import Poll, ServingStatus
 
 #: A stub made for each check would ask gRPC for three methods; the request is always the same.
 _checks: WeakKeyDictionary[grpc.aio.Channel, Callable[..., Any]] = WeakKeyDictionary()
@@ -51,3 +52,14 @@ def _check(channel: grpc.aio.Channel) -> Callable[..., Any]:
             response_deserializer=health_pb2.HealthCheckResponse.FromString,
         )
     return found
+
+
+async def _ask(question: Question) -> HealthAnswer:
+    return await ask_health(question.channel, timeout=question.left())
+
+
+def _record(poll: Poll, answer: HealthAnswer, at: float) -> Poll:
+    return replace(poll, serving=answer.serving, serving_at=at)
+
+
+HEALTH = EvidenceSource("health", _ask, is_contact=True, record=_record)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from operator import attrgetter
+from typing import NamedTuple, TypeAlias
 
-import grpc.aio
-
-from fleet.monitoring.evidence import Mode
-from fleet.monitoring.sources import asking
-from fleet.monitoring.sources.changes import Changes, follow
+from fleet.monitoring.evidence import LISTS, PRESENCE, Mode
+from fleet.monitoring.sources.changes import Changes, ask_changes, pages
+from fleet.monitoring.sources.source import EvidenceSource, Question
 from fleet.protocol import durations
 from fleet.protocol.instance_labels import (
     DIAG_LABEL,
@@ -28,6 +28,7 @@ _MODES = {"pick_first": Mode.PICK_FIRST, "reconnect": Mode.RECONNECT}
 #: Agents in one answer, and instances in one answer (Teleport's own limit).
 PAGE = 2000
 _INSTANCES_PAGE = 1000
+_Page: TypeAlias = presence_pb2.ListAuthServersResponse | presence_pb2.ListProxyServersResponse
 
 
 class ListedAgent(NamedTuple):
@@ -47,10 +48,8 @@ class ListedAgent(NamedTuple):
     ttl_seen: float
 
 
-class AgentChanges(Changes[ListedAgent]):
-    """What the auth said of agents; None for one whose resource was deleted."""
-
-    __slots__ = ()
+#: None for an agent whose resource was deleted.
+AgentChanges = Changes[ListedAgent]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,39 +61,18 @@ class ListedInstance:
     resource: Resource
 
 
-async def ask_agents(
-    channel: grpc.aio.Channel,
-    epoch: str,
-    revision: int,
-    *,
-    left: Callable[[], float],
-    clock: Callable[[], float],
-) -> AgentChanges:
-    """Ask for all pages there are while `left` says that seconds are left; `clock` says when an answer came.
+async def ask_agents(question: Question) -> AgentChanges:
+    """Ask for all pages there are. Raises SourceFailed."""
+    feed = fleet_pb2_grpc.AgentFeedStub(question.channel)
+    request = partial(fleet_pb2.ListAgentsRequest, limit=PAGE)
+    return await ask_changes(question, feed.ListAgents, request, _entries)
 
-    Raises SourceFailed when not even the first page came.
-    """
-    stub = fleet_pb2_grpc.AgentFeedStub(channel)
-    changes = AgentChanges(epoch, revision)
 
-    def ask(seconds: float) -> Awaitable[fleet_pb2.ListAgentsResponse]:
-        request = fleet_pb2.ListAgentsRequest(
-            epoch=changes.epoch, since_revision=changes.revision, limit=PAGE
-        )
-        answer: Awaitable[fleet_pb2.ListAgentsResponse] = stub.ListAgents(request, timeout=seconds)
-        return answer
-
-    def add(page: fleet_pb2.ListAgentsResponse) -> None:
-        now = clock()
-        changes.agents.update(dict.fromkeys(page.removed))
-        changes.agents.update(
-            (entry.agent.agent_id, listed_agent(entry, now))
-            for entry in page.agents
-            if len(entry.agent.agent_id) <= LONGEST_ID
-        )
-
-    await follow(changes, ask, add, left=left)
-    return changes
+def _entries(page: fleet_pb2.ListAgentsResponse, now: float) -> Iterator[tuple[str, ListedAgent | None]]:
+    yield from dict.fromkeys(page.removed).items()
+    for entry in page.agents:
+        if len(entry.agent.agent_id) <= LONGEST_ID:
+            yield entry.agent.agent_id, listed_agent(entry, now)
 
 
 def listed_agent(entry: fleet_pb2.AgentEntry, now: float) -> ListedAgent:
@@ -117,30 +95,28 @@ def listed_agent(entry: fleet_pb2.AgentEntry, now: float) -> ListedAgent:
     )
 
 
-async def ask_instances(channel: grpc.aio.Channel, *, timeout: float) -> tuple[ListedInstance, ...]:  # noqa: ASYNC109 - it is gRPC's
-    """Ask for all auths and proxies; `timeout` seconds for each page. Raises SourceFailed."""
-    stub = presence_pb2_grpc.PresenceServiceStub(channel)
+async def ask_instances(question: Question) -> tuple[ListedInstance, ...]:
+    """Ask for all auths and proxies: without the last page nobody can tell who is missing. Raises SourceFailed."""
+    stub = presence_pb2_grpc.PresenceServiceStub(question.channel)
     found: list[ListedInstance] = []
-    token = ""
-    with asking():
-        while True:
-            auths = await stub.ListAuthServers(
-                presence_pb2.ListAuthServersRequest(page_size=_INSTANCES_PAGE, page_token=token),
-                timeout=timeout,
-            )
-            found += _listed(InstanceKind.AUTH, auths.servers)
-            token = auths.next_page_token
-            if not token:
-                break
-        while True:
-            proxies = await stub.ListProxyServers(
-                presence_pb2.ListProxyServersRequest(page_size=_INSTANCES_PAGE, page_token=token),
-                timeout=timeout,
-            )
-            found += _listed(InstanceKind.PROXY, proxies.servers)
-            token = proxies.next_page_token
-            if not token:
-                return tuple(found)
+    for kind, call, request in (
+        (InstanceKind.AUTH, stub.ListAuthServers, presence_pb2.ListAuthServersRequest),
+        (InstanceKind.PROXY, stub.ListProxyServers, presence_pb2.ListProxyServersRequest),
+    ):
+        ask = partial(_ask_page, call, partial(request, page_size=_INSTANCES_PAGE))
+        async for page in pages(ask, attrgetter("next_page_token"), question.left):
+            found += _listed(kind, page.servers)
+    return tuple(found)
+
+
+async def _ask_page(
+    call: Callable[..., Awaitable[_Page]],
+    request: Callable[..., object],
+    before: _Page | None,
+    seconds: float,
+) -> _Page:
+    token = "" if before is None else before.next_page_token
+    return await call(request(page_token=token), timeout=seconds)
 
 
 def _listed(kind: InstanceKind, servers: Sequence[types_pb2.ServerV2]) -> list[ListedInstance]:
@@ -174,3 +150,7 @@ def _seconds(text: str) -> float | None:
         return durations.parse(text) if text else None
     except durations.DurationError:
         return None
+
+
+AGENTS = EvidenceSource(PRESENCE, ask_agents, is_retried=True)
+INSTANCES = EvidenceSource(LISTS, ask_instances, is_retried=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import aiohttp
 
 from fleet.monitoring.sources import SourceFailed
+from fleet.monitoring.sources.source import EvidenceSource, Question
 from fleet.protocol.destination import standing
 from fleet.protocol.destination.standing import Said
+from fleet.vocabulary.instances import Poll
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +31,16 @@ async def ask_readyz(session: aiohttp.ClientSession, address: str, *, timeout: f
         raise SourceFailed("no answer in time", answered=False) from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise SourceFailed(str(error) or type(error).__name__, answered=False) from error
+
+
+async def _ask(question: Question) -> Readiness:
+    return await ask_readyz(
+        question.connections.session, question.target.diag_address, timeout=question.left()
+    )
+
+
+def _record(poll: Poll, answer: Readiness, at: float) -> Poll:
+    return replace(poll, readyz=answer.code, readyz_at=at)
+
+
+READYZ = EvidenceSource("readyz", _ask, applies_to=lambda target: bool(target.diag_address), record=_record)

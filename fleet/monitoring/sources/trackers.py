@@ -5,11 +5,14 @@ It says more than the heartbeat carries, and says it now; and an answer proves t
 
 from __future__ import annotations
 
+import asyncio
+
 import grpc
 import grpc.aio
 
-from fleet.monitoring.agent_report import AgentReport, ReportError, parse
+from fleet.monitoring.agent_report import AgentReport, Answer, ReportError, parse
 from fleet.monitoring.sources import SourceFailed, asking
+from fleet.monitoring.sources.source import EvidenceSource, Question
 from fleet.wire import agent_status_pb2, agent_status_pb2_grpc
 
 
@@ -40,3 +43,25 @@ async def ask_tracker(
     if report.agent_id != agent_id:
         raise SourceFailed(f"another agent answered: {report.agent_id!r}", answered=True)
     return report
+
+
+async def ask_trackers(question: Question) -> dict[int, Answer]:
+    """Ask every agent that the target is asked for; return what came of each that has a tunnel, by index."""
+    assert question.target.index is not None, "the record names the proxy of each tunnel"
+    proxy, timeout = question.target.index, question.left()
+
+    async def ask(agent_id: str) -> Answer | None:
+        at = question.clock()
+        try:
+            report = await ask_tracker(question.channel, agent_id, timeout=timeout)
+        except SourceFailed as failure:
+            return Answer(at, proxy, None, str(failure))
+        return None if report is None else Answer(at, proxy, report)
+
+    answers = await asyncio.gather(*(ask(agent_id) for _, agent_id in question.target.agents))
+    asked = zip(question.target.agents, answers, strict=True)
+    return {agent: answer for (agent, _), answer in asked if answer is not None}
+
+
+#: An agent that hangs must not make a round long.
+TRACKERS = EvidenceSource("trackers", ask_trackers, applies_to=lambda target: bool(target.agents), share=0.5)

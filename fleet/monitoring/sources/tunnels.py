@@ -2,55 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator
+from functools import partial
 
-import grpc.aio
-
-from fleet.monitoring.sources.changes import Changes, follow
+from fleet.monitoring.sources.changes import Changes, ask_changes
+from fleet.monitoring.sources.source import EvidenceSource, Question
 from fleet.protocol import durations
 from fleet.protocol.text_limits import LONGEST_ID, cut
+from fleet.vocabulary.instances import InstanceKind
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
 #: Entries in one answer.
 PAGE = 5000
 
-
-class TunnelChanges(Changes[tuple[str, float]]):
-    """What a proxy said: (name of the agent, when its tunnel was opened), or None when it has none any more."""
-
-    __slots__ = ()
+#: By agent: its name, and when its tunnel was opened; None when it has none any more.
+TunnelChanges = Changes[tuple[str, float]]
 
 
-async def ask_tunnels(
-    channel: grpc.aio.Channel,
-    epoch: str,
-    revision: int,
-    *,
-    left: Callable[[], float],
-    clock: Callable[[], float],
-) -> TunnelChanges:
-    """Ask for all pages there are while `left` says that seconds are left; `clock` says when an answer came.
+async def ask_tunnels(question: Question) -> TunnelChanges:
+    """Ask for all pages there are. Raises SourceFailed."""
+    feed = fleet_pb2_grpc.TunnelFeedStub(question.channel)
+    request = partial(fleet_pb2.ListTunnelsRequest, limit=PAGE)
+    return await ask_changes(question, feed.ListTunnels, request, _entries)
 
-    Raises SourceFailed when not even the first page came.
-    """
-    stub = fleet_pb2_grpc.TunnelFeedStub(channel)
-    changes = TunnelChanges(epoch, revision)
 
-    def ask(seconds: float) -> Awaitable[fleet_pb2.ListTunnelsResponse]:
-        request = fleet_pb2.ListTunnelsRequest(
-            epoch=changes.epoch, since_revision=changes.revision, limit=PAGE
-        )
-        answer: Awaitable[fleet_pb2.ListTunnelsResponse] = stub.ListTunnels(request, timeout=seconds)
-        return answer
+def _entries(
+    page: fleet_pb2.ListTunnelsResponse, now: float
+) -> Iterator[tuple[str, tuple[str, float] | None]]:
+    yield from dict.fromkeys(page.closed).items()
+    for tunnel in page.tunnels:
+        if len(tunnel.agent_id) <= LONGEST_ID:
+            opened_at = now - durations.from_milliseconds(tunnel.open_for_ms)
+            yield tunnel.agent_id, (cut(tunnel.agent_name), opened_at)
 
-    def add(page: fleet_pb2.ListTunnelsResponse) -> None:
-        now = clock()
-        changes.agents.update(dict.fromkeys(page.closed))
-        changes.agents.update(
-            (tunnel.agent_id, (cut(tunnel.agent_name), now - durations.from_milliseconds(tunnel.open_for_ms)))
-            for tunnel in page.tunnels
-            if len(tunnel.agent_id) <= LONGEST_ID
-        )
 
-    await follow(changes, ask, add, left=left)
-    return changes
+TUNNELS = EvidenceSource(
+    "tunnels", ask_tunnels, applies_to=lambda target: target.kind is InstanceKind.PROXY, is_contact=True
+)

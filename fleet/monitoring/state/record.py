@@ -11,7 +11,7 @@ from redis import Redis
 
 from fleet.monitoring.classify import degraded_of
 from fleet.monitoring.columns import HEARTBEAT, MEMORY, VERDICT
-from fleet.monitoring.evidence import FleetEvidence, Timing
+from fleet.monitoring.evidence import LISTS, PRESENCE, FleetEvidence, Timing
 from fleet.monitoring.state import RecordLost
 from fleet.monitoring.state.codec import (
     FeedState,
@@ -33,10 +33,6 @@ from fleet.monitoring.state.keys import Keys
 from fleet.monitoring.state.roster import Roster, Rosters
 from fleet.monitoring.state.told import Told, overlay, told_of
 from fleet.vocabulary.instances import InstanceFacts
-
-#: The feed of agent heartbeats, and the lists of instances, among the tunnel feeds, which go by instance index.
-PRESENCE = "presence"
-LISTS = "lists"
 
 
 @dataclass(frozen=True, slots=True)

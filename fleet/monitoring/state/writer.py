@@ -13,6 +13,7 @@ from redis import Redis
 
 from fleet.monitoring.agent_report import Answer
 from fleet.monitoring.columns import HEARTBEAT, MEMORY, RETIRED, TUNNEL, VERDICT
+from fleet.monitoring.evidence import PRESENCE
 from fleet.monitoring.state import RecordLost, StateError
 from fleet.monitoring.state.batch import Batch
 from fleet.monitoring.state.codec import (
@@ -32,7 +33,7 @@ from fleet.monitoring.state.codec import (
 from fleet.monitoring.state.connect import reaching
 from fleet.monitoring.state.kept import Kept
 from fleet.monitoring.state.keys import Keys
-from fleet.monitoring.state.record import PRESENCE, Record, load, load_instances
+from fleet.monitoring.state.record import Record, load, load_instances
 from fleet.monitoring.state.roster import Rosters, encode
 from fleet.monitoring.state.told import pack_answer, pack_told
 from fleet.vocabulary.instances import InstanceFacts, Poll, Resource

@@ -7,7 +7,7 @@ of "degraded" is Envoy's (https://www.envoyproxy.io/docs/envoy/latest/intro/arch
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 #: Whether it is there is what counts; we write why. Lower case: they are gRPC metadata as well.
@@ -56,6 +56,14 @@ def read(pairs: Iterable[tuple[str, str | bytes]]) -> Said:
         text = value.decode("latin-1") if isinstance(value, bytes) else value
         found[name.lower()] = "".join(filter(str.isprintable, text))[:LONGEST_REASON]
     return Said(found.get(DEGRADED_HEADER), found.get(DRAINING_HEADER))
+
+
+def joined(reports: Sequence[Said]) -> Said | None:
+    """Return what several answers of an instance say together, the first word on each; None without an answer."""
+    if not reports:
+        return None
+    degraded = next((report.degraded for report in reports if report.degraded is not None), None)
+    return Said(degraded, next((report.draining for report in reports if report.draining is not None), None))
 
 
 def _ascii(reason: str) -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from fleet.transport.health import HealthServicer
 from fleet.transport.process import ProcessState
 from tests.fakes.certificates import Certificates
 from tests.fakes.instances import FakeAuth
+from tests.fakes.questions import question
 
 
 async def test_channel_is_kept_until_it_is_discarded(connections: Connections) -> None:
@@ -54,10 +56,10 @@ async def test_reader_reads_again_within_the_deadline(
     monkeypatch.setattr(auth, "asked", fails_once)
     reader = connections.reader(auth.address, "auth")
     assert connections.reader(auth.address, "auth") is reader
-    assert await ask_instances(reader, timeout=30) == ()
+    assert await ask_instances(replace(question(connections, auth), channel=reader)) == ()
     auth.calls.clear()
     with pytest.raises(SourceFailed, match="told to fail"):
-        await ask_instances(connections.channel(auth.address, "auth"), timeout=30)
+        await ask_instances(question(connections, auth))
     await connections.discard(auth.address)
     assert connections.reader(auth.address, "auth") is not reader
 

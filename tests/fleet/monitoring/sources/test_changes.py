@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from fleet.monitoring.sources import SourceFailed
-from fleet.monitoring.sources.changes import Changes, follow
+from fleet.monitoring.sources.changes import Changes, ask_changes
+from fleet.monitoring.sources.source import Question, Target
+from fleet.transport.connections import Connections
+from fleet.vocabulary.instances import InstanceKind
 
 
 @dataclass
@@ -26,10 +29,17 @@ class Feed:
     def __init__(self, *pages: Told | SourceFailed) -> None:
         self._pages = iter(pages)
         self.seconds: list[float] = []
+        self.revisions: list[int] = []
 
-    async def ask(self, seconds: float) -> Told:
+    def request(self, *, epoch: str, since_revision: int) -> int:
+        """Return what the page is asked by."""
+        assert epoch == "e"
+        return since_revision
+
+    async def call(self, revision: int, *, timeout: float) -> Told:  # noqa: ASYNC109 - as gRPC has it
         """Answer with the next page."""
-        self.seconds.append(seconds)
+        self.revisions.append(revision)
+        self.seconds.append(timeout)
         page = next(self._pages)
         if isinstance(page, SourceFailed):
             raise page
@@ -37,12 +47,14 @@ class Feed:
 
 
 async def followed(feed: Feed, left: Iterable[float]) -> Changes[str]:
-    """Follow a feed from revision 1."""
-    changes: Changes[str] = Changes("e", 1)
+    """Ask a feed for what changed since revision 1."""
     seconds = iter(left)
-    await follow(
-        changes, feed.ask, lambda page: changes.agents.update(page.names), left=lambda: next(seconds)
-    )
+    target = Target(0, InstanceKind.PROXY, "127.0.0.1:1", epoch="e", revision=1)
+    connections = Connections()
+    channel = connections.channel(target.address, target.kind)
+    question = Question(target, channel, connections, lambda: next(seconds), lambda: 100.0)
+    changes = await ask_changes(question, feed.call, feed.request, lambda page, _: page.names.items())
+    await connections.close()
     return changes
 
 
@@ -54,7 +66,7 @@ async def test_pages_to_the_last() -> None:
     changes = await followed(feed, [5.0, 4.0, 3.0])
     assert (changes.agents, changes.revision) == ({"b": "new", "c": "new"}, 4)
     assert (changes.full, changes.complete) == (True, True)
-    assert feed.seconds == [5.0, 4.0, 3.0]
+    assert (feed.revisions, feed.seconds) == ([1, 2, 3], [5.0, 4.0, 3.0])
 
 
 @pytest.mark.parametrize("names", [{"a": "one"}, {}])

@@ -15,11 +15,7 @@ from fleet.transport.connections import Connections
 from fleet.vocabulary.instances import InstanceKind
 from fleet.wire import fleet_pb2, types_pb2
 from tests.fakes.instances import FakeAuth, agent_entry
-
-
-def plenty() -> float:
-    """Seconds left."""
-    return 10.0
+from tests.fakes.questions import question
 
 
 async def test_agents_in_pages(auth: FakeAuth, connections: Connections) -> None:
@@ -31,9 +27,7 @@ async def test_agents_in_pages(auth: FakeAuth, connections: Connections) -> None
         7: fleet_pb2.ListAgentsResponse(epoch="e", revision=9, agents=[agent_entry("c", "x")], removed=["a"]),
     }
     auth.agents = lambda request: pages[request.since_revision]
-    changes = await ask_agents(
-        connections.channel(auth.address, "auth"), "old", 5, left=plenty, clock=lambda: 100.0
-    )
+    changes = await ask_agents(question(connections, auth, epoch="old", revision=5))
     assert (changes.epoch, changes.revision, changes.full, changes.complete) == ("e", 9, True, True)
     assert list(changes.agents) == ["a", "b", "c"]
     assert changes.agents["a"] is None
@@ -47,8 +41,7 @@ async def test_agents_of_a_wide_mesh(auth: FakeAuth, connections: Connections) -
     entry = agent_entry("a", "x")
     entry.agent.tracker.claimed.extend(f"{number:036}" for number in range(150_000))
     auth.agents = lambda _: fleet_pb2.ListAgentsResponse(epoch="e", revision=7, full=True, agents=[entry])
-    channel = connections.channel(auth.address, "auth")
-    changes = await ask_agents(channel, "", 0, left=plenty, clock=lambda: 100.0)
+    changes = await ask_agents(question(connections, auth))
     told = changes.agents["a"]
     assert told is not None
     assert told.claimed >= 150_000
@@ -61,22 +54,19 @@ async def test_agents_when_time_runs_out_between_pages(auth: FakeAuth, connectio
     )
     auth.agents = lambda _: page
     left = iter([5.0, 0.0])
-    changes = await ask_agents(
-        connections.channel(auth.address, "auth"), "", 0, left=lambda: next(left), clock=lambda: 100.0
-    )
+    changes = await ask_agents(question(connections, auth, left=lambda: next(left)))
     assert (changes.revision, changes.complete, list(changes.agents)) == (7, False, ["a"])
 
 
 async def test_auth_that_cannot_answer(auth: FakeAuth, connections: Connections) -> None:
     """One exception, that says whether anybody was there."""
     auth.fails = grpc.StatusCode.PERMISSION_DENIED
-    channel = connections.channel(auth.address, "auth")
     with pytest.raises(SourceFailed, match="permission denied: told to fail") as failed:
-        await ask_agents(channel, "", 0, left=plenty, clock=time.time)
+        await ask_agents(question(connections, auth))
     assert failed.value.answered
     auth.fails = grpc.StatusCode.UNAVAILABLE
     with pytest.raises(SourceFailed) as failed:
-        await ask_instances(channel, timeout=30)
+        await ask_instances(question(connections, auth))
     assert not failed.value.answered
 
 
@@ -87,7 +77,7 @@ async def test_instances_in_pages(auth: FakeAuth, connections: Connections) -> N
     labels["refloat.dev/region"] = "eu-west"
     labels["refloat.dev/heartbeat-auth"] = "auth-id"
     auth.proxies = [auth.resource(60.0, "1m30s", **labels), auth.resource(70.0, "nonsense")]
-    found = await ask_instances(connections.channel(auth.address, "auth"), timeout=30)
+    found = await ask_instances(question(connections, auth))
     listed_as = [(i.kind, i.resource) for i in found]
     assert [(kind, r.expires_at, r.ttl, r.group, r.generation, r.region) for kind, r in listed_as] == [
         (InstanceKind.AUTH, 50.0, 10.0, "", 0, ""),
@@ -97,6 +87,15 @@ async def test_instances_in_pages(auth: FakeAuth, connections: Connections) -> N
     assert [i.resource.heartbeat_auth for i in found] == ["", "auth-id", ""]
     first = found[0].resource
     assert (first.name, first.address, first.diag_address) == ("auth-1", auth.address, auth.diag_address)
+
+
+async def test_instances_when_time_runs_out_between_pages(auth: FakeAuth, connections: Connections) -> None:
+    """A list without its last page is none: whom it does not name would count as deregistered."""
+    auth.proxies = [auth.resource(60.0), auth.resource(70.0)]
+    left = iter([5.0, 5.0, 0.0])
+    with pytest.raises(SourceFailed, match="no time is left") as failed:
+        await ask_instances(question(connections, auth, left=lambda: next(left)))
+    assert failed.value.answered
 
 
 def test_instance_that_says_little() -> None:
@@ -115,9 +114,7 @@ async def test_agents_with_texts_of_megabytes(auth: FakeAuth, connections: Conne
     auth.agents = lambda _: fleet_pb2.ListAgentsResponse(
         epoch="e", revision=7, full=True, agents=[long, endless]
     )
-    changes = await ask_agents(
-        connections.channel(auth.address, "auth"), "", 0, left=plenty, clock=lambda: 100.0
-    )
+    changes = await ask_agents(question(connections, auth))
     assert list(changes.agents) == ["a"]
     told = changes.agents["a"]
     assert told is not None
@@ -147,9 +144,7 @@ async def test_agent_with_ages_beyond_all_dates(auth: FakeAuth, connections: Con
     entry.agent.policy.read_age_ms = entry.agent.tracker.ttl_seen_ms = 2**64 - 1
     auth.agents = lambda _: fleet_pb2.ListAgentsResponse(epoch="e", revision=7, full=True, agents=[entry])
     now = time.time()
-    changes = await ask_agents(
-        connections.channel(auth.address, "auth"), "", 0, left=plenty, clock=lambda: now
-    )
+    changes = await ask_agents(question(connections, auth, now=now))
     told = changes.agents["a"]
     assert told is not None
     assert datetime.fromtimestamp(told.policy_read_at, UTC).year < 1930

@@ -4,6 +4,7 @@ from fleet.monitoring.sources.tunnels import ask_tunnels
 from fleet.transport.connections import Connections
 from fleet.wire import fleet_pb2
 from tests.fakes.instances import FakeProxy
+from tests.fakes.questions import question
 
 
 async def test_tunnels_opened_and_closed(proxy: FakeProxy, connections: Connections) -> None:
@@ -14,8 +15,7 @@ async def test_tunnels_opened_and_closed(proxy: FakeProxy, connections: Connecti
         tunnels=[fleet_pb2.TunnelEntry(agent_id="a", agent_name="one", open_for_ms=2500)],
         closed=["a", "b"],
     )
-    channel = connections.channel(proxy.address, "proxy")
-    changes = await ask_tunnels(channel, "e", 1, left=lambda: 10.0, clock=lambda: 100.0)
+    changes = await ask_tunnels(question(connections, proxy, epoch="e", revision=1, now=100.0))
     assert changes.agents == {"a": ("one", 97.5), "b": None}
     assert (changes.full, changes.complete, changes.revision) == (False, True, 4)
     assert proxy.calls[-1].since_revision == 1
@@ -31,9 +31,7 @@ async def test_tunnels_with_texts_of_megabytes(proxy: FakeProxy, connections: Co
             fleet_pb2.TunnelEntry(agent_id="b" * 129, agent_name="b"),
         ],
     )
-    changes = await ask_tunnels(
-        connections.channel(proxy.address, "proxy"), "e", 1, left=lambda: 10.0, clock=lambda: 100.0
-    )
+    changes = await ask_tunnels(question(connections, proxy, epoch="e", revision=1))
     assert list(changes.agents) == ["a"]
     opened = changes.agents["a"]
     assert opened is not None

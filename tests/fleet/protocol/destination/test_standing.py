@@ -3,7 +3,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.protocol.destination.standing import LONGEST_REASON, NOTHING, Said, headers, is_reason, read
+from fleet.protocol.destination.standing import (
+    LONGEST_REASON,
+    NOTHING,
+    Said,
+    headers,
+    is_reason,
+    joined,
+    read,
+)
 
 
 def test_nothing_said_is_no_header() -> None:
@@ -36,3 +44,10 @@ def test_reason_is_short_and_printable() -> None:
     assert is_reason("kernel update")
     assert not is_reason("a\nb")
     assert not is_reason("x" * (LONGEST_REASON + 1))
+
+
+def test_several_answers_of_an_instance() -> None:
+    """The first answer that says something counts; without an answer there is nothing to join."""
+    assert joined([]) is None
+    assert joined([Said()]) == Said()
+    assert joined([Said(draining="update"), Said("busy", "later")]) == Said("busy", "update")

@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from fleet.monitoring.evidence import LISTS, PRESENCE
+from fleet.monitoring.sources.registry import INSTANCE_SOURCES, LIST_SOURCES
+from fleet.monitoring.sources.source import Target
+from fleet.vocabulary.instances import InstanceKind
+
+
+def test_names_of_sources() -> None:
+    """Each source has its own; those of lists are the names of their feeds in the record."""
+    names = [source.name for source in (*INSTANCE_SOURCES, *LIST_SOURCES)]
+    assert names == ["health", "readyz", "tunnels", "trackers", LISTS, PRESENCE]
+
+
+def test_every_instance_is_contacted() -> None:
+    """The first source is asked of all, and its failure is the reason why an instance was not reached."""
+    first = INSTANCE_SOURCES[0]
+    assert first.is_contact
+    assert all(first.applies_to(Target(0, kind, "127.0.0.1:1")) for kind in InstanceKind)
