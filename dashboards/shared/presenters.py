@@ -42,7 +42,8 @@ def in_order(counts: Mapping[State, int]) -> Counts:
 class InstanceCard:
     """One auth or proxy in the strip."""
 
-    id: str
+    #: What sources said of it; templates show what needs no other form.
+    facts: InstanceFacts
     name: str
     kind: InstanceKind
     state: InstanceState
@@ -298,7 +299,7 @@ def instance_card(view: InstanceView, now: float, names: Mapping[str, str]) -> I
     facts = view.facts
     written_at = None if facts.expires_at is None or facts.ttl is None else facts.expires_at - facts.ttl
     return InstanceCard(
-        id=facts.id,
+        facts=facts,
         name=facts.name,
         kind=facts.kind,
         state=view.state,

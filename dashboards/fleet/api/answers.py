@@ -39,10 +39,10 @@ def summary(found: Summary, now: float) -> schemas.SummaryAnswer:
 def instance(view: InstanceView) -> schemas.InstanceItem:
     """Answer with one instance."""
     facts = view.facts
-    own = {name: getattr(facts, name) for name in facts.__slots__}
-    return schemas.InstanceItem(
-        **own
-        | {
+    # What the schema calls as the facts do is answered as it was seen.
+    return schemas.InstanceItem.model_validate(
+        {
+            **vars(facts),
             "kind": facts.kind.value,
             "state": view.state.slug,
             "sentence": view.sentence,
@@ -51,19 +51,15 @@ def instance(view: InstanceView) -> schemas.InstanceItem:
             "health_sentence": view.health_sentence,
             "draining": None
             if view.draining is None
-            else schemas.DrainingItem.model_validate(
-                {"reason": view.draining.reason, "since": moment(view.draining.at)}
-            ),
+            else {"reason": view.draining.reason, "since": moment(view.draining.at)},
             "cause": view.cause,
-            "proxies": list(view.proxies),
+            "proxies": view.proxies,
             "degraded": facts.watch.says,
             "ttl_seconds": facts.ttl,
             "expires_at": moment(facts.expires_at),
             "serving": None if facts.serving is None else facts.serving.name,
             "attempts": [
-                schemas.AttemptItem.model_validate(
-                    {"at": moment(attempt.at), "ok": attempt.ok, "error": attempt.error}
-                )
+                {"at": moment(attempt.at), "ok": attempt.ok, "error": attempt.error}
                 for attempt in facts.attempts
             ],
             "agents": view.agents,
