@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import aiohttp
 import grpc
 import grpc.aio
 
@@ -35,8 +36,12 @@ def failure(error: grpc.aio.AioRpcError) -> SourceFailed:
 
 @contextmanager
 def asking() -> Iterator[None]:
-    """Turn gRPC's errors into SourceFailed."""
+    """Turn the errors of gRPC and of HTTP into SourceFailed."""
     try:
         yield
     except grpc.aio.AioRpcError as error:
         raise failure(error) from error
+    except TimeoutError as error:
+        raise SourceFailed("no answer in time", answered=False) from error
+    except (aiohttp.ClientError, OSError, UnicodeError) as error:  # the last of a name that is no host name
+        raise SourceFailed(str(error) or type(error).__name__, answered=False) from error

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import aiohttp
 
-from fleet.monitoring.sources import SourceFailed
+from fleet.monitoring.sources import asking
 from fleet.monitoring.sources.source import EvidenceSource, Question
 from fleet.protocol.destination import standing
 from fleet.protocol.destination.standing import Said
@@ -24,13 +24,9 @@ class Readiness:
 async def ask_readyz(session: aiohttp.ClientSession, address: str, *, timeout: float) -> Readiness:  # noqa: ASYNC109 - it is aiohttp's
     """Ask host:port within `timeout` seconds. Raises SourceFailed."""
     limit = aiohttp.ClientTimeout(total=timeout)
-    try:
+    with asking():
         async with session.get(f"http://{address}/readyz", timeout=limit, allow_redirects=False) as answer:
             return Readiness(answer.status, standing.read(answer.headers.items()))
-    except TimeoutError as error:
-        raise SourceFailed("no answer in time", answered=False) from error
-    except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise SourceFailed(str(error) or type(error).__name__, answered=False) from error
 
 
 async def _ask(question: Question) -> Readiness:

@@ -20,7 +20,7 @@ async def test_code_is_the_answer(proxy: FakeProxy, connections: Connections) ->
     assert answer.said == Said(draining="kernel update")
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:1", "no such address"])
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "no such address", "127.0.0.1:x", "x" * 300])
 async def test_nobody_there(connections: Connections, address: str) -> None:
     """Refused, or no address at all: one exception."""
     with pytest.raises(SourceFailed):
