@@ -21,22 +21,19 @@ class Readiness:
     said: Said = standing.NOTHING
 
 
-async def ask_readyz(session: aiohttp.ClientSession, address: str, *, timeout: float) -> Readiness:  # noqa: ASYNC109 - it is aiohttp's
-    """Ask host:port within `timeout` seconds. Raises SourceFailed."""
-    limit = aiohttp.ClientTimeout(total=timeout)
+async def ask_readyz(question: Question) -> Readiness:
+    """Ask the diag address. Raises SourceFailed."""
+    url = f"http://{question.target.diag_address}/readyz"
+    limit = aiohttp.ClientTimeout(total=question.left())
     with asking():
-        async with session.get(f"http://{address}/readyz", timeout=limit, allow_redirects=False) as answer:
+        async with question.connections.session.get(url, timeout=limit, allow_redirects=False) as answer:
             return Readiness(answer.status, standing.read(answer.headers.items()))
-
-
-async def _ask(question: Question) -> Readiness:
-    return await ask_readyz(
-        question.connections.session, question.target.diag_address, timeout=question.left()
-    )
 
 
 def _record(poll: Poll, answer: Readiness, at: float) -> Poll:
     return replace(poll, readyz=answer.code, readyz_at=at)
 
 
-READYZ = EvidenceSource("readyz", _ask, applies_to=lambda target: bool(target.diag_address), record=_record)
+READYZ = EvidenceSource(
+    "readyz", ask_readyz, applies_to=lambda target: bool(target.diag_address), record=_record
+)

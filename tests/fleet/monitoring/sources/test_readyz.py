@@ -7,28 +7,30 @@ from fleet.monitoring.sources.readyz import Readiness, ask_readyz
 from fleet.protocol.destination.standing import DRAINING_HEADER, Said
 from fleet.transport.connections import Connections
 from tests.fakes.instances import FakeProxy
+from tests.fakes.questions import question
 
 
 async def test_code_is_the_answer(proxy: FakeProxy, connections: Connections) -> None:
     """Whatever it is: 503 is an answer too."""
     for code in (200, 400, 503):
         proxy.readyz = code
-        answer = await ask_readyz(connections.session, proxy.diag_address, timeout=30)
+        answer = await ask_readyz(question(connections, proxy))
         assert answer == Readiness(code)
     proxy.says = {DRAINING_HEADER: "kernel update"}
-    answer = await ask_readyz(connections.session, proxy.diag_address, timeout=30)
+    answer = await ask_readyz(question(connections, proxy))
     assert answer.said == Said(draining="kernel update")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "no such address", "127.0.0.1:x", "x" * 300])
-async def test_nobody_there(connections: Connections, address: str) -> None:
+async def test_nobody_there(proxy: FakeProxy, connections: Connections, address: str) -> None:
     """Refused, or no address at all: one exception."""
+    proxy.diag_address = address
     with pytest.raises(SourceFailed):
-        await ask_readyz(connections.session, address, timeout=30)
+        await ask_readyz(question(connections, proxy))
 
 
 async def test_no_answer_in_time(proxy: FakeProxy, connections: Connections) -> None:
     """It says so."""
     proxy.held.set()
     with pytest.raises(SourceFailed, match="in time"):
-        await ask_readyz(connections.session, proxy.diag_address, timeout=0.2)
+        await ask_readyz(question(connections, proxy, left=lambda: 0.2))
