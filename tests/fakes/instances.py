@@ -31,6 +31,8 @@ class FakeInstance:
         self.name = name
         self.serving = health_pb2.HealthCheckResponse.SERVING
         self.readyz = 200
+        #: What it answers to `/metrics`.
+        self.metrics = ""
         #: What it says of itself: metadata of health's answers, and headers of `/readyz`.
         self.says: dict[str, str] = {}
         self.held = threading.Event()
@@ -195,11 +197,13 @@ def _diag(of: FakeInstance) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             while of.held.is_set():
                 threading.Event().wait(0.01)
-            self.send_response(of.readyz if self.path == "/readyz" else 404)
-            self.send_header("Content-Length", "0")
+            body = of.metrics.encode() if self.path == "/metrics" else b""
+            self.send_response({"/readyz": of.readyz, "/metrics": 200}.get(self.path, 404))
+            self.send_header("Content-Length", str(len(body)))
             for name, value in of.says.items():
                 self.send_header(name, value)
             self.end_headers()
+            self.wfile.write(body)
 
         @override
         def log_message(self, format: str, *args: Any) -> None:

@@ -1,6 +1,17 @@
 from __future__ import annotations
 
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from fleet.monitoring.sources import SourceFailed
 from fleet.monitoring.sources.source import EvidenceSource, Question
+from fleet.transport.connections import Connections
+from tests.fakes.instances import FakeProxy
+from tests.fakes.questions import question
+from tests.meta.house import ROOT
 
 
 async def _ask(_: Question) -> int:
@@ -16,3 +27,16 @@ def test_sources_of_one_name_are_the_same_evidence() -> None:
     answers = {EvidenceSource("tunnels", _ask_elsewhere, share=0.5): 2}
     assert answers[EvidenceSource("tunnels", _ask)] == 2
     assert EvidenceSource("health", _ask) not in answers
+
+
+async def test_module_of_the_how_to_asks(tmp_path: Path, proxy: FakeProxy, connections: Connections) -> None:
+    """The source that docs/howto/add-an-evidence-source.md shows is one that works."""
+    text = (ROOT / "docs/howto/add-an-evidence-source.md").read_text()
+    module = tmp_path / "build.py"
+    module.write_text(re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)[0])
+    source: EvidenceSource[str] = runpy.run_path(str(module))["BUILD"]
+    assert source.applies_to(question(connections, proxy).target)
+    with pytest.raises(SourceFailed, match="name no version"):
+        await source.ask(question(connections, proxy))
+    proxy.metrics = '# TYPE x gauge\nteleport_build_info{gitref="",goversion="g",version="18.1.0"} 1.0\n'
+    assert await source.ask(question(connections, proxy)) == "18.1.0"
