@@ -13,13 +13,7 @@ from fleet.monitoring.columns import HEALTH_CHECK, HEARTBEAT, LIST_PARITY, NO_IN
 from fleet.monitoring.evidence import LISTS, PRESENCE, Feed
 from fleet.monitoring.pollers.polling import Seen, Sighting
 from fleet.monitoring.pollers.recording import Place
-from fleet.monitoring.sources.presence import (
-    AGENTS,
-    INSTANCES,
-    AgentChanges,
-    ListedAgent,
-    ListedInstance,
-)
+from fleet.monitoring.sources.presence import AGENTS, INSTANCES, AgentChanges, ListedAgent, ListedInstance
 from fleet.monitoring.sources.registry import LIST_SOURCES
 from fleet.monitoring.sources.source import EvidenceSource
 from fleet.monitoring.state.codec import FeedState, Rows, blank, rows_of
@@ -37,8 +31,8 @@ def record_lists(place: Place, seen: Seen) -> None:
     """Write what the lists said, or that nobody answered. Raises RecordLost, StateUnavailable."""
     lists = seen.lists
     if lists is None:
-        if seen.lists_failed_at is not None and seen.probe_good:
-            _record_failure(place, seen.lists_failed_at, LIST_SOURCES)
+        if seen.probe_good:
+            _record_failure(place, seen.at, LIST_SOURCES)
         return
     _record_failure(place, lists.at, lists.failed)
     instances, agents = lists.answer(INSTANCES), lists.answer(AGENTS)

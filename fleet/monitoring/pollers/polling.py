@@ -67,7 +67,6 @@ class Seen:
     sightings: tuple[Sighting, ...]
     #: None when the lists were not asked for, or no auth answered either.
     lists: Sighting | None
-    lists_failed_at: float | None
     #: Our own probe was good: failures are evidence.
     probe_good: bool
     at: float
@@ -94,9 +93,7 @@ async def poll(connections: Connections, errand: Errand, clock: Clock = time.tim
     for sighting in sightings:
         if sighting.error:
             await connections.discard(sighting.target.address)
-    now = clock()
-    failed = errand.lists_from is not None and lists is None
-    return Seen(tuple(sightings), lists, now if failed else None, probe.good, now)
+    return Seen(tuple(sightings), lists, probe.good, clock())
 
 
 async def _ask_lists(

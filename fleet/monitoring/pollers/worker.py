@@ -80,7 +80,8 @@ class Worker:
         """
         seen = self.run(self._poll(place, self._errand(place, number, instances, bootstrap)))
         record_sightings(place, seen, self.polling.destination_health)
-        record_lists(place, seen)
+        if bootstrap is not None:
+            record_lists(place, seen)
 
     def close(self) -> None:
         """Close connections and loop."""

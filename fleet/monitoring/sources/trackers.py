@@ -16,21 +16,16 @@ from fleet.monitoring.sources.source import EvidenceSource, Question
 from fleet.wire import agent_status_pb2, agent_status_pb2_grpc
 
 
-async def ask_tracker(
-    channel: grpc.aio.Channel,
-    agent_id: str,
-    *,
-    timeout: float,  # noqa: ASYNC109 - it is gRPC's
-) -> AgentReport | None:
-    """Ask through the proxy of `channel` within `timeout` seconds; None when it has no tunnel of the agent any more.
+async def ask_tracker(question: Question, agent_id: str) -> AgentReport | None:
+    """Ask an agent through the proxy; None when the proxy has no tunnel of the agent any more.
 
     Raises SourceFailed.
     """
-    stub = agent_status_pb2_grpc.AgentStatusStub(channel)
+    stub = agent_status_pb2_grpc.AgentStatusStub(question.channel)
     request = agent_status_pb2.ReadAgentStatusRequest(agent_id=agent_id)
     with asking():
         try:
-            answer = await stub.ReadAgentStatus(request, timeout=timeout)
+            answer = await stub.ReadAgentStatus(request, timeout=question.left())
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.NOT_FOUND:
                 # It moved since its tunnel was listed: the list is what is old, not the agent that is wrong.
@@ -48,12 +43,12 @@ async def ask_tracker(
 async def ask_trackers(question: Question) -> dict[int, Answer]:
     """Ask every agent that the target is asked for; return what came of each that has a tunnel, by index."""
     assert question.target.index is not None, "the record names the proxy of each tunnel"
-    proxy, timeout = question.target.index, question.left()
+    proxy = question.target.index
 
     async def ask(agent_id: str) -> Answer | None:
         at = question.clock()
         try:
-            report = await ask_tracker(question.channel, agent_id, timeout=timeout)
+            report = await ask_tracker(question, agent_id)
         except SourceFailed as failure:
             return Answer(at, proxy, None, str(failure))
         return None if report is None else Answer(at, proxy, report)
