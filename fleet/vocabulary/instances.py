@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fleet.vocabulary.looks import Numbered, Stroke
 from fleet.vocabulary.verdicts import State
@@ -120,9 +120,9 @@ class Resource:
     heartbeat_auth: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Poll:
-    """What polls of an instance gave. The record holds each field under its name; without slots, as Resource."""
+    """What polls of an instance gave. The record holds each field under its name."""
 
     #: The last two attempts of any kind to reach it, newest first.
     attempts: tuple[Attempt, ...] = ()
@@ -136,7 +136,7 @@ class Poll:
     watch: Watch = UNWATCHED
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class InstanceFacts(Poll):
     """Everything seen of one instance; nothing in it is derived. Times are seconds since the epoch."""
 
@@ -170,6 +170,11 @@ class InstanceFacts(Poll):
     #: When the list of instances was last answered, with or without it: an expiry later than that has not been
     #: seen, and does not count. None takes `expires_at` at its word.
     listed_at: float | None = None
+
+
+def fields_of(poll: Poll) -> dict[str, Any]:
+    """Return the fields of a poll, or of facts, by name."""
+    return {name: getattr(poll, name) for name in poll.__dataclass_fields__}
 
 
 def part(of: type[PartT], facts: InstanceFacts) -> PartT:

@@ -11,6 +11,7 @@ from dashboards.fleet.api import schemas
 from dashboards.shared.presenters import moment
 from fleet.monitoring.evidence import Heartbeat
 from fleet.monitoring.views import AgentView, Explanation, InstanceView, Summary
+from fleet.vocabulary.instances import fields_of
 from fleet.vocabulary.verdicts import State
 
 
@@ -42,7 +43,7 @@ def instance(view: InstanceView) -> schemas.InstanceItem:
     # What the schema calls as the facts do is answered as it was seen.
     return schemas.InstanceItem.model_validate(
         {
-            **vars(facts),
+            **fields_of(facts),
             "kind": facts.kind.value,
             "state": view.state.slug,
             "sentence": view.sentence,

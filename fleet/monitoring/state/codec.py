@@ -24,6 +24,7 @@ from fleet.vocabulary.instances import (
     Poll,
     Resource,
     ServingStatus,
+    fields_of,
 )
 from fleet.vocabulary.verdicts import NO_CAUSE, State
 from fleet.vocabulary.watch import UNWATCHED
@@ -195,7 +196,7 @@ def unpack_resource(text: bytes) -> Resource:
 
 def pack_poll(poll: Poll) -> str:
     """Its JSON: attempts are [at, ok, error]."""
-    fields = vars(poll) | {
+    fields = fields_of(poll) | {
         "attempts": [[attempt.at, int(attempt.ok), attempt.error] for attempt in poll.attempts],
         "watch": None if poll.watch is UNWATCHED else pack_watch(poll.watch),
     }
@@ -203,16 +204,17 @@ def pack_poll(poll: Poll) -> str:
     return json.dumps(kept, separators=(",", ":"))
 
 
-def unpack_poll(text: bytes) -> Poll:
-    """From its JSON; fields of another version are left out."""
-    fields = _read(text.decode())[0]
-    serving = fields.get("serving")
-    fields |= {
-        "attempts": tuple(Attempt(at, bool(ok), error) for at, ok, error in fields["attempts"]),
-        "serving": None if serving is None else ServingStatus(serving),
-        "watch": unpack_watch(fields.get("watch")),
-    }
-    return Poll(**{name: value for name, value in fields.items() if name in Poll.__dataclass_fields__})
+def unpack_poll(text: bytes) -> dict[str, Any]:
+    """The fields of a Poll, from its JSON; those of another version are left out."""
+    fields: dict[str, Any] = _read(text.decode())[0]
+    fields["attempts"] = tuple(Attempt(at, bool(ok), error) for at, ok, error in fields["attempts"])
+    if "serving" in fields:
+        fields["serving"] = ServingStatus(fields["serving"])
+    if "watch" in fields:
+        fields["watch"] = unpack_watch(fields["watch"])
+    for name in fields.keys() - Poll.__dataclass_fields__.keys():
+        del fields[name]
+    return fields
 
 
 def pack_spell(spell: Spell) -> str:
@@ -266,7 +268,7 @@ def unpack_feed(text: bytes | None) -> FeedState:
 def facts_of(
     names: Iterable[tuple[str, str, str]],
     resources: Mapping[int, Resource],
-    polls: Mapping[int, Poll],
+    polls: Mapping[int, Mapping[str, Any]],
     spells: Mapping[int, Spell],
     listed_at: float | None,
 ) -> dict[int, InstanceFacts]:
@@ -276,14 +278,16 @@ def facts_of(
     """
     facts = {}
     for index, (identity, kind, name) in enumerate(names):
-        resource = vars(resources.get(index) or Resource(name, address=""))
+        resource = resources.get(index) or Resource(name, address="")
+        if not resource.name:
+            resource = replace(resource, name=name)
         facts[index] = InstanceFacts(
             id=identity,
             index=index,
             kind=InstanceKind(kind),
             sick_since=(spells.get(index) or Spell()).sick_since,
             listed_at=listed_at,
-            **resource | {"name": resource["name"] or name},
-            **vars(polls.get(index) or Poll()),
+            **vars(resource),
+            **polls.get(index, {}),
         )
     return facts

@@ -49,7 +49,7 @@ def test_small_values_round_trip() -> None:
     attempts = (Attempt(2.0, ok=False, error="no"), Attempt(1.0, ok=True))
     full = Poll(attempts=attempts, serving=ServingStatus.UNKNOWN, serving_at=1.0, readyz=503, readyz_at=2.0)
     for poll in (Poll(), full):
-        assert codec.unpack_poll(codec.pack_poll(poll).encode()) == poll
+        assert Poll(**codec.unpack_poll(codec.pack_poll(poll).encode())) == poll
     for spell in (
         codec.Spell(),
         codec.Spell(InstanceState.SILENT, 1234.5),
