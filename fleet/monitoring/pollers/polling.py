@@ -22,17 +22,6 @@ _FIRST_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
-    """What one task asks."""
-
-    targets: tuple[Target, ...]
-    #: Auths to ask for the lists, best first; None when this shard does not ask.
-    lists_from: Sequence[Target] | None
-    #: Seconds.
-    deadline: float
-
-
-@dataclass(frozen=True, slots=True)
 class Sighting:
     """What came of asking one instance, or one auth for the lists."""
 
@@ -62,7 +51,7 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What came of an errand."""
+    """What came of asking a shard."""
 
     sightings: tuple[Sighting, ...]
     #: None when the lists were not asked for, or no auth answered either.
@@ -72,23 +61,30 @@ class Seen:
     at: float
 
 
-async def poll(connections: Connections, errand: Errand, clock: Clock = time.time) -> Seen:
-    """Run an errand. Never longer than its deadline, but for what closing takes."""
+async def poll(
+    connections: Connections,
+    targets: Sequence[Target],
+    auths: Sequence[Target],
+    *,
+    deadline: float,
+    clock: Clock = time.time,
+) -> Seen:
+    """Ask the targets, and `auths`, best first, for the lists. No longer than `deadline` seconds, but for closing."""
     loop = asyncio.get_running_loop()
-    until = loop.time() + errand.deadline
+    until = loop.time() + deadline
 
     def left() -> float:
         return until - loop.time()
 
-    for target in errand.targets:
+    for target in targets:
         if target.fresh:
             await connections.discard(target.address)
-    async with SelfProbe(errand.deadline) as probe:
+    async with SelfProbe(deadline) as probe:
         sightings, lists = await asyncio.gather(
             asyncio.gather(
-                *(_visit(connections, target, INSTANCE_SOURCES, left, clock) for target in errand.targets)
+                *(_visit(connections, target, INSTANCE_SOURCES, left, clock) for target in targets)
             ),
-            _ask_lists(connections, errand.lists_from or (), left, clock),
+            _ask_lists(connections, auths, left, clock),
         )
     for sighting in sightings:
         if sighting.error:

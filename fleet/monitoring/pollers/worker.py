@@ -14,7 +14,7 @@ import uvloop
 from fleet.monitoring.evidence import PRESENCE, Timing
 from fleet.monitoring.pollers.listing import record_lists
 from fleet.monitoring.pollers.plan import is_asked, lists_from
-from fleet.monitoring.pollers.polling import Errand, Seen, poll
+from fleet.monitoring.pollers.polling import Seen, poll
 from fleet.monitoring.pollers.recording import Place, record_sightings
 from fleet.monitoring.sources.source import Target
 from fleet.monitoring.state import RecordLost
@@ -78,7 +78,12 @@ class Worker:
 
         Raises RecordLost, StateUnavailable.
         """
-        seen = self.run(self._poll(place, self._errand(place, number, instances, bootstrap)))
+        known = [index for index in instances if index in place.instances]
+        agents = self._agents_to_ask(place.cluster, known)
+        targets = [
+            self._target(place.instances[index], place, number, agents.get(index, ())) for index in known
+        ]
+        seen = self.run(self._poll(place, targets, bootstrap))
         record_sightings(place, seen, self.polling.destination_health)
         if bootstrap is not None:
             record_lists(place, seen)
@@ -89,28 +94,15 @@ class Worker:
             self.run(connections.close())
         self._runner.close()
 
-    def _errand(
-        self, place: Place, number: int, instances: Sequence[int], bootstrap: Sequence[str] | None
-    ) -> Errand:
-        polling, now = self.polling, time.time()
-        presence = unpack_feed(place.feeds.get(PRESENCE))
-        auths = None
-        if bootstrap is not None:
-            known = place.instances.values()
-            auths = [
-                Target(index, InstanceKind.AUTH, address, epoch=presence.epoch, revision=presence.revision)
-                for index, address in lists_from(known, bootstrap, presence.source, now, polling.timing)
-            ]
-        known_here = [index for index in instances if index in place.instances]
-        agents = self._agents_to_ask(place.cluster, known_here)
-        return Errand(
-            targets=tuple(
-                self._target(place.instances[index], place, number, agents.get(index, ()))
-                for index in known_here
-            ),
-            lists_from=auths,
-            deadline=polling.deadline,
-        )
+    def _auths(self, place: Place, bootstrap: Sequence[str]) -> list[Target]:
+        """Auths to ask for the lists, best first."""
+        presence, known = unpack_feed(place.feeds.get(PRESENCE)), place.instances.values()
+        return [
+            Target(index, InstanceKind.AUTH, address, epoch=presence.epoch, revision=presence.revision)
+            for index, address in lists_from(
+                known, bootstrap, presence.source, time.time(), self.polling.timing
+            )
+        ]
 
     def _target(
         self, facts: InstanceFacts, place: Place, number: int, agents: tuple[tuple[int, str], ...]
@@ -139,17 +131,18 @@ class Worker:
             for proxy, agents in asked.items()
         }
 
-    async def _poll(self, place: Place, errand: Errand) -> Seen:
+    async def _poll(self, place: Place, targets: Sequence[Target], bootstrap: Sequence[str] | None) -> Seen:
         # Made here, in the loop that uses them.
         connections = self._connections.get(place.cluster)
         if connections is None:
             connections = self._connections[place.cluster] = Connections(
                 self.polling.tls, self.polling.retries
             )
-        seen = await poll(connections, errand)
-        if errand.lists_from is not None:
+        auths = [] if bootstrap is None else self._auths(place, bootstrap)
+        seen = await poll(connections, targets, auths, deadline=self.polling.deadline)
+        if bootstrap is not None:
             # Instances that are asked no more leave nothing behind.
             now = time.time()
             asked = {facts.address for facts in place.instances.values() if is_asked(facts, now)}
-            await connections.keep_only(asked | {auth.address for auth in errand.lists_from})
+            await connections.keep_only(asked | {auth.address for auth in auths})
         return seen

@@ -5,7 +5,7 @@ from __future__ import annotations
 import grpc.aio
 
 from fleet.monitoring.sources import SourceFailed, asking
-from fleet.monitoring.sources.source import EvidenceSource, Question
+from fleet.monitoring.sources.source import EvidenceSource
 from fleet.protocol.policies.env_policies import BY_NAME, Source, Value
 from fleet.vocabulary.node_policies import NodeReport, PolicyReport
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
@@ -45,9 +45,7 @@ async def ask_policies(
     )
 
 
-async def _ask(question: Question) -> NodeReport:
-    return await ask_policies(question.channel, timeout=question.left())
-
-
 #: Not in a round: policies change when an instance restarts, and `fleet.tasks.read_policies` has time of its own.
-POLICIES = EvidenceSource("policies", _ask)
+POLICIES = EvidenceSource(
+    "policies", lambda question: ask_policies(question.channel, timeout=question.left())
+)
