@@ -62,3 +62,11 @@ def test_small_values_round_trip() -> None:
     ):
         assert codec.unpack_feed(codec.pack_feed(state).encode()) == state
     assert codec.unpack_feed(None) == codec.FeedState()
+
+
+def test_poll_of_another_version() -> None:
+    """A source that this version does not have, or that the other one did not have, takes nothing else away."""
+    assert codec.unpack_poll(b'{"attempts":[[1.0,1,""]],"readyz":503,"another":"1"}') == {
+        "attempts": (Attempt(1.0, ok=True),),
+        "readyz": 503,
+    }
