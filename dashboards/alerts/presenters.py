@@ -66,8 +66,6 @@ class IncidentView:
     summary: str
     cause_kind: str
     cause: str
-    #: What the cause needs before its name; empty when that says it.
-    lead: str
     agents: list[str]
     opened_ms: int | None
     resolved_ms: int | None
@@ -123,7 +121,6 @@ def incident_view(
         summary=headline(value),
         cause_kind=cause.kind.value,
         cause=cause.name,
-        lead=cause.lead,
         agents=list(value.names),
         opened_ms=age_ms(value.opened_at, now),
         resolved_ms=age_ms(value.resolved_at, now),
@@ -171,21 +168,17 @@ def names_of(rows: Iterable[Incident]) -> dict[str, str]:
 
 
 def next_message(
-    row: Incident,
-    rules: Iterable[Rule],
-    now: float,
-    tree: Sequence[Route] | None = None,
-    quiet: Sequence[Silence] | None = None,
+    row: Incident, rules: Iterable[Rule], now: float, tree: Sequence[Route], quiet: Sequence[Silence]
 ) -> dict[str, Any]:
     """`at` and `because` of the next message, and `to`: names of the channels it goes to.
 
     `tree`: the routes of its cluster; `quiet`: of `quiet_in`.
     """
-    value = silenced(row, quiet_in(row.cluster_id, now) if quiet is None else quiet)
+    value = silenced(row, quiet)
     planned = plan(value, Look(now, 0.0, {rule.name: rule for rule in rules}))
     if value.state is IncidentState.RESOLVED:
         return {"at": None, "because": "it is over", "to": [], "path": []}
-    found = leaves(store.routes(row.cluster_id) if tree is None else tree, value)
+    found = leaves(tree, value)
     at, because = planned.at, planned.because
     if value.inhibited_by:
         by = Incident.objects.filter(cluster=row.cluster_id, key=value.inhibited_by).order_by("-generation")

@@ -27,10 +27,10 @@ from fleet.vocabulary import incidents as values
 from fleet.vocabulary.incidents import Cause, CauseKind, Happening, IncidentState, Mark, NoticeKind, Severity
 
 #: Which incident a row is, and what people write into it: a look writes everything else.
-_IDENTITY, _OF_PEOPLE = ("generation", "opened_at"), ("acked_at",)
+_UNWRITTEN = ("generation", "opened_at", "acked_at")
 #: Columns of an incident: named like the fields of its value, but for the cluster and the cause.
 _COLUMNS = tuple(field.name for field in fields(values.Incident) if field.name not in ("cluster", "cause"))
-_WRITTEN = tuple(name for name in _COLUMNS if name not in (*_IDENTITY, *_OF_PEOPLE))
+_WRITTEN = tuple(name for name in _COLUMNS if name not in _UNWRITTEN)
 _written_of, _columns_of = attrgetter(*_WRITTEN), attrgetter(*_COLUMNS)
 _parts_of = attrgetter(*(field.name for field in fields(Mark)))
 _CHUNK = 500

@@ -109,7 +109,7 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
     context: dict[str, Any] = {
         "page": "incidents",
         "incident": alert_presenters.incident_view(row, now, prefix_of(cluster), quiet=quiet),
-        "next": alert_presenters.next_message(row, rules, now, quiet=quiet),
+        "next": alert_presenters.next_message(row, rules, now, store.routes(cluster), quiet),
         "events": [_event(one, now) for one in row.events.order_by("-at", "-pk")[:100]],
         "deliveries": [
             alert_presenters.delivery_row(one, now, limited=limited)

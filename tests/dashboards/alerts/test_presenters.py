@@ -48,7 +48,7 @@ def test_next_message_says_when_why_and_to_whom() -> None:
     root.escalate_after = 900
     root.save()
     root.escalate_to.add(chief)
-    said = next_message(row, store.rules("default"), now)
+    said = next_message(row, store.rules("default"), now, store.routes("default"), ())
     assert said["because"] == "nobody has acknowledged it by then"
     assert said["to"] == ["chief"]
     assert round(said["ms"] / 1000) == -900
