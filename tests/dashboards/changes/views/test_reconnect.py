@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from dashboards.changes.campaign_rows import campaign_page
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import ensure_default_cluster
@@ -56,6 +57,27 @@ def test_from_filter_to_result(page: Client) -> None:
     assert {"reconnect.plan", "reconnect.confirm", "reconnect.paused", "reconnect.cancelled"} <= set(
         AuditEntry.objects.values_list("action", flat=True)
     )
+
+
+def test_agents_of_a_campaign_stand_with_the_newest_end_on_top(page: Client) -> None:
+    """Then who was asked, and last who was only chosen: PostgreSQL would put a moment that is none first."""
+    page.post("/reconnect/", {"proxy": "proxy-1"})
+    change = Change.objects.get()
+    change.campaign_agents.all().delete()
+    ends = {"chosen": (None, None), "asked": (50.0, None), "first": (10.0, 20.0), "last": (15.0, 30.0)}
+    for position, (name, (asked_at, ended_at)) in enumerate(ends.items()):
+        CampaignAgent.objects.create(
+            change=change,
+            position=position,
+            agent_id=name,
+            name=name,
+            state="due",
+            asked_at=asked_at,
+            ended_at=ended_at,
+        )
+    shown = campaign_page(change, "", 60.0)["rows"]
+    assert [row["name"] for row in shown] == ["last", "first", "asked", "chosen"]
+    assert [row["seconds"] for row in shown] == [15.0, 10.0, None, None]
 
 
 def test_auth_connections_are_moved_off_an_auth(page: Client) -> None:
