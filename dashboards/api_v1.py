@@ -23,14 +23,14 @@ from pydantic import Field
 from typing_extensions import override
 
 from dashboards.alerts import api as alerts
-from dashboards.changes.api import changes, degrading, draining, networking, policies, reconnect
+from dashboards.changes.api import changes, degrade, drain, networking, policies, reconnect
 from dashboards.fleet import agent_query
 from dashboards.fleet.agent_query import MAX_LIMIT, PAGE_SIZE, QueryError
-from dashboards.fleet.api import answers, retiring, schemas
-from dashboards.shared import reading, refusals
-from dashboards.shared.api import changing
+from dashboards.fleet.api import answers, retire, schemas
+from dashboards.shared import record_reader, refusals
+from dashboards.shared.api import change_responses
 from dashboards.shared.api.access import ApiAccess
-from dashboards.shared.api.asked import Parameters
+from dashboards.shared.api.parameters import Parameters
 from dashboards.shared.api.per_cluster import PerCluster
 from dashboards.shared.pages import sentence_of
 from dashboards.shared.permissions import public, visible_clusters
@@ -89,9 +89,9 @@ api.add_router("", policies.router)
 api.add_router("", reconnect.router)
 api.add_router("", changes.router)
 api.add_router("", alerts.router)
-api.add_router("", retiring.router)
-api.add_router("", draining.router)
-api.add_router("", degrading.router)
+api.add_router("", retire.router)
+api.add_router("", drain.router)
+api.add_router("", degrade.router)
 
 per_cluster = PerCluster(api)
 _VIEW = ApiAccess(Permission.VIEW_FLEET)
@@ -119,16 +119,16 @@ class AgentFilters(Parameters):
 @per_cluster.get("/fleet/summary", auth=_VIEW, response={200: schemas.SummaryAnswer, **_PROBLEMS})
 def summary(request: HttpRequest, cluster: str) -> Any:
     """Count the agents by state."""
-    now = reading.current_time()
-    return answers.summary(reading.reader().summary(changing.known(cluster), now), now)
+    now = record_reader.current_time()
+    return answers.summary(record_reader.reader().summary(change_responses.known(cluster), now), now)
 
 
 @per_cluster.get("/agents", auth=_VIEW, response={200: schemas.AgentsAnswer, **_PROBLEMS})
 def agents(request: HttpRequest, cluster: str, filters: Query[AgentFilters]) -> Any:
     """List agents, filtered, page by page."""
-    now = reading.current_time()
-    reader = reading.reader()
-    table = reader.table(changing.known(cluster), now)
+    now = record_reader.current_time()
+    reader = record_reader.reader()
+    table = reader.table(change_responses.known(cluster), now)
     query = agent_query.narrow(
         agent_query.parse(filters.q),
         states=filters.state,
@@ -149,7 +149,9 @@ def agents(request: HttpRequest, cluster: str, filters: Query[AgentFilters]) -> 
 @per_cluster.get("/agents/{agent_id}", auth=_VIEW, response={200: schemas.AgentAnswer, **_PROBLEMS})
 def agent(request: HttpRequest, cluster: str, agent_id: str) -> Any:
     """Explain one agent: its verdict, and the evidence that it rests on."""
-    found = reading.reader().explain(changing.known(cluster), agent_id, reading.current_time())
+    found = record_reader.reader().explain(
+        change_responses.known(cluster), agent_id, record_reader.current_time()
+    )
     if found is None:
         raise HttpError(404, f"There is no agent {agent_id} in the cluster {cluster}.")
     return answers.explanation(cluster, found)
@@ -158,9 +160,9 @@ def agent(request: HttpRequest, cluster: str, agent_id: str) -> Any:
 @per_cluster.get("/instances", auth=_VIEW, response={200: schemas.InstancesAnswer, **_PROBLEMS})
 def instances(request: HttpRequest, cluster: str) -> Any:
     """List auths and proxies."""
-    now = reading.current_time()
-    reader = reading.reader()
-    header = reader.header(changing.known(cluster), now)
+    now = record_reader.current_time()
+    reader = record_reader.reader()
+    header = reader.header(change_responses.known(cluster), now)
     return schemas.InstancesAnswer(
         **answers.dated(cluster, header.as_of, now, stale=header.stale),
         instances=[answers.instance(view) for view in reader.instances(cluster, now)],
@@ -228,12 +230,12 @@ def _refused(request: HttpRequest, error: Any) -> HttpResponse:
         match = request.resolver_match
         cluster = match.kwargs.get("cluster", DEFAULT_CLUSTER) if match else DEFAULT_CLUSTER
         status = 412
-        said |= {"detail": changing.read_again(cluster, error), "revision": error.revision}
+        said |= {"detail": change_responses.read_again(cluster, error), "revision": error.revision}
     refusals.note(request, str(said["detail"]))
     return api.create_response(request, said, status=status)
 
 
-@api.exception_handler(changing.Overtaken)
+@api.exception_handler(change_responses.Overtaken)
 def _overtaken(request: HttpRequest, error: Any) -> HttpResponse:
     refusals.note(request, str(error))
     return api.create_response(request, {"detail": str(error), "revision": error.revision}, status=412)

@@ -9,8 +9,8 @@ from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.http import HttpRequest, HttpResponseBase, JsonResponse
 from django.utils.decorators import sync_and_async_middleware
 
-from dashboards.shared import attempts
-from dashboards.shared.acting import REQUEST_ID_HEADER, request_id_of
+from dashboards.shared import request_log
+from dashboards.shared.request_actor import REQUEST_ID_HEADER, request_id_of
 from fleet.audit import counting
 
 Sync = Callable[[HttpRequest], HttpResponseBase]
@@ -49,8 +49,8 @@ def log_attempts(get_response: Any) -> Sync | Async:
         async def later(request: HttpRequest) -> HttpResponseBase:
             with counting() as written:
                 answer = await answer_later(request)
-            if request.method not in attempts.READS:
-                await sync_to_async(attempts.see)(request, answer, len(written))
+            if request.method not in request_log.READS:
+                await sync_to_async(request_log.see)(request, answer, len(written))
             return answer
 
         return later
@@ -59,7 +59,7 @@ def log_attempts(get_response: Any) -> Sync | Async:
     def now(request: HttpRequest) -> HttpResponseBase:
         with counting() as written:
             given = answer(request)
-        attempts.see(request, given, len(written))
+        request_log.see(request, given, len(written))
         return given
 
     return now

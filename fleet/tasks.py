@@ -18,15 +18,15 @@ from celery import shared_task
 from channels.layers import get_channel_layer
 from django.conf import settings
 
+from fleet.alerts.alerting_loops import prune as prune_incidents
 from fleet.alerts.outbox import prune as prune_messages
-from fleet.alerts.running import prune as prune_incidents
 from fleet.changes import runners
-from fleet.changes.dialing import Auths, Dialer
+from fleet.changes.instance_dialer import Auths, Dialer
 from fleet.changes.networking import run as networking_run
 from fleet.changes.runner import StepContext
 from fleet.changes.runners import RUNNERS
-from fleet.changes.standing import degrading, degrading_run, drains, drains_run, retiring
-from fleet.changes.standing.degrading import DegradeRequest
+from fleet.changes.standing import degradations, degradations_run, drains, drains_run, retirements
+from fleet.changes.standing.degradations import DegradeRequest
 from fleet.isolation import apart, each_change, each_cluster
 from fleet.models import Change, Cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -35,7 +35,7 @@ from fleet.monitoring.history.store import prune, recall, settle
 from fleet.monitoring.pollers.conclude import conclude
 from fleet.monitoring.pollers.plan import operators_auths, plan
 from fleet.monitoring.pollers.policies import ask_all
-from fleet.monitoring.pollers.recording import Place
+from fleet.monitoring.pollers.record_sightings import Place
 from fleet.monitoring.pollers.worker import Polling, Worker
 from fleet.monitoring.publish import publish
 from fleet.monitoring.state import RecordLost, StateError
@@ -47,7 +47,7 @@ from fleet.monitoring.state.writer import Writer
 from fleet.processes import garbage
 from fleet.protocol.destination.health import READINGS
 from fleet.transport.channels import TLSFiles
-from fleet.transport.retrying.reads import DEFAULT
+from fleet.transport.retry.read_retries import DEFAULT
 from fleet.vocabulary.changes import ChangeKind
 from fleet.vocabulary.instances import InstanceFacts
 
@@ -203,15 +203,15 @@ def degrade_instance(**fields: Any) -> None:
     """Have an instance report that it is degraded, or no longer; a failure is a row in the log."""
     here, request = process(), DegradeRequest(**fields)
     instances = here.writer.load_instances(request.cluster)
-    if error := here.worker.run(degrading_run.send(request, instances, _tls())):
-        degrading.fail(request, error, _now())
+    if error := here.worker.run(degradations_run.send(request, instances, _tls())):
+        degradations.fail(request, error, _now())
 
 
 @shared_task(name="fleet.tasks.apply_retired", ignore_result=True)
 def apply_retired() -> None:
     """Have the record say which agents operators retired, where it says otherwise."""
     writer = process().writer
-    each_cluster("retired agents wait", lambda cluster: retiring.apply(writer, cluster.id))
+    each_cluster("retired agents wait", lambda cluster: retirements.apply(writer, cluster.id))
 
 
 #: What `tend` does, and how often, seconds.

@@ -12,7 +12,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from dashboards.access.forms import TokenForm
-from dashboards.shared import acting, presenters, proof
+from dashboards.shared import presenters, proof, request_actor
 from dashboards.shared.pages import signed_in
 from dashboards.shared.permissions import requires
 from dashboards.shared.row_ids import row_id
@@ -42,7 +42,7 @@ def _make(request: HttpRequest) -> HttpResponseBase:
     form = TokenForm(user, request.POST)
     if not form.is_valid():
         return _show(request, form)
-    author, now = acting.author(request), timezone.now()
+    author, now = request_actor.author(request), timezone.now()
     _, secret = token_acts.make(
         user, form.cleaned_data["name"], form.chosen, author, lifetime=form.lifetime, now=now
     )
@@ -51,7 +51,7 @@ def _make(request: HttpRequest) -> HttpResponseBase:
 
 def _revoke(request: HttpRequest) -> HttpResponseBase:
     token = get_object_or_404(_visible(signed_in(request)), pk=row_id(request.POST["revoke"]))
-    token_acts.revoke(token, acting.author(request), timezone.now())
+    token_acts.revoke(token, request_actor.author(request), timezone.now())
     messages.success(request, f"The token {token} is revoked.")
     return redirect("tokens")
 

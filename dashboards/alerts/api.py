@@ -13,17 +13,17 @@ from ninja.errors import HttpError
 from pydantic import AwareDatetime, Field
 
 from dashboards.alerts.presenters import IncidentView, incident_view, next_message, quiet_in
-from dashboards.shared import reading
+from dashboards.shared import record_reader
 from dashboards.shared.api.access import ApiAccess
-from dashboards.shared.api.asked import Body, Parameters
-from dashboards.shared.api.changing import REFUSALS, by, caller, known, prove
+from dashboards.shared.api.change_responses import REFUSALS, by, caller, known, prove
+from dashboards.shared.api.parameters import Body, Parameters
 from dashboards.shared.api.per_cluster import PerCluster
 from dashboards.shared.pages import sentence_of
 from dashboards.shared.permissions import refusal_to_write
 from dashboards.shared.presenters import moment
-from fleet.alerts import acting, store
-from fleet.alerts.acting import ActError, AlreadySilencedError
-from fleet.alerts.matching import EVERYTHING, MatchError, is_everything, parse
+from fleet.alerts import incident_actions, store
+from fleet.alerts.incident_actions import ActError, AlreadySilencedError
+from fleet.alerts.matchers import EVERYTHING, MatchError, is_everything, parse
 from fleet.models.access import Permission
 from fleet.models.alerting import Silence, in_cluster
 from fleet.models.incidents import Incident
@@ -126,7 +126,7 @@ class ExtendBody(Body):
 @per_cluster.get("/incidents", auth=_VIEW, response={200: IncidentsAnswer, **REFUSALS})
 def incidents(request: HttpRequest, cluster: str, filters: Query[IncidentFilters]) -> Any:
     """List incidents."""
-    now = reading.current_time()
+    now = record_reader.current_time()
     rows = Incident.objects.filter(cluster=known(cluster))
     if filters.state == "open":
         rows = rows.filter(state__in=OPEN)
@@ -141,8 +141,8 @@ def acknowledge(request: HttpRequest, cluster: str, number: int) -> Any:
     row = Incident.objects.filter(cluster=known(cluster), pk=_number(number)).first()
     if row is None:
         raise HttpError(404, f"There is no incident {number} in the cluster {cluster}.")
-    now = reading.current_time()
-    acting.acknowledge(row, caller(request).get_username(), now, settings.REFLOAT_PUBLIC_URL)
+    now = record_reader.current_time()
+    incident_actions.acknowledge(row, caller(request).get_username(), now, settings.REFLOAT_PUBLIC_URL)
     row.refresh_from_db()
     return _views([row], cluster, now)[0]
 
@@ -150,25 +150,25 @@ def acknowledge(request: HttpRequest, cluster: str, number: int) -> Any:
 @per_cluster.get("/silences", auth=_VIEW, response={200: SilencesAnswer, **REFUSALS})
 def silences(request: HttpRequest, cluster: str) -> Any:
     """List silences that have not ended."""
-    rows = in_cluster(Silence.objects.filter(ends_at__gt=reading.current_time()), known(cluster))
+    rows = in_cluster(Silence.objects.filter(ends_at__gt=record_reader.current_time()), known(cluster))
     return SilencesAnswer(cluster=cluster, silences=[_silence(row) for row in rows])
 
 
 @per_cluster.post("/silences", auth=_ACT, response={201: SilenceItem, **REFUSALS})
 def make_silence(request: HttpRequest, cluster: str, body: SilenceBody) -> Any:
     """Keep something quiet for a while."""
-    now, who = reading.current_time(), caller(request).get_username()
+    now, who = record_reader.current_time(), caller(request).get_username()
     if "\0" in body.matchers or "\0" in body.reason:
         raise HttpError(400, "There must be no NUL in it.")
     if body.typed.strip().lower() == EVERYTHING:
         _prove_for_everything(request, body.matchers)
     try:
-        starts_at = acting.beginning(body.starts_at, now)
+        starts_at = incident_actions.beginning(body.starts_at, now)
     except ActError as error:
         # The date is one; that it is too late or too soon is a matter of when this is sent.
         raise HttpError(409, f"{error}.".capitalize()) from error
     try:
-        made = acting.silence(
+        made = incident_actions.silence(
             body.matchers,
             body.reason,
             who,
@@ -189,7 +189,7 @@ def make_silence(request: HttpRequest, cluster: str, body: SilenceBody) -> Any:
 def end_silence(request: HttpRequest, cluster: str, number: int) -> Any:
     """End a silence now."""
     row = _silence_row(request, cluster, number)
-    acting.end(row, reading.current_time(), by(request))
+    incident_actions.end(row, record_reader.current_time(), by(request))
     row.refresh_from_db()
     return _silence(row)
 
@@ -197,12 +197,12 @@ def end_silence(request: HttpRequest, cluster: str, number: int) -> Any:
 @per_cluster.post("/silences/{int:number}/extend", auth=_ACT, response={200: SilenceItem, **REFUSALS})
 def extend_silence(request: HttpRequest, cluster: str, number: int, body: ExtendBody) -> Any:
     """Let a silence last longer."""
-    row, now = _silence_row(request, cluster, number), reading.current_time()
+    row, now = _silence_row(request, cluster, number), record_reader.current_time()
     _prove_for_everything(request, row.matchers)
     if row.ends_at <= now:
         raise HttpError(409, f"The silence {number} has ended: make another.")
     try:
-        acting.extend(row, body.hours * 3600, now, by(request))
+        incident_actions.extend(row, body.hours * 3600, now, by(request))
     except ActError as error:
         raise HttpError(409, f"{error}.".capitalize()) from error
     row.refresh_from_db()

@@ -14,12 +14,12 @@ from fleet.alerts.channels import SendError
 from fleet.alerts.channels.kind import Input
 from fleet.alerts.channels.registry import INPUTS, KINDS
 from fleet.alerts.digest import Period
-from fleet.alerts.matching import EVERYTHING, MatchError, is_everything, parse
+from fleet.alerts.matchers import EVERYTHING, MatchError, is_everything, parse
 from fleet.alerts.rules import RuleKind
 from fleet.alerts.silences import WindowError, zone_of
 from fleet.alerts.store import window_of
 from fleet.models.alerting import AgentLabel, AlertRule, Channel, MaintenanceWindow, Route, in_cluster
-from fleet.models.sealed import SealError, seal, unseal
+from fleet.models.sealed_secrets import SealError, seal, unseal
 from fleet.vocabulary.incidents import Severity
 
 _SEVERITIES = [(int(severity), severity.slug) for severity in sorted(Severity, reverse=True)]

@@ -21,7 +21,7 @@ from dashboards.fleet import agent_query
 from dashboards.shared.presenters import age_ms, moment
 from fleet.alerts import store
 from fleet.alerts.lifecycle import Look, plan
-from fleet.alerts.messages import agents_path, clock, duration_words, headline, recovery_words, subject
+from fleet.alerts.notifications import agents_path, clock, duration_words, headline, recovery_words, subject
 from fleet.alerts.routes import Route, escalates_at, leaves, receivers
 from fleet.alerts.rules import Rule
 from fleet.alerts.silences import Silence, active, silencing

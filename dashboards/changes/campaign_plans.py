@@ -6,8 +6,8 @@ import random
 from collections.abc import Mapping
 from datetime import datetime
 
-from dashboards.changes.choosing import chosen
-from dashboards.shared import reading
+from dashboards.changes.target_agents import chosen
+from dashboards.shared import record_reader
 from fleet.audit import By
 from fleet.changes import Refused, engine
 from fleet.changes.campaigns import campaigns
@@ -18,7 +18,7 @@ from fleet.vocabulary.changes import ChangeKind
 
 def plan(cluster: str, given: Mapping[str, str], pace: Mapping[str, object], by: By, now: datetime) -> Change:
     """Plan it, with a row in the log when it is refused. Raises Refused with problems by field, StateError."""
-    table = reading.reader().table(cluster, reading.current_time())
+    table = record_reader.reader().table(cluster, record_reader.current_time())
     read = campaign.read_pace(pace)
     with engine.plan_attempt(ChangeKind.RECONNECT, cluster, by, now):
         if read.problems:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from typing_extensions import override
 
 from dashboards.changes import campaign_rows, change_rows, policy_rows
-from dashboards.shared import reading
+from dashboards.shared import record_reader
 from dashboards.shared.pages import sentence_of
 from fleet.changes import Stale
 from fleet.changes.policies import desired
@@ -79,7 +79,7 @@ class CampaignPresenter(Presenter):
 
     @override
     def details(self, change: Change, state: str) -> dict[str, Any]:
-        return {"campaign": campaign_rows.campaign_page(change, state, reading.current_time())}
+        return {"campaign": campaign_rows.campaign_page(change, state, record_reader.current_time())}
 
 
 PRESENTERS: Mapping[ChangeKind, Presenter] = {

@@ -369,13 +369,13 @@ LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {
         "line": {
-            "()": "fleet.processes.log_lines.LineFormatter",
+            "()": "fleet.processes.log_format.LineFormatter",
             "format": "{asctime}.{msecs:03.0f}Z {levelname} {name}: {message}",
             "datefmt": "%Y-%m-%dT%H:%M:%S",
             "style": "{",
         },
     },
-    "filters": {"refusals": {"()": "fleet.processes.log_lines.RefusalFilter"}},
+    "filters": {"refusals": {"()": "fleet.processes.log_format.RefusalFilter"}},
     "handlers": {
         "stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["refusals"]},
     },

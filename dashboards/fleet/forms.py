@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 
-from fleet.changes.standing.retiring import LONGEST_REASON, problem_of
+from fleet.changes.standing.retirements import LONGEST_REASON, problem_of
 
 
 class RetireForm(forms.Form):

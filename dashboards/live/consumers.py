@@ -28,7 +28,7 @@ from dashboards.live.hub import (
 )
 from dashboards.live.revocation import UNCONFIRMED, Pace, until_refused
 from dashboards.live.sockets import refusal
-from dashboards.shared import reading
+from dashboards.shared import record_reader
 from dashboards.shared.permissions import Access
 from dashboards.shared.presenters import age_ms
 from fleet.models.access import Permission
@@ -212,7 +212,7 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
                 "seq": taken.seq,
                 "layout_version": taken.layout_version,
                 "agents": len(taken.states),
-                "age_ms": age_ms(taken.as_of, reading.current_time()),
+                "age_ms": age_ms(taken.as_of, record_reader.current_time()),
                 "interval_ms": round(taken.interval * 1000),
                 "stale": taken.stale,
                 "counts": {state.slug: count for state, count in taken.counts.items()},
@@ -265,7 +265,7 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
 
     async def _say_beat(self, head: StreamHeader | None) -> None:
         self._beat_at = time.monotonic()
-        age = None if head is None else age_ms(head.as_of, reading.current_time())
+        age = None if head is None else age_ms(head.as_of, record_reader.current_time())
         stale = self._stale is not False
         await self._say(
             {"type": "beat", "epoch": self._epoch or "", "seq": self._seq, "age_ms": age, "stale": stale}

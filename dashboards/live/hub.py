@@ -18,7 +18,7 @@ from typing import Any
 
 from channels.layers import get_channel_layer
 
-from dashboards.shared import reading
+from dashboards.shared import record_reader
 from dashboards.shared.presenters import age_ms
 from fleet.monitoring.evidence import Timing
 from fleet.monitoring.publish import group_of
@@ -128,13 +128,13 @@ class Feed:
     async def snapshot(self) -> Snapshot:
         """Read every agent's state, no older than the newest event. Raises StateUnavailable."""
         async with self._reading:
-            now = reading.current_time()
+            now = record_reader.current_time()
             if self._snapshot is not None:
                 at, kept = self._snapshot
                 newest = not self._epoch or (kept.epoch == self._epoch and kept.seq >= self._seq)
                 if newest and now - at < _SNAPSHOT_SHARED:
                     return kept
-            taken = await asyncio.to_thread(reading.reader().snapshot, self.cluster, now)
+            taken = await asyncio.to_thread(record_reader.reader().snapshot, self.cluster, now)
             self._snapshot = (now, taken)
             return taken
 
@@ -177,9 +177,9 @@ class Feed:
         """Tell every socket the time: the header's age, whether or not anything happens."""
         away = False
         while True:
-            now = reading.current_time()
+            now = record_reader.current_time()
             try:
-                self._head = await asyncio.to_thread(reading.reader().header, self.cluster, now)
+                self._head = await asyncio.to_thread(record_reader.reader().header, self.cluster, now)
                 head: StreamHeader | None = self._head
                 if away:
                     logger.warning("cluster %s: the record can be read again", self.cluster)
@@ -202,7 +202,7 @@ class Feed:
         kind = event["type"]
         if kind == "delta":
             self._epoch, self._seq = event["epoch"], event["seq"]
-            self._offer(Delta(event["epoch"], event["seq"], delta_text(event, reading.current_time())))
+            self._offer(Delta(event["epoch"], event["seq"], delta_text(event, record_reader.current_time())))
         elif kind == "layout":
             self._snapshot = None
             self._offer(layout_hint(event["layout_version"]))

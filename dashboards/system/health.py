@@ -9,10 +9,10 @@ from django.http import HttpRequest, HttpResponseBase, JsonResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from dashboards.shared import reading
+from dashboards.shared import record_reader
 from dashboards.shared.permissions import public
-from fleet.models.brief import brief
 from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.models.lock_timeout import brief
 from fleet.monitoring.state import StateUnavailable
 
 #: The row that `readyz` writes: too short for the key of a session, and expired, so it stands for nobody.
@@ -63,7 +63,7 @@ def _database_takes_a_row() -> bool:
 
 def _record_works() -> bool:
     try:
-        reading.reader().header(DEFAULT_CLUSTER, reading.current_time())
+        record_reader.reader().header(DEFAULT_CLUSTER, record_reader.current_time())
     except StateUnavailable:
         return False
     return True

@@ -13,10 +13,10 @@ from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from dashboards.live import hub
-from dashboards.shared import reading
-from dashboards.shared.bearer import allow_token
+from dashboards.shared import record_reader
 from dashboards.shared.pages import signed_in
 from dashboards.shared.permissions import requires, visible_clusters
+from dashboards.system.metrics_token import allow_token
 from fleet.models.access import Permission, is_limited
 from fleet.models.alerting import AlertClock, Delivery
 from fleet.models.incidents import Incident
@@ -33,7 +33,7 @@ def metrics(request: HttpRequest) -> HttpResponseBase:
     """Give the metrics of the clusters that the reader may see, as of now; nothing is kept between two scrapes."""
     user, registry = signed_in(request), CollectorRegistry(auto_describe=False)
     whole = not is_limited(user)
-    registry.register(FleetCollector(visible_clusters(user), reading.current_time(), whole=whole))
+    registry.register(FleetCollector(visible_clusters(user), record_reader.current_time(), whole=whole))
     return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
 
 
@@ -77,7 +77,7 @@ class FleetCollector(Collector):
 
     def _header(self, cluster: str) -> StreamHeader | None:
         try:
-            return reading.reader().header(cluster, self._now)
+            return record_reader.reader().header(cluster, self._now)
         except StateUnavailable:
             return None
 
@@ -109,7 +109,7 @@ def _instances(clusters: Iterable[str], now: float) -> Iterator[Metric]:
 
 def _views(cluster: str, now: float) -> list[InstanceView]:
     try:
-        views = reading.reader().instances(cluster, now)
+        views = record_reader.reader().instances(cluster, now)
     except StateUnavailable:
         return []
     return [view for view in views if view.facts.gone_at is None]

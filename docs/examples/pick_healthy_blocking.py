@@ -8,7 +8,7 @@ import time
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fleet.protocol.recovery.pick_healthy import Settings
-from fleet.transport.pick_healthy.opening import open_blocking_channel
+from fleet.transport.pick_healthy.channel_factory import open_blocking_channel
 
 
 def main(addresses: list[tuple[str, int]]) -> None:

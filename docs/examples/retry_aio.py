@@ -11,8 +11,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fleet.protocol.retry.budget import BudgetSettings
 from fleet.protocol.retry.grpc_route_yaml import from_yaml
-from fleet.transport.retrying.aio import Retrying
-from fleet.transport.retrying.calling import SharedBudget
+from fleet.transport.retry.aio import Retrying
+from fleet.transport.retry.retried_call import SharedBudget
 
 
 async def main(address: str, route_file: str) -> None:

@@ -8,7 +8,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fleet.protocol.retry.policy import Policy, Reason
-from fleet.transport.retrying.blocking import BlockingRetrying
+from fleet.transport.retry.blocking import BlockingRetrying
 
 POLICY = Policy(
     frozenset({Reason.UNAVAILABLE, Reason.DEADLINE_EXCEEDED}),

@@ -11,7 +11,7 @@ from heapq import merge
 from operator import attrgetter
 
 from fleet.alerts.facts import RATE_SECONDS
-from fleet.alerts.messages import duration_words
+from fleet.alerts.notifications import duration_words
 from fleet.alerts.rules import Rule, RuleKind
 from fleet.vocabulary.instances import FAULTS
 from fleet.vocabulary.verdicts import HARMED, LOST_OR_AT_RISK, State

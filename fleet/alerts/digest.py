@@ -13,9 +13,9 @@ from typing import Any
 
 from django.db.models import Q
 
-from fleet.alerts import messages, store
+from fleet.alerts import notifications, store
 from fleet.alerts.channels.registry import READ
-from fleet.alerts.messages import Links
+from fleet.alerts.notifications import Links
 from fleet.models import alerting
 from fleet.models import incidents as rows
 from fleet.vocabulary.incidents import Cause, CauseKind, Incident, IncidentState, Notice, NoticeKind, Severity
@@ -68,7 +68,7 @@ def compose(
     counted = Counter(one.severity for one in told)
     head = [f"{counted[one]} {one.slug}" for one in (Severity.CRITICAL, Severity.WARNING) if counted[one]]
     parts = [f"incidents: {' and '.join(head)}"] if head else []
-    parts += [messages.headline(one) for one in quiet if one.is_open][:2]
+    parts += [notifications.headline(one) for one in quiet if one.is_open][:2]
     said = ", ".join(parts) or f"{len(quiet)} that nobody needed to hear of"
     day = datetime.fromtimestamp(now, UTC).date().isoformat()
     blocks = [
@@ -81,7 +81,7 @@ def compose(
     about = Incident(
         cluster, Cause(CauseKind.FLEET, f"{period.value}-digest-{day}", "digest"), 1, IncidentState.RESOLVED, began
     )  # fmt: skip
-    payload = messages.payload(Notice(NoticeKind.DIGEST, about, now, 1), Links(console))
+    payload = notifications.payload(Notice(NoticeKind.DIGEST, about, now, 1), Links(console))
     return payload | {
         "subject": f"{period.value.upper()} DIGEST {cluster}: {said}",
         "text": "\n".join(blocks) + "\n",
@@ -94,8 +94,8 @@ def _block(title: str, found: Iterable[Incident], now: float) -> list[str]:
     if not listed:
         return []
     lines = [
-        f"- {messages.headline(one)}: {one.peak} at most, for {messages.duration_words(one.duration(now))}"
-        f" from {messages.clock(one.opened_at)}{', still so' if one.is_open else ''}"
+        f"- {notifications.headline(one)}: {one.peak} at most, for {notifications.duration_words(one.duration(now))}"
+        f" from {notifications.clock(one.opened_at)}{', still so' if one.is_open else ''}"
         for one in listed[:_LINES]
     ]
     more = len(listed) - len(lines)

@@ -22,7 +22,7 @@ from fleet.alerts.channels import Errand, SendError
 from fleet.alerts.channels.registry import KINDS, REPOSTS
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.incidents import IncidentEvent
-from fleet.models.sealed import SealError, unseal
+from fleet.models.sealed_secrets import SealError, unseal
 from fleet.vocabulary.incidents import TimelineKind
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from fleet.alerts.matching import Matcher, matches
+from fleet.alerts.matchers import Matcher, matches
 from fleet.vocabulary.incidents import Incident, IncidentState, NoticeKind, Severity
 
 #: How the reason begins why a message waits for the end of quiet hours.

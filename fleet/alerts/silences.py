@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from fleet.alerts.matching import Matcher, is_of_agents, matches
+from fleet.alerts.matchers import Matcher, is_of_agents, matches
 from fleet.alerts.recurrence import Recurrence, RecurrenceError
 from fleet.vocabulary.incidents import Incident
 

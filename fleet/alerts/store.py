@@ -16,7 +16,7 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db.models import Q
 
-from fleet.alerts.matching import parse
+from fleet.alerts.matchers import parse
 from fleet.alerts.round import Past
 from fleet.alerts.routes import QUIET, QuietHours, Route
 from fleet.alerts.rules import DEFAULT_RULES, Rule, RuleKind, effective

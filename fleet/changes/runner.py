@@ -16,7 +16,7 @@ from django.db.models import QuerySet
 
 from fleet import lease
 from fleet.changes import Busy, WrongState, engine
-from fleet.changes.dialing import Auths, Dialer
+from fleet.changes.instance_dialer import Auths, Dialer
 from fleet.models.changes import Change
 from fleet.models.clusters import ClusterLease
 from fleet.models.moments import to_moment

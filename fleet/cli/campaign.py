@@ -8,7 +8,7 @@ from typing import Any
 import click
 from typing_extensions import override
 
-from fleet.cli import agreeing, api
+from fleet.cli import api, plan_and_confirm
 from fleet.cli.answers import prints, table
 from fleet.cli.console import asks_console
 from fleet.protocol import durations
@@ -61,7 +61,7 @@ def reconnect() -> None:
 @click.option(
     "--pace", multiple=True, metavar="KEY=VALUE", help=f"How fast, and when to give up: {', '.join(PACE)}."
 )
-@agreeing.agreeing
+@plan_and_confirm.agreeing
 def start_command(
     console: api.Console,
     cluster: str,
@@ -82,7 +82,7 @@ def start_command(
     }
     # Left out where nobody asks for it: a console of an older version does not know these fields.
     body |= {name: value for name, value in (("auth", auth), ("connection", connection)) if value}
-    change = agreeing.plan(console, cluster, "/reconnect/plan", body)
+    change = plan_and_confirm.plan(console, cluster, "/reconnect/plan", body)
     planned = change["plan"]
     lines = [f"{planned['asked']} to be asked, about {durations.format_seconds(round(planned['seconds']))}"]
     lines += [f"  {count} leave {name}" for name, count in planned["leaving"].items()]
@@ -90,7 +90,7 @@ def start_command(
         f"  {name} has room, {count} agents now" for name, count in planned.get("destinations", {}).items()
     ]
     lines += [f"  {count} skipped: {why}" for why, count in planned["skipped"].items()]
-    agreeing.carry_out(console, cluster, change, lines, **how)
+    plan_and_confirm.carry_out(console, cluster, change, lines, **how)
 
 
 def _status(said: dict[str, Any]) -> str:
@@ -105,7 +105,9 @@ def _status(said: dict[str, Any]) -> str:
         )
         for agent in said["agents"]
     ]
-    return f"{agreeing.line(said)}\n{table(('agent', 'result', 'from', 'to', 'seconds', 'why'), rows)}"
+    return (
+        f"{plan_and_confirm.line(said)}\n{table(('agent', 'result', 'from', 'to', 'seconds', 'why'), rows)}"
+    )
 
 
 @reconnect.command("status")
@@ -134,10 +136,10 @@ def _doing(what: str, help_: str) -> None:
     @reconnect.command(what, help=help_)
     @_id
     @asks_console
-    @prints(agreeing.line)
+    @prints(plan_and_confirm.line)
     def command(console: api.Console, cluster: str, change: int) -> Any:
         seen = console.get(f"/changes/{change}/progress", cluster=cluster)
-        return agreeing.tell(console, cluster, seen, "do", {"do": what})
+        return plan_and_confirm.tell(console, cluster, seen, "do", {"do": what})
 
 
 _doing("pause", "Ask nobody new until it is resumed.")

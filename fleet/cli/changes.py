@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from fleet.cli import agreeing, api
+from fleet.cli import api, plan_and_confirm
 from fleet.cli.answers import prints, table
 from fleet.cli.console import asks_console
 
@@ -38,10 +38,12 @@ def list_command(console: api.Console, cluster: str) -> Any:
 @changes.command("confirm")
 @_id
 @asks_console
-@agreeing.agreeing
+@plan_and_confirm.agreeing
 def confirm_command(console: api.Console, cluster: str, change_id: int, **how: Any) -> None:
     """Agree to a plan that was made before, and watch it. --plan, or a no, cancels it."""
-    agreeing.carry_out(console, cluster, console.get(f"/changes/{change_id}", cluster=cluster), [], **how)
+    plan_and_confirm.carry_out(
+        console, cluster, console.get(f"/changes/{change_id}", cluster=cluster), [], **how
+    )
 
 
 def _state(change: dict[str, Any]) -> str:
@@ -54,7 +56,9 @@ def _state(change: dict[str, Any]) -> str:
 @prints(_state)
 def approve_command(console: api.Console, cluster: str, change_id: int) -> Any:
     """Agree as the second person, where the cluster asks for one."""
-    return agreeing.tell(console, cluster, console.get(f"/changes/{change_id}", cluster=cluster), "approve")
+    return plan_and_confirm.tell(
+        console, cluster, console.get(f"/changes/{change_id}", cluster=cluster), "approve"
+    )
 
 
 @changes.command("cancel")
@@ -63,14 +67,16 @@ def approve_command(console: api.Console, cluster: str, change_id: int) -> Any:
 @prints(_state)
 def cancel_command(console: api.Console, cluster: str, change_id: int) -> Any:
     """Call it off: what was done stays done."""
-    return agreeing.tell(console, cluster, console.get(f"/changes/{change_id}", cluster=cluster), "cancel")
+    return plan_and_confirm.tell(
+        console, cluster, console.get(f"/changes/{change_id}", cluster=cluster), "cancel"
+    )
 
 
 @changes.command("watch")
 @_id
 @asks_console
 @click.option("--verify", is_flag=True, help="Until what came of it was held against the plan, too.")
-@prints(agreeing.line)
+@prints(plan_and_confirm.line)
 def watch_command(console: api.Console, cluster: str, change_id: int, verify: bool) -> Any:
     """Tell how far it is until it is over."""
-    return agreeing.watch(console, cluster, f"/changes/{change_id}", verify=verify)
+    return plan_and_confirm.watch(console, cluster, f"/changes/{change_id}", verify=verify)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from fleet.changes.networking.plan import counted, said
-from fleet.cli import agreeing, api
+from fleet.cli import api, plan_and_confirm
 from fleet.cli.answers import pair, prints, table
 from fleet.cli.console import asks_console
 from fleet.protocol import durations
@@ -56,7 +56,7 @@ def history_command(console: api.Console, cluster: str) -> Any:
 @config.command("set")
 @click.argument("values", metavar="KEY=VALUE...", nargs=-1, required=True)
 @asks_console
-@agreeing.agreeing
+@plan_and_confirm.agreeing
 def set_command(console: api.Console, cluster: str, values: tuple[str, ...], **how: Any) -> None:
     """Plan a change of some fields, ask, and have it written."""
     _change(console, cluster, {"fields": dict(pair(text, "KEY=VALUE") for text in values)}, **how)
@@ -65,7 +65,7 @@ def set_command(console: api.Console, cluster: str, values: tuple[str, ...], **h
 @config.command("revert")
 @click.argument("revision")
 @asks_console
-@agreeing.agreeing
+@plan_and_confirm.agreeing
 def revert_command(console: api.Console, cluster: str, revision: str, **how: Any) -> None:
     """Plan going back to an old revision, ask, and have it written."""
     _change(console, cluster, {"revision": revision}, **how)
@@ -74,11 +74,11 @@ def revert_command(console: api.Console, cluster: str, revision: str, **how: Any
 @config.command("undo")
 @click.argument("change_id", metavar="CHANGE", type=int)
 @asks_console
-@agreeing.agreeing
+@plan_and_confirm.agreeing
 def undo_command(console: api.Console, cluster: str, change_id: int, **how: Any) -> None:
     """Plan what was there before a change, by its number, on what others wrote since; ask, and have it written."""
-    change = agreeing.plan_undoing(console, cluster, change_id)
-    agreeing.carry_out(console, cluster, change, told(change["plan"]), **how)
+    change = plan_and_confirm.plan_undoing(console, cluster, change_id)
+    plan_and_confirm.carry_out(console, cluster, change, told(change["plan"]), **how)
 
 
 def _log(found: dict[str, Any]) -> str:
@@ -101,8 +101,8 @@ def log_command(console: api.Console, cluster: str, search: str, limit: int) -> 
 
 def _change(console: api.Console, cluster: str, wanted: Mapping[str, Any], **how: Any) -> None:
     base = console.get("/networking-config", cluster=cluster)["revision"]
-    change = agreeing.plan(console, cluster, "/networking-config/plan", wanted, base)
-    agreeing.carry_out(console, cluster, change, told(change["plan"]), **how)
+    change = plan_and_confirm.plan(console, cluster, "/networking-config/plan", wanted, base)
+    plan_and_confirm.carry_out(console, cluster, change, told(change["plan"]), **how)
 
 
 def told(plan: Mapping[str, Any]) -> list[str]:

@@ -19,7 +19,7 @@ from fleet.nodes.shared import addresses, connect_client
 from fleet.nodes.shared.addresses import ADDRESS
 from fleet.nodes.shared.connect_client import BrokenError, ConnectError, ConnectPlan
 from fleet.nodes.shared.flags import tls_options
-from fleet.nodes.shared.running import StartError
+from fleet.nodes.shared.lifecycle import StartError
 from fleet.transport.channels import TLSError, TLSFiles
 
 

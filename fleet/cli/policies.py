@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from fleet.changes.policies.outlook import ttl_sentence
-from fleet.cli import agreeing, api
+from fleet.cli import api, plan_and_confirm
 from fleet.cli.answers import Failure, json_option, pair, show_json, table
 from fleet.cli.console import asks_console
 from fleet.protocol.policies import env_policies as rules
@@ -73,7 +73,7 @@ def list_command(console: api.Console, cluster: str, drift: bool, as_json: bool)
 @asks_console
 @click.option("--no-rollout", is_flag=True, help="Want it only; restart nobody.")
 @_terms
-@agreeing.agreeing
+@plan_and_confirm.agreeing
 def set_command(
     console: api.Console,
     cluster: str,
@@ -98,7 +98,7 @@ def set_command(
 @policies.command("forget")
 @click.argument("instance_id")
 @asks_console
-@agreeing.agreeing
+@plan_and_confirm.agreeing
 def forget_command(console: api.Console, cluster: str, instance_id: str, **how: Any) -> None:
     """Want nothing any more of an instance that was deregistered."""
     found = console.get("/policies", cluster=cluster)
@@ -110,18 +110,18 @@ def forget_command(console: api.Console, cluster: str, instance_id: str, **how: 
 @policies.command("undo")
 @click.argument("change_id", type=int, metavar="CHANGE")
 @asks_console
-@agreeing.agreeing
+@plan_and_confirm.agreeing
 def undo_command(console: api.Console, cluster: str, change_id: int, **how: Any) -> None:
     """Plan what was wanted before a change, by its number, and its rollout; ask, and watch it."""
-    change = agreeing.plan_undoing(console, cluster, change_id)
-    agreeing.carry_out(console, cluster, change, _said(change["plan"]), **how)
+    change = plan_and_confirm.plan_undoing(console, cluster, change_id)
+    plan_and_confirm.carry_out(console, cluster, change, _said(change["plan"]), **how)
 
 
 def _plan(
     console: api.Console, cluster: str, found: dict[str, Any], body: dict[str, Any], **how: Any
 ) -> None:
-    change = agreeing.plan(console, cluster, "/policies/plan", body, found["revision"])
-    agreeing.carry_out(console, cluster, change, _said(change["plan"]), **how)
+    change = plan_and_confirm.plan(console, cluster, "/policies/plan", body, found["revision"])
+    plan_and_confirm.carry_out(console, cluster, change, _said(change["plan"]), **how)
 
 
 def _said(plan: dict[str, Any]) -> list[str]:

@@ -11,7 +11,7 @@ import click
 import uvloop
 
 from fleet.cli.answers import Failure
-from fleet.nodes.shared import running
+from fleet.nodes.shared import lifecycle
 from fleet.nodes.shared.addresses import ADDRESS, listen_option
 from fleet.nodes.shared.flags import POSITIVE, tls_options
 from fleet.nodes.shared.options import combined
@@ -20,7 +20,7 @@ from fleet.nodes.tunnel import server as tunnel_server
 from fleet.nodes.tunnel.client import ClientPlan
 from fleet.nodes.tunnel.flags import CLAIM, FORWARD, SERVICE, TARGET, Claim, Forward, Service
 from fleet.nodes.tunnel.server import ServerPlan
-from fleet.processes import log_lines
+from fleet.processes import log_format
 from fleet.protocol.tunnel.messages import Target, TunnelError, Wire
 from fleet.transport.channels import DeadPeer, TLSError, TLSFiles
 from fleet.transport.tunnel.link import Keeping
@@ -38,13 +38,13 @@ class _Ended(Failure):
 
 def _run(work: Coroutine[None, None, None]) -> None:
     """Do it; what the person can mend is one line and exit code 2, a session or tunnel that broke is 1."""
-    logging.basicConfig(level=logging.INFO, handlers=[log_lines.handler()])
-    running.raise_file_limit()
+    logging.basicConfig(level=logging.INFO, handlers=[log_format.handler()])
+    lifecycle.raise_file_limit()
     try:
         uvloop.run(work)
     except TunnelAborted as error:
         raise _Ended(f"the session was aborted: {error}") from error
-    except (running.StartError, TLSError, TunnelError) as error:
+    except (lifecycle.StartError, TLSError, TunnelError) as error:
         raise Failure(str(error)) from error
 
 

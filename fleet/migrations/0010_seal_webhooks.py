@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from django.db import migrations
 
-from fleet.models.sealed import SealError, seal, unseal
+from fleet.models.sealed_secrets import SealError, seal, unseal
 
 
 def seal_addresses(apps: Any, editor: Any) -> None:

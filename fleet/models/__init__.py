@@ -18,8 +18,8 @@ from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import Cluster, ClusterLease, ensure_default_cluster
 from fleet.models.drains import Drain
 from fleet.models.incidents import Incident, IncidentEvent
+from fleet.models.inventory import Agent, Instance
 from fleet.models.networking import NetworkingReading, NetworkingRevision
-from fleet.models.remembered import Agent, Instance
 from fleet.models.tokens import ApiToken
 from fleet.models.transitions import InstanceTransition, Transition
 

@@ -147,7 +147,7 @@ class Channel(Owned):
     kind = models.CharField(max_length=16)
     #: Addresses and such; nothing secret.
     config = models.JSONField(default=dict)
-    #: `fleet.models.sealed`.
+    #: `fleet.models.sealed_secrets`.
     secrets = models.TextField(blank=True, default="")
     enabled = models.BooleanField(default=True)
     #: Resolves are sent, too.

@@ -17,7 +17,7 @@ from django.utils.crypto import constant_time_compare
 from typing_extensions import override
 
 from fleet.models.access import Permission
-from fleet.models.brief import brief
+from fleet.models.lock_timeout import brief
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-_LEASH = Path(__file__).with_name("leash.py")
+_LEASH = Path(__file__).with_name("exec_program.py")
 
 
 class Process(Protocol):

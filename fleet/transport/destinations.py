@@ -1,6 +1,6 @@
 """The destinations a process sends requests to: probed each by itself, told how requests ended, and picked from.
 
-The shell around fleet/protocol/{destination,probing,picking}.py, for one event loop. docs/destination-health.md
+The shell around fleet/protocol/{health,probe_schedule,picker}.py, for one event loop. docs/destination-health.md
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from dataclasses import dataclass
 
 from fleet.processes import background
-from fleet.protocol.destination import picking, probing
+from fleet.protocol.destination import picker as picker_rules
+from fleet.protocol.destination import probe_schedule
 from fleet.protocol.destination.health import (
     RECOMMENDED,
     Destination,
@@ -23,8 +24,8 @@ from fleet.protocol.destination.health import (
     Settings,
     Verdict,
 )
-from fleet.protocol.destination.picking import Candidate, Pick, Picker
-from fleet.protocol.destination.standing import Said
+from fleet.protocol.destination.instance_status import Said
+from fleet.protocol.destination.picker import Candidate, Pick, Picker
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +100,7 @@ class Destinations:
         prober: Prober,
         *,
         settings: Settings = RECOMMENDED,
-        probes: probing.Settings = probing.DEFAULTS,
+        probes: probe_schedule.Settings = probe_schedule.DEFAULTS,
         on_change: Callable[[Change], None] = log_change,
         now: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
@@ -221,7 +222,7 @@ class Pool:
         self,
         destinations: Destinations,
         weights: Mapping[str, float],
-        settings: picking.Settings = picking.DEFAULTS,
+        settings: picker_rules.Settings = picker_rules.DEFAULTS,
     ) -> None:
         """Pick from these; a weight of 0 gets nothing."""
         self._destinations = destinations
@@ -277,7 +278,7 @@ class _Loop:
     """The probes of one destination, which waits for no other."""
 
     def __init__(
-        self, destinations: Destinations, one: Watched, prober: Prober, settings: probing.Settings
+        self, destinations: Destinations, one: Watched, prober: Prober, settings: probe_schedule.Settings
     ) -> None:
         self._destinations = destinations
         self._one = one
@@ -288,7 +289,7 @@ class _Loop:
         # The schedule is on the loop's clock: a clock that is set must not hold up probes.
         self._clock = loop.time
         self._started_at = loop.time()
-        self._due_at = probing.first_at(loop.time(), destinations.chance(), settings)
+        self._due_at = probe_schedule.first_at(loop.time(), destinations.chance(), settings)
         self._task = background.start(self._run(), name=f"probes of {one.name}")
 
     def cancel(self) -> None:
@@ -301,7 +302,7 @@ class _Loop:
     def hasten(self) -> None:
         """A request failed: look sooner."""
         active, chance = self._one.machine.active, self._destinations.chance()
-        due_at = probing.hastened(self._due_at, active, self._started_at, chance, self._settings)
+        due_at = probe_schedule.hastened(self._due_at, active, self._started_at, chance, self._settings)
         if due_at < self._due_at:
             self._due_at = due_at
             self._sooner.set()
@@ -339,7 +340,7 @@ class _Loop:
             self._hear(answer.said)
         self._destinations.conclude(one)
         chance = self._destinations.chance()
-        self._due_at = probing.next_at(
+        self._due_at = probe_schedule.next_at(
             one.machine.active, self._started_at, self._clock(), chance, self._settings
         )
 

@@ -11,10 +11,10 @@ from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from fleet import __version__
-from fleet.protocol.destination import standing
+from fleet.protocol.destination import instance_status
 from fleet.protocol.recovery import announce
+from fleet.transport.declared_status import Standing
 from fleet.transport.process import ProcessState
-from fleet.transport.standing import Standing
 
 
 def new_registry(process: ProcessState) -> CollectorRegistry:
@@ -46,7 +46,7 @@ def diag_app(
         code, status = announce.readyz(process.state)
         answer = _json(code, {"status": status, "pid": os.getpid()})
         if own is not None:
-            answer.headers.extend(standing.headers(own.said))
+            answer.headers.extend(instance_status.headers(own.said))
         return answer
 
     async def metrics(request: web.Request) -> web.Response:

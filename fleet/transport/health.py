@@ -14,12 +14,12 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from fleet.protocol.destination import standing
-from fleet.protocol.destination.standing import ACCEPTING_SERVICE, PREFERRED_SERVICE
+from fleet.protocol.destination import instance_status
+from fleet.protocol.destination.instance_status import ACCEPTING_SERVICE, PREFERRED_SERVICE
 from fleet.protocol.recovery import announce
 from fleet.protocol.text_limits import LONGEST_NAME
+from fleet.transport.declared_status import Standing
 from fleet.transport.process import ProcessState
-from fleet.transport.standing import Standing
 
 Context = grpc.aio.ServicerContext[health_pb2.HealthCheckRequest, health_pb2.HealthCheckResponse]
 
@@ -52,7 +52,7 @@ class HealthServicer:
         status = self._statuses.get(request.service)
         if status is None:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"unknown service {request.service!r}")
-        said = standing.headers(self._standing.said)
+        said = instance_status.headers(self._standing.said)
         if said:
             context.set_trailing_metadata(tuple(said))
         return status

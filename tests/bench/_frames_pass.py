@@ -13,8 +13,8 @@ import sys
 import uvloop
 
 from fleet.nodes.shared import addresses
+from fleet.transport.http2.backend_dialer import Dialer
 from fleet.transport.http2.connection import Connection
-from fleet.transport.http2.dialing import Dialer
 from fleet.transport.http2.fields import Known, encode
 from fleet.transport.http2.frames import Code
 from fleet.transport.http2.options import Options

@@ -41,7 +41,7 @@ def set_up_django(home: str) -> None:
 
 def open_incidents(fleet: Fleet, incidents: int) -> Any:
     """Return an evaluator that has an open incident for each sick proxy, and has told of all of them."""
-    from fleet.alerts.evaluating import Evaluator
+    from fleet.alerts.evaluator import Evaluator
     from fleet.models.clusters import ensure_default_cluster
     from fleet.models.incidents import Incident
 

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from fleet.protocol.destination.health import Destination, Health, Probe
 from fleet.protocol.destination.health import Settings as HealthSettings
-from fleet.protocol.destination.picking import DEFAULTS, Candidate, Picker, Settings
+from fleet.protocol.destination.picker import DEFAULTS, Candidate, Picker, Settings
 
 #: Only probes count: none of the others has its passive checks on unless told to.
 _PROBES_ONLY = HealthSettings(failure_rate=None, unhealthy_rate=None)

@@ -23,12 +23,12 @@ import grpc.aio
 import uvloop
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from fleet.nodes.shared import running
+from fleet.nodes.shared import lifecycle
 from fleet.processes import garbage
 from fleet.protocol.recovery.pick_healthy import DEFAULTS, Settings
 from fleet.transport import channels
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
-from fleet.transport.pick_healthy.opening import open_channel
+from fleet.transport.pick_healthy.channel_factory import open_channel
 from fleet.transport.service_config import METHOD
 from tests.bench._recovery_auths import WHO
 
@@ -163,6 +163,6 @@ async def run(address: str, count: int, wait: str) -> None:
 
 
 if __name__ == "__main__":
-    running.raise_file_limit()
+    lifecycle.raise_file_limit()
     garbage.collect_less()  # as agents' processes do
     uvloop.run(run(sys.argv[1], int(sys.argv[2]), sys.argv[3]))

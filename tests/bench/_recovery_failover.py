@@ -19,7 +19,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fleet.protocol.recovery.pick_healthy import Settings
 from fleet.transport import channels
-from fleet.transport.pick_healthy.opening import open_channel
+from fleet.transport.pick_healthy.channel_factory import open_channel
 from tests.bench._recovery_auths import WHO
 from tests.bench.measure import BenchError
 from tests.meta.house import ROOT

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from fleet.protocol.destination.health import Probe
-from fleet.protocol.destination.picking import DEFAULTS
+from fleet.protocol.destination.picker import DEFAULTS
 from tests.bench._pickers import Consul, Envoy, Ours, Rule, Yarp
 from tests.bench.measure import Figure, Outcome, Target
 

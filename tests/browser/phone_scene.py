@@ -22,9 +22,9 @@ from django.conf import settings  # noqa: E402 - Django first
 from django.contrib.auth.models import User  # noqa: E402
 
 from dashboards.changes import campaign_plans  # noqa: E402
-from dashboards.shared import reading  # noqa: E402
-from fleet.alerts import acting  # noqa: E402
-from fleet.alerts.messages import Links, payload  # noqa: E402
+from dashboards.shared import record_reader  # noqa: E402
+from fleet.alerts import incident_actions  # noqa: E402
+from fleet.alerts.notifications import Links, payload  # noqa: E402
 from fleet.alerts.store import value_of  # noqa: E402
 from fleet.audit import CONSOLE, By  # noqa: E402
 from fleet.changes.networking import revisions  # noqa: E402
@@ -143,7 +143,9 @@ def _incidents(cluster: Cluster, now: float) -> dict[str, int]:
         new="17.2.0-dev+20260101",
         at=now - 600,
     )
-    acting.silence(f"cause=proxy*{SUFFIX}", REASON, f"night_shift{SUFFIX}", now - 3000, now + 600, CONSOLE)
+    incident_actions.silence(
+        f"cause=proxy*{SUFFIX}", REASON, f"night_shift{SUFFIX}", now - 3000, now + 600, CONSOLE
+    )
     return {"incident": row.pk}
 
 
@@ -188,7 +190,7 @@ def _changes(by: By) -> dict[str, int]:
     config = with_defaults(NetworkingConfig(tunnel_strategy="proxy_peering", agent_connection_count=1))
     revisions.remember("default", Resource(config, {"teleport.dev/origin": "dynamic"}, "r1"), moment)
     desired_config = replace(config, graceful_tunnel_closing=True, keep_alive_interval=30.0)
-    planned = revisions.plan("default", "r1", desired_config, by, moment, reading.record())
+    planned = revisions.plan("default", "r1", desired_config, by, moment, record_reader.record())
     running = campaign_plans.plan("default", {"q": "agent"}, {}, by, moment)
     for number, row in enumerate(running.campaign_agents.all()):
         row.state = (AgentState.OK, AgentState.FAILED, AgentState.SKIPPED)[number % 3].value
@@ -219,7 +221,7 @@ def _rollout(role: str, values: dict[str, str], by: By, moment: datetime) -> Cha
     return planning.plan(
         "default",
         {role: values},
-        reading.record(),
+        record_reader.record(),
         revision=desired.revision_of({}),
         terms={},
         roll_out=True,

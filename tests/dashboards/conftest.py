@@ -11,7 +11,7 @@ from django.core.cache import cache
 from django.test import Client
 from pytest_django import Settings
 
-from dashboards.shared import reading
+from dashboards.shared import record_reader
 from fleet.models.access import ClusterLimit, give_role
 from fleet.models.clusters import Cluster
 from fleet.monitoring.state.connect import connect
@@ -54,7 +54,7 @@ def fake_reader(monkeypatch: pytest.MonkeyPatch) -> FakeReader:
     fake = FakeReader(
         states=[State.HEALTHY, State.HEALTHY, State.STRANDED, State.AT_RISK], as_of=time.time() - 1, seq=7
     )
-    monkeypatch.setattr(reading, "reader", lambda: fake)
+    monkeypatch.setattr(record_reader, "reader", lambda: fake)
     return fake
 
 
@@ -78,7 +78,7 @@ def record(live_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator
     writer = Writer(redis, live_settings.REFLOAT_PREFIX)
     fill(writer, [State.HEALTHY, State.HEALTHY, State.STRANDED, State.AT_RISK], as_of=time.time())
     reader = open_reader(live_settings.REDIS_URL, live_settings.REFLOAT_PREFIX)
-    monkeypatch.setattr(reading, "reader", lambda: reader)
+    monkeypatch.setattr(record_reader, "reader", lambda: reader)
     yield writer
     redis.close()
 

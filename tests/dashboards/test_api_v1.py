@@ -155,7 +155,7 @@ def test_fault_of_ours_is_json(
 ) -> None:
     """What nobody foresaw is 500, and still JSON with a sentence."""
     client.raise_request_exception = False
-    monkeypatch.setattr("dashboards.shared.reading.reader", lambda: None)
+    monkeypatch.setattr("dashboards.shared.record_reader.reader", lambda: None)
     assert _get(client, "instances", bearer, 500)["detail"].endswith(".")
 
 

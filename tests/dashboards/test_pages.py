@@ -14,7 +14,7 @@ from asgiref.sync import async_to_sync
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from dashboards.shared import reading
+from dashboards.shared import record_reader
 from fleet.models.access import ClusterLimit
 from fleet.models.clusters import Cluster, ensure_default_cluster
 from fleet.models.transitions import Transition
@@ -193,7 +193,7 @@ def test_agent_history(viewer: Client, record: Writer) -> None:
 
 def test_stale_page_says_so(viewer: Client, record: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A minute without a round: all but the retired are unknown, on the page as well."""
-    monkeypatch.setattr(reading, "current_time", lambda: time.time() + 60)
+    monkeypatch.setattr(record_reader, "current_time", lambda: time.time() + 60)
     page = viewer.get("/").content.decode()
     assert 'data-count="unknown">4<' in page
     assert 'data-count="stranded">0<' in page
@@ -202,8 +202,8 @@ def test_stale_page_says_so(viewer: Client, record: Writer, monkeypatch: pytest.
 @pytest.mark.parametrize("path", ["/", "/map/", "/agents/", "/agents/x/", "/map/layout.json"])
 def test_record_away_is_503(viewer: Client, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     """A page that says why, and tries again."""
-    away: Reader = reading.open_reader("redis://127.0.0.1:1/0", "nobody")
-    monkeypatch.setattr(reading, "reader", lambda: away)
+    away: Reader = record_reader.open_reader("redis://127.0.0.1:1/0", "nobody")
+    monkeypatch.setattr(record_reader, "reader", lambda: away)
     answer = viewer.get(path)
     assert answer.status_code == 503
     assert "Redis does not answer" in answer.content.decode()
@@ -228,7 +228,9 @@ def test_queries_do_not_grow_with_the_fleet(
 def test_readyz_and_healthz(client: Client, record: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Up is one thing, ready another: without the record the console is up."""
     assert client.get("/readyz").json() == {"status": "ok", "broken": []}
-    monkeypatch.setattr(reading, "reader", lambda: reading.open_reader("redis://127.0.0.1:1/0", "nobody"))
+    monkeypatch.setattr(
+        record_reader, "reader", lambda: record_reader.open_reader("redis://127.0.0.1:1/0", "nobody")
+    )
     answer = client.get("/readyz")
     assert (answer.status_code, answer.json()["broken"]) == (503, ["record"])
     assert client.get("/healthz").status_code == 200

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from fleet.alerts.calm import Calm, calm_after
 from fleet.alerts.facts import Affected, Facts, Sick, blind
 from fleet.alerts.round import Past, look
 from fleet.alerts.rules import DEFAULT_RULES, Rule
 from fleet.alerts.silences import Silence
+from fleet.alerts.unchanged_looks import Calm, calm_after
 from fleet.vocabulary.incidents import Cause, CauseKind, Incident, IncidentState, Notice
 
 PROXY = Cause(CauseKind.PROXY, "proxy-id-1", "proxy-1")
@@ -74,7 +74,7 @@ class Watch:
                 # A test changed one, as people do who acknowledge it.
                 self.calm = None
             if self.calm is not None and self.calm.holds(seen, self.rules, self.quiet, None):
-                # The law of `fleet.alerts.calm`: a look that is left out would have changed nothing.
+                # The law of `fleet.alerts.unchanged_looks`: a look that is left out would have changed nothing.
                 assert calm is not None, (outcome.changed, outcome.dropped, outcome.notices)
                 self.needless += 1
             else:

@@ -10,11 +10,11 @@ import grpc.aio
 from fleet.protocol.recovery import auth_path
 from fleet.protocol.tunnel.messages import Target
 from fleet.transport import channels
-from fleet.transport.passage import Passage
 from fleet.transport.tunnel.handlers import Serve, Taken, dial
 from fleet.transport.tunnel.pump import Policy
 from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
 from fleet.transport.tunnel.stream import TunnelStream
+from fleet.transport.tunnel_forwarder import Passage
 
 
 @asynccontextmanager

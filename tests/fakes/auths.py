@@ -13,8 +13,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from fleet.protocol.recovery import service_config
 from fleet.protocol.recovery.service_config import Mode, ServiceConfig
 from fleet.transport import channels
-from fleet.transport.passage import Passage
 from fleet.transport.service_config import AUTH_ID_METADATA
+from fleet.transport.tunnel_forwarder import Passage
 from tests.fakes.waiting import eventually
 
 _CONFIG = "teleport.grpcclientconfig.v1.ServiceConfigDiscoveryService"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from fleet.alerts.channels import Errand
-from fleet.alerts.messages import Links, payload
+from fleet.alerts.notifications import Links, payload
 from fleet.vocabulary.incidents import Notice, NoticeKind
 from tests.fakes.alerting import Watch, sound, stranded
 

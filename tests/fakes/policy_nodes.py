@@ -1,4 +1,4 @@
-"""Instances in memory that report, accept and restart, as `fleet.changes.dialing.Dialer` finds them."""
+"""Instances in memory that report, accept and restart, as `fleet.changes.instance_dialer.Dialer` finds them."""
 
 from __future__ import annotations
 

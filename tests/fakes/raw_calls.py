@@ -9,8 +9,8 @@ from fleet.nodes.gateway.heads import ResponseHead
 from fleet.nodes.shared import addresses
 from fleet.protocol.retry import grpc_http2
 from fleet.protocol.retry.grpc_http2 import Status
+from fleet.transport.http2.backend_dialer import Dialer
 from fleet.transport.http2.connection import Connection
-from fleet.transport.http2.dialing import Dialer
 from fleet.transport.http2.fields import Known, encode, plain
 from fleet.transport.http2.frames import Code
 from fleet.transport.http2.options import Options

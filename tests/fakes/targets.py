@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from fleet.nodes.shared import http_site
-from fleet.transport.listening import stop_listening
+from fleet.transport.listen_sockets import stop_listening
 from tests.fakes.waiting import eventually
 
 

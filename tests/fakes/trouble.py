@@ -6,14 +6,14 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from fleet.alerts import acting
-from fleet.alerts.messages import Links, payload
+from fleet.alerts import incident_actions
+from fleet.alerts.notifications import Links, payload
 from fleet.alerts.store import value_of
 from fleet.audit import CONSOLE
 from fleet.models.alerting import AlertClock, Channel, Delivery, Route
 from fleet.models.clusters import Cluster
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange
-from fleet.models.remembered import Agent
+from fleet.models.inventory import Agent
 from fleet.models.transitions import Transition
 from fleet.vocabulary.incidents import Notice, NoticeKind
 
@@ -34,7 +34,7 @@ def write(cluster_id: str) -> None:
         cluster=cluster, instance_id="proxy-1-id", name="proxy-1", old="17.1.0", new="17.2.0", at=now - 600
     )
     _messages(firing, _channel(), now)
-    acting.silence(
+    incident_actions.silence(
         "cause=backend*", "upgrade of the database", "ada", now - 3000, now + 600, CONSOLE, cluster=cluster_id
     )
     AlertClock.objects.create(cluster=cluster, looked_at=now - 1)

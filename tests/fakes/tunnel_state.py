@@ -14,7 +14,7 @@ from fleet.protocol.tunnel.messages import (
     Target,
     Wire,
 )
-from fleet.protocol.tunnel.server import Connection, Effect, Limits, Peer, Send, ServerState
+from fleet.protocol.tunnel.server_state import Connection, Effect, Limits, Peer, Send, ServerState
 
 SSH = Target("router-7", "SSH")
 GNMI = Target("router-7", "GNMI")

@@ -15,7 +15,7 @@ from pytest_django import Settings
 
 from dashboards.config.celery import app
 from fleet import tasks
-from fleet.changes.standing.degrading import DegradeRequest
+from fleet.changes.standing.degradations import DegradeRequest
 from fleet.models import Agent, Change, Cluster, Drain, Transition
 from fleet.models.changes import AuditEntry
 from fleet.models.networking import NetworkingReading

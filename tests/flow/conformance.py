@@ -24,8 +24,8 @@ import yaml
 from fleet.protocol.retry import grpc_route_yaml
 from fleet.protocol.retry.grpc_route import GRPCRoute
 from fleet.transport.channels import channel_options
-from fleet.transport.retrying.aio import Retrying
-from fleet.transport.retrying.blocking import BlockingRetrying
+from fleet.transport.retry.aio import Retrying
+from fleet.transport.retry.blocking import BlockingRetrying
 from tests.fakes.echoing import gateway_before, route
 from tests.fakes.failing import STREAM, UNARY, FailingBackend, told
 from tests.fakes.waiting import eventually

@@ -24,7 +24,7 @@ from fleet.management import programs
 from fleet.monitoring.state import StateUnavailable
 from fleet.monitoring.state.reader import open_reader
 from fleet.nodes.simulation import program as simulation
-from fleet.nodes.simulation.faults import parse_fault
+from fleet.nodes.simulation.fault_script import parse_fault
 from fleet.processes import children, valkey
 from tests.fakes.mail import Mailbox, mail_server
 from tests.fakes.receivers import Receiver, receiving

@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2
 
 from fleet.management import programs
 from fleet.models.moments import to_moment
-from fleet.protocol.destination.standing import DEGRADED_HEADER
+from fleet.protocol.destination.instance_status import DEGRADED_HEADER
 from fleet.protocol.instance_labels import GROUP_ID_LABEL, REGION_LABEL
 from fleet.wire import fleet_pb2
 from tests.fakes.instances import FakeInstance, agent_entry

@@ -9,7 +9,7 @@ import pytest
 from celery import current_app
 from pytest_django import Settings
 
-from dashboards.shared import reading
+from dashboards.shared import record_reader
 from tests.fakes.policy_nodes import FakePolicyBook
 from tests.fakes.reader import FakeReader
 
@@ -20,8 +20,8 @@ def fleet_in_memory(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFi
     # Hundreds of refusals are what a walk is for: their tracebacks would hide the violations.
     caplog.set_level(logging.ERROR, "django.request")
     fake = FakeReader(as_of=time.time())
-    monkeypatch.setattr(reading, "reader", lambda: fake)
-    monkeypatch.setattr(reading, "policy_book", FakePolicyBook)
+    monkeypatch.setattr(record_reader, "reader", lambda: fake)
+    monkeypatch.setattr(record_reader, "policy_book", FakePolicyBook)
     monkeypatch.setattr(current_app, "send_task", lambda name, **_: None)
 
 

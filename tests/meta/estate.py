@@ -27,8 +27,8 @@ from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
 from fleet.models.drains import Drain
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange
+from fleet.models.inventory import Agent
 from fleet.models.networking import NetworkingRevision
-from fleet.models.remembered import Agent
 from fleet.models.tokens import create_token
 from fleet.vocabulary.changes import SYSTEM, ChangeKind
 

@@ -126,7 +126,7 @@ RULES = (
         r"threading\.Thread\(",
         where=r"^(fleet/(alerts|changes|monitoring|management|tasks)|dashboards)/",
         # Of Apprise it is one attempt, whose faults go to who waits for it.
-        but=r"^fleet/alerts/(running|channels/apprise)\.py",
+        but=r"^fleet/alerts/(alerting_loops|channels/apprise)\.py",
     ),
     Rule(
         "new-pool",
@@ -136,10 +136,10 @@ RULES = (
     ),
     Rule(
         "raw-log-lines",
-        "names of agents bring control characters: log by fleet.processes.log_lines.handler()",
+        "names of agents bring control characters: log by fleet.processes.log_format.handler()",
         r"\bbasicConfig\([^)]*\bformat=|\blogging\.Formatter\(",
         where=r"^(fleet|dashboards)/",
-        but=r"^fleet/processes/log_lines\.py",
+        but=r"^fleet/processes/log_format\.py",
     ),
     Rule(
         "unbounded-number",
@@ -295,7 +295,7 @@ def _sleeps(name: str, tree: ast.Module) -> Iterator[str]:
 #: Tasks in a field whose outcome somebody asks for, by file and field.
 _AWAITED = {
     ("fleet/nodes/agent/program.py", "self._tasks"): "AgentGroup asks each agent at every tick of its clock",
-    ("fleet/nodes/proxy/auth_door.py", "self._looking"): "each call that needs the auths awaits it",
+    ("fleet/nodes/proxy/auth_sessions.py", "self._looking"): "each call that needs the auths awaits it",
     ("fleet/monitoring/pollers/probe.py", "self._tasks"): "the end of the probe gathers both",
     ("fleet/transport/tunnel/link.py", "self._run"): "the end of the attempt is its result",
 }

@@ -17,7 +17,7 @@ from django.http import HttpResponseBase, StreamingHttpResponse
 from dashboards.checks import Route
 from dashboards.live.routing import websocket_urlpatterns
 from dashboards.live.sockets import NOT_ALLOWED
-from fleet.alerts.matching import EVERYTHING
+from fleet.alerts.matchers import EVERYTHING
 from fleet.models.access import ROLES, Permission
 from fleet.models.clusters import Cluster
 from tests.meta.estate import FOREIGN, HIDDEN, INSTALLATION, OWN, OWNERS, build, foreign_rows

@@ -10,7 +10,7 @@ from tests.meta.house import ROOT, tracked
 EXEMPT = {
     "dashboards/shared/api/access.py": "tests/dashboards/test_api_v1.py asks with good, bad and no tokens",
     "dashboards/fleet/api/answers.py": "tests/dashboards/test_api_v1.py reads every answer",
-    "dashboards/shared/api/changing.py": (
+    "dashboards/shared/api/change_responses.py": (
         "tests/dashboards/changes/api/test_changes.py goes by each of its rules"
     ),
     "dashboards/fleet/api/schemas.py": "types only; tests/dashboards/test_api_v1.py reads every answer",
@@ -22,11 +22,11 @@ EXEMPT = {
     ),
     "dashboards/apps.py": "names the app",
     "dashboards/shared/pages.py": "tests/dashboards/test_pages.py opens every page through it",
-    "dashboards/shared/bearer.py": "tests/dashboards/test_api_v1.py asks with good, bad and no tokens",
+    "dashboards/system/metrics_token.py": "tests/dashboards/test_api_v1.py asks with good, bad and no tokens",
     "dashboards/config/asgi.py": "wires routing to middlewares; tests/flow/test_demo.py serves it",
     "dashboards/config/beat.py": "an app and its schedule; tests/flow/test_demo.py runs it",
     "dashboards/config/celery.py": "an app; tests/flow/test_demo.py runs its workers",
-    "dashboards/changes/draining.py": (
+    "dashboards/changes/drain.py": (
         "tests/dashboards/changes/views/test_drain.py and the API's test_draining.py go by it"
     ),
     "dashboards/changes/forms/drain.py": "tests/dashboards/changes/views/test_drain.py fills it in",
@@ -52,8 +52,8 @@ EXEMPT = {
     "fleet/changes/campaigns/kind.py": "tests/fleet/changes/test_kinds.py goes by every kind",
     "fleet/changes/networking/kind.py": "tests/dashboards/changes/api/test_changes.py takes changes back",
     "fleet/changes/policies/planning.py": "tests/dashboards/changes/views/test_policies.py fills it in",
-    "dashboards/shared/reading.py": "tests/dashboards/test_pages.py reads through it",
-    "dashboards/fleet/retiring.py": (
+    "dashboards/shared/record_reader.py": "tests/dashboards/test_pages.py reads through it",
+    "dashboards/fleet/retire.py": (
         "tests/dashboards/fleet/views/test_retire.py and the API's test_retiring.py go by it"
     ),
     "dashboards/live/routing.py": "a list of routes; the permission walk visits each",
@@ -81,19 +81,19 @@ EXEMPT = {
         "tests/fleet/alerts/test_store.py, tests/fleet/alerts/test_outbox.py use them"
     ),
     "fleet/models/incidents.py": "tests/fleet/alerts/test_store.py writes and reads them",
-    "fleet/models/remembered.py": "tests/fleet/monitoring/history/test_store.py writes and reads them",
+    "fleet/models/inventory.py": "tests/fleet/monitoring/history/test_store.py writes and reads them",
     "fleet/models/transitions.py": "tests/fleet/monitoring/history/test_store.py writes and reads them",
     "fleet/nodes/__main__.py": "tests/fleet/nodes/test_main.py runs it",
     "fleet/cli/gateway.py": "a name; tests/fleet/cli/test_main.py asks it for its help",
     "fleet/nodes/gateway/context.py": "types only; tests/fleet/nodes/gateway/test_call.py makes calls in one",
-    "fleet/nodes/gateway/attempt.py": (
+    "fleet/nodes/gateway/attempt_stream.py": (
         "tests/fleet/nodes/gateway/test_call.py answers tries in every way there is"
     ),
     "fleet/nodes/gateway/listener.py": (
         "tests/fleet/nodes/gateway/test_server.py sends every kind of call through it"
     ),
     "fleet/nodes/gateway/metrics.py": "tests/fleet/nodes/gateway/test_site.py reads them",
-    "fleet/transport/http2/dialing.py": "tests/fleet/nodes/gateway/test_call.py dials all that may be wrong",
+    "fleet/transport/http2/backend_dialer.py": "tests/fleet/nodes/gateway/test_call.py dials all that may be wrong",
     "fleet/transport/http2/options.py": (
         "values only; tests/fleet/transport/http2/test_connection_rules.py sets them"
     ),
@@ -103,14 +103,14 @@ EXEMPT = {
     ),
     "fleet/nodes/tunnel/client.py": "tests/fleet/cli/test_tunnel.py runs it",
     "fleet/nodes/tunnel/server.py": "tests/fleet/cli/test_tunnel.py runs it",
-    "fleet/nodes/local/up.py": "tests/flow/test_demo.py runs a fleet with it",
-    "fleet/monitoring/pollers/listing.py": (
+    "fleet/nodes/local/local_fleet.py": "tests/flow/test_demo.py runs a fleet with it",
+    "fleet/monitoring/pollers/record_lists.py": (
         "tests/fleet/monitoring/pollers/test_worker.py polls real servers through it"
     ),
-    "fleet/monitoring/pollers/polling.py": (
+    "fleet/monitoring/pollers/shard_poll.py": (
         "tests/fleet/monitoring/pollers/test_worker.py polls real servers through it"
     ),
-    "fleet/monitoring/pollers/recording.py": (
+    "fleet/monitoring/pollers/record_sightings.py": (
         "tests/fleet/monitoring/pollers/test_worker.py reads what it wrote"
     ),
     "fleet/transport/connections.py": (

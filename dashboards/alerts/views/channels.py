@@ -13,13 +13,13 @@ from django.views.decorators.http import require_http_methods
 
 from dashboards.alerts import presenters
 from dashboards.alerts.forms import ChannelForm, RouteForm
-from dashboards.shared import proof, reading
-from dashboards.shared.acting import author
+from dashboards.shared import proof, record_reader
 from dashboards.shared.owners import owner_words
 from dashboards.shared.pages import prefix_of, signed_in
 from dashboards.shared.permissions import must_write, owners_for, requires
+from dashboards.shared.request_actor import author
 from dashboards.shared.row_ids import row_id
-from fleet.alerts import acting, keeping
+from fleet.alerts import incident_actions, setup_actions
 from fleet.models.access import Permission, is_limited, may, may_write, shown_clusters
 from fleet.models.alerting import Channel, Delivery, Route, in_cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -36,14 +36,14 @@ def channels(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
 
     Template `dashboards/channels.html`: `channels`, `routes` (depth, Route, words), `log`, `may_change`.
     """
-    now, user = reading.current_time(), signed_in(request)
+    now, user = record_reader.current_time(), signed_in(request)
     limited = is_limited(user)
     log = Delivery.objects.filter(cluster__in=shown_clusters(cluster, limited=limited))
     if request.method == "POST":
         must_write(request, Permission.CHANGE_CONFIG, cluster)
         sendable = log.exclude(channel=None)
         row = get_object_or_404(sendable, pk=row_id(request.POST.get("id", "")))
-        acting.send_again(row, now, author(request))
+        incident_actions.send_again(row, now, author(request))
         return redirect(f"{prefix_of(cluster)}/alerts/channels/")
     writable = owners_for(user, Permission.CHANGE_CONFIG, cluster)
     rows = in_cluster(Channel.objects.prefetch_related("routes", "escalations"), cluster)
@@ -76,7 +76,7 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
     )
     if channel_id:
         must_write(request, Permission.CHANGE_CONFIG, row.cluster)
-    user, now = signed_in(request), reading.current_time()
+    user, now = signed_in(request), record_reader.current_time()
     do = request.POST.get("do", "")
     here = f"{prefix_of(cluster)}/alerts/channels/"
     if do != "test" and not proof.is_recent(request):
@@ -88,14 +88,14 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
         may_allow_private=may_write(user, Permission.MANAGE_ACCESS, ""),
     )
     if do == "test" and row.pk:
-        acting.try_out(row, now, author(request))
+        incident_actions.try_out(row, now, author(request))
         messages.success(request, "A test is on its way: the log below says what comes of it.")
         return redirect(f"{here}{row.pk}/")
     if do == "delete" and row.pk and "confirm" in request.POST:
-        acting.delete_channel(row, now, author(request))
+        incident_actions.delete_channel(row, now, author(request))
         return redirect(here)
     if form.is_bound and form.is_valid():
-        keeping.keep(row, form.save, author(request))
+        setup_actions.keep(row, form.save, author(request))
         if not channel_id and not row.cluster:
             _first_route(row)
         messages.success(request, f"The channel {row.name} is kept.")
@@ -132,7 +132,7 @@ def route(request: HttpRequest, route_id: int, cluster: str = DEFAULT_CLUSTER) -
     here = f"{prefix_of(cluster)}/alerts/channels/"
     do = request.POST.get("do", "")
     if do == "delete" and row.pk and "confirm" in request.POST:
-        keeping.remove(row, author(request))
+        setup_actions.remove(row, author(request))
         return redirect(here)
     form = RouteForm(
         request.POST if request.method == "POST" and do != "delete" else None,
@@ -140,7 +140,7 @@ def route(request: HttpRequest, route_id: int, cluster: str = DEFAULT_CLUSTER) -
         owners=owners_for(user, Permission.CHANGE_CONFIG, cluster),
     )
     if form.is_bound and form.is_valid():
-        keeping.keep(row, form.save, author(request))
+        setup_actions.keep(row, form.save, author(request))
         return redirect(here)
     context = {
         "page": "incidents",
@@ -195,7 +195,7 @@ def _channel(row: Channel, cluster: str, writable: Collection[str], *, limited: 
         "row": row,
         "owner": owner_words(row.cluster),
         "may_change": row.cluster in writable,
-        "target": presenters.HIDDEN if hidden else keeping.target_of(row),
+        "target": presenters.HIDDEN if hidden else setup_actions.target_of(row),
         "routes": "; ".join(_hears(row, cluster)),
         "failing": failing,
         "error": newest.last_error if newest is not None and failing and not hidden else "",

@@ -16,16 +16,16 @@ from django.views.decorators.http import require_http_methods, require_safe
 from dashboards.alerts import incident_figures
 from dashboards.alerts import presenters as alert_presenters
 from dashboards.fleet import history
-from dashboards.shared import presenters, reading, refusals
-from dashboards.shared.acting import author
+from dashboards.shared import presenters, record_reader, refusals
 from dashboards.shared.pages import prefix_of, signed_in
 from dashboards.shared.permissions import requires
-from fleet.alerts import acting, store
-from fleet.alerts.acting import ActError
-from fleet.alerts.evaluating import count_open
+from dashboards.shared.request_actor import author
+from fleet.alerts import incident_actions, store
+from fleet.alerts.evaluator import count_open
 from fleet.alerts.facts import agents_of
+from fleet.alerts.incident_actions import ActError
 from fleet.alerts.lifecycle import Look
-from fleet.alerts.matching import MatchError
+from fleet.alerts.matchers import MatchError
 from fleet.models.access import Permission, is_limited, may
 from fleet.models.alerting import AlertClock
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -45,7 +45,7 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     Template `dashboards/incidents.html`: `open`, `pending`, `past` (IncidentView), `quiet`: how many of `open` the
     badge leaves out, `looked`, `looked_ms`: when somebody last looked.
     """
-    now = reading.current_time()
+    now = record_reader.current_time()
     prefix = prefix_of(cluster)
     rows = Incident.objects.filter(cluster=cluster)
     unresolved = rows.exclude(state=IncidentState.RESOLVED.value).annotate(
@@ -80,7 +80,7 @@ def badge(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
         incident__cluster=cluster, kind=TimelineKind.NOTICE.value
     ).select_related("incident")
     newest = told.order_by("-pk").first()
-    quiet = alert_presenters.quiet_in(cluster, reading.current_time())
+    quiet = alert_presenters.quiet_in(cluster, record_reader.current_time())
     opened = count_open(alert_presenters.silenced(row, quiet) for row in rows)
     return JsonResponse({"open": opened, "newest": alert_presenters.told_line(newest)})
 
@@ -102,7 +102,7 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
         raise Http404(f"There is no incident {incident_id} in the cluster {cluster}.")
     if request.method == "POST":
         return _act(request, row, cluster)
-    now, limited = reading.current_time(), is_limited(signed_in(request))
+    now, limited = record_reader.current_time(), is_limited(signed_in(request))
     rules, quiet = store.rules(cluster), alert_presenters.quiet_in(cluster, now)
     value = store.value_of(row)
     strongest = Look(now, 0.0, {rule.name: rule for rule in rules}).strongest(value)
@@ -142,7 +142,7 @@ def _event(one: IncidentEvent, now: float) -> dict[str, Any]:
 
 def _live(row: Incident, cluster: str, now: float) -> dict[str, Any]:
     """What the record says of it now; nothing when it cannot be read."""
-    reader = reading.reader()
+    reader = record_reader.reader()
     try:
         table = reader.table(cluster, now)
         summary = reader.summary(cluster, now)
@@ -180,22 +180,22 @@ def _act(request: HttpRequest, row: Incident, cluster: str) -> HttpResponseBase:
         return render(
             request, "403.html", {"exception": "This needs the right to act on the fleet."}, status=403
         )
-    now, who = reading.current_time(), user.get_username()
+    now, who = record_reader.current_time(), user.get_username()
     do = request.POST.get("do", "")
     try:
         if do == "acknowledge":
-            acting.acknowledge(row, who, now, settings.REFLOAT_PUBLIC_URL)
+            incident_actions.acknowledge(row, who, now, settings.REFLOAT_PUBLIC_URL)
         elif do == "let-go":
-            acting.let_go(row, who, now)
+            incident_actions.let_go(row, who, now)
         elif do == "note":
-            acting.note(row, who, request.POST.get("text", ""), now)
+            incident_actions.note(row, who, request.POST.get("text", ""), now)
         elif do == "silence":
-            made = acting.silence(
+            made = incident_actions.silence(
                 f"cause={row.key}", request.POST.get("reason", ""), who, now, now + 3600, author(request),
                 cluster=cluster,
             )  # fmt: skip
             said = f"{who} silenced it for an hour: {made.reason}"
-            acting.tell(row, TimelineKind.SILENCED, who, said, now)
+            incident_actions.tell(row, TimelineKind.SILENCED, who, said, now)
             messages.success(request, "It is silenced for an hour.")
     except (ActError, MatchError) as error:
         refusals.complain(request, f"{error}.")

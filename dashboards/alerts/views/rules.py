@@ -13,22 +13,22 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboards.alerts.forms import LabelForm, RuleForm
 from dashboards.fleet import history as alert_history
-from dashboards.shared import proof, reading, refusals
-from dashboards.shared.acting import author
+from dashboards.shared import proof, record_reader, refusals
 from dashboards.shared.owners import owner_words
 from dashboards.shared.pages import prefix_of, signed_in
 from dashboards.shared.permissions import is_known, must_write, owners_for, refusal_to_write, requires
+from dashboards.shared.request_actor import author
 from dashboards.shared.row_ids import row_id
-from fleet.alerts import backtest, keeping, rules_yaml, store
+from fleet.alerts import backtest, rules_yaml, setup_actions, store
 from fleet.alerts.facts import match_names
-from fleet.alerts.messages import duration_words
+from fleet.alerts.notifications import duration_words
 from fleet.alerts.rules import THRESHOLDS, Rule, RuleKind
 from fleet.alerts.runbooks import RUNBOOKS
 from fleet.models.access import Permission, may
 from fleet.models.alerting import AgentLabel, AlertRule, in_cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.models.inventory import Agent, Instance
 from fleet.models.moments import to_moment
-from fleet.models.remembered import Agent, Instance
 from fleet.vocabulary.incidents import Severity
 
 #: The back-test plays so many days at most.
@@ -108,13 +108,13 @@ def rule(request: HttpRequest, rule_id: int, cluster: str = DEFAULT_CLUSTER) -> 
         )
         proof.require(request)
         if do == "override" and rule_id:
-            own = keeping.override(row, cluster, author(request))
+            own = setup_actions.override(row, cluster, author(request))
             return redirect(f"{prefix_of(cluster)}/alerts/rules/{own.pk}/")
         if do == "delete" and "confirm" in request.POST and not row.builtin and rule_id:
-            keeping.remove(row, author(request))
+            setup_actions.remove(row, author(request))
             return redirect(f"{prefix_of(cluster)}/alerts/rules/")
         if is_form and form.is_valid():
-            keeping.keep(row, form.save, author(request))
+            setup_actions.keep(row, form.save, author(request))
             messages.success(request, f"The rule {row.name} is kept.")
             return redirect(f"{prefix_of(cluster)}/alerts/rules/")
     tried = _tried(form, row)
@@ -149,11 +149,11 @@ def _do(request: HttpRequest, user: User, cluster: str, form: LabelForm) -> Http
     do, here = request.POST.get("do"), f"{prefix_of(cluster)}/alerts/rules/"
     if do == "unlabel":
         row = get_object_or_404(AgentLabel, cluster=cluster, pk=row_id(request.POST.get("label_id", "")))
-        keeping.remove_label(row, author(request))
+        setup_actions.remove_label(row, author(request))
         return redirect(here)
     if do == "label" and form.is_valid():
         given = form.cleaned_data
-        keeping.add_label(cluster, given["pattern"], given["label"], author(request))
+        setup_actions.add_label(cluster, given["pattern"], given["label"], author(request))
         return redirect(here)
     if do == "import":
         try:
@@ -166,7 +166,7 @@ def _do(request: HttpRequest, user: User, cluster: str, form: LabelForm) -> Http
             refusals.complain(request, f"Nothing was taken: {problem}")
             return redirect(here)
         proof.require(request)
-        keeping.import_rules(imported, author(request))
+        setup_actions.import_rules(imported, author(request))
         messages.success(request, f"{len(imported)} rules are taken; those of other names stay as they are.")
         return redirect(here)
     return None
@@ -215,7 +215,7 @@ def _played(rule: Rule, cluster: str) -> tuple[str, list[dict[str, Any]]]:
     """What the back-test says, and the times it found, newest first."""
     if rule.kind in backtest.UNPLAYABLE:
         return backtest.UNPLAYABLE[rule.kind], []
-    now = reading.current_time()
+    now = record_reader.current_time()
     history = alert_history.read(cluster, now, _DAYS, turns=rule.kind in backtest.BY_INSTANCES)
     if not history.days:
         return "The history is empty yet: there is nothing to play this rule over.", []

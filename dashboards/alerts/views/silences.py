@@ -13,16 +13,16 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboards.alerts import presenters as alert_presenters
 from dashboards.alerts.forms import SilenceForm, WindowForm
-from dashboards.shared import presenters, proof, reading, refusals
-from dashboards.shared.acting import author
+from dashboards.shared import presenters, proof, record_reader, refusals
 from dashboards.shared.owners import owner_words
 from dashboards.shared.pages import prefix_of, sentence_of, signed_in
 from dashboards.shared.permissions import must_write, owners_for, requires
-from fleet.alerts import acting, keeping, store
-from fleet.alerts.acting import ActError
-from fleet.alerts.evaluating import agents_matching
+from dashboards.shared.request_actor import author
+from fleet.alerts import incident_actions, setup_actions, store
+from fleet.alerts.evaluator import agents_matching
 from fleet.alerts.facts import agents_of, match_names
-from fleet.alerts.matching import EVERYTHING, MatchError, is_everything, is_of_agents, matches, parse
+from fleet.alerts.incident_actions import ActError
+from fleet.alerts.matchers import EVERYTHING, MatchError, is_everything, is_of_agents, matches, parse
 from fleet.alerts.silences import WARN_BEFORE
 from fleet.models.access import Permission, may
 from fleet.models.alerting import MaintenanceWindow, Silence, in_cluster
@@ -57,7 +57,7 @@ def silences(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
             )
         if _do(request, do or "", cluster, form, window_form):
             return redirect(f"{prefix_of(cluster)}/silences/")
-    now = reading.current_time()
+    now = record_reader.current_time()
     text = str(form["matchers"].value() or "")
     mine = in_cluster(Silence.objects.all(), cluster)
     writable = owners_for(signed_in(request), Permission.ACT_ON_FLEET, cluster)
@@ -89,7 +89,7 @@ def silences(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
 def preview(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Say what `?matchers=` would keep quiet now. Template `dashboards/_silence_preview.html`: `preview`, `blank`."""
     text = request.GET.get("matchers", "")[:500]
-    found = preview_of(text, cluster, reading.current_time())
+    found = preview_of(text, cluster, record_reader.current_time())
     return render(request, "dashboards/_silence_preview.html", {"preview": found, "blank": not text.strip()})
 
 
@@ -102,7 +102,7 @@ def preview_of(text: str, cluster: str, now: float) -> dict[str, Any]:
         return found | {"error": f"{error}.".capitalize()}
     found["everything"] = is_everything(parsed)
     try:
-        table = reading.reader().table(cluster, now)
+        table = record_reader.reader().table(cluster, now)
     except StateError as error:
         return found | {"error": f"The record cannot be read now: {error}."}
     rows = Incident.objects.filter(cluster=cluster).exclude(state=IncidentState.RESOLVED.value)
@@ -122,7 +122,7 @@ def preview_of(text: str, cluster: str, now: float) -> dict[str, Any]:
 
 def _do(request: HttpRequest, do: str, cluster: str, form: SilenceForm, window_form: WindowForm) -> bool:
     """Act; whether it is done and nothing is left to show."""
-    by, now = author(request), reading.current_time()
+    by, now = author(request), record_reader.current_time()
     number = request.POST.get("id", "")
     pk = int(number) if number.isdecimal() and len(number) < 18 else 0
     if do in ("extend", "end"):
@@ -131,7 +131,9 @@ def _do(request: HttpRequest, do: str, cluster: str, form: SilenceForm, window_f
         if do == "extend":
             _prove_for_everything(request, row.matchers)
         try:
-            acting.end(row, now, by) if do == "end" else acting.extend(row, 3600.0, now, by)
+            incident_actions.end(row, now, by) if do == "end" else incident_actions.extend(
+                row, 3600.0, now, by
+            )
         except ActError as error:
             refusals.complain(request, f"{error}.")
         return True
@@ -141,19 +143,19 @@ def _do(request: HttpRequest, do: str, cluster: str, form: SilenceForm, window_f
         if do == "switch" and not window.enabled:
             _prove_for_everything(request, window.matchers)
         if do == "remove":
-            keeping.remove(window, by)
+            setup_actions.remove(window, by)
         else:
             window.enabled = not window.enabled
-            keeping.keep(window, lambda: window.save(update_fields=["enabled"]), by)
+            setup_actions.keep(window, lambda: window.save(update_fields=["enabled"]), by)
         return True
     if do == "silence" and form.is_valid():
         given = form.cleaned_data
         if given["typed"].strip().lower() == EVERYTHING:
             _prove_for_everything(request, given["matchers"])
         try:
-            begins = acting.beginning(given["starts"], now)
+            begins = incident_actions.beginning(given["starts"], now)
             until = begins + given["hours"] * 3600
-            acting.silence(
+            incident_actions.silence(
                 given["matchers"], given["reason"], by.actor.name, begins, until, by,
                 cluster=cluster, typed=given["typed"],
             )  # fmt: skip
@@ -164,7 +166,7 @@ def _do(request: HttpRequest, do: str, cluster: str, form: SilenceForm, window_f
     if do == "window" and window_form.is_valid():
         _prove_for_everything(request, window_form.cleaned_data["matchers"])
         window_form.instance.creator = by.actor.name[:200]
-        keeping.keep(window_form.instance, window_form.save, by)
+        setup_actions.keep(window_form.instance, window_form.save, by)
         return True
     return False
 

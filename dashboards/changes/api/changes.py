@@ -13,10 +13,9 @@ from pydantic import Field
 
 from dashboards.changes import change_rows
 from dashboards.changes.audit_query import AuditQuery
-from dashboards.shared import acting
+from dashboards.shared import request_actor
 from dashboards.shared.api.access import ApiAccess
-from dashboards.shared.api.asked import Body, Parameters
-from dashboards.shared.api.changing import (  # fmt: skip
+from dashboards.shared.api.change_responses import (
     REFUSALS,
     ChangeAnswer,
     ChangeItem,
@@ -30,8 +29,9 @@ from dashboards.shared.api.changing import (  # fmt: skip
     prove,
     wants_if_match,
 )
+from dashboards.shared.api.parameters import Body, Parameters
 from dashboards.shared.api.per_cluster import PerCluster
-from dashboards.shared.reading import record
+from dashboards.shared.record_reader import record
 from fleet.changes import engine as changes
 from fleet.changes import kinds
 from fleet.changes.kinds import kind_of
@@ -219,5 +219,5 @@ def mine(request: HttpRequest, cluster: str, change_id: int) -> Change:
 
 def _begin(response: HttpResponse, row: Change) -> Any:
     if changes.ready(row):
-        acting.carry_out(row)
+        request_actor.carry_out(row)
     return Status(202, answer(response, row))

@@ -10,8 +10,7 @@ from django.utils import timezone
 from ninja import Router, Schema, Status
 
 from dashboards.shared.api.access import ApiAccess
-from dashboards.shared.api.asked import Body
-from dashboards.shared.api.changing import (  # fmt: skip
+from dashboards.shared.api.change_responses import (
     REFUSALS,
     ChangeAnswer,
     address,
@@ -23,8 +22,9 @@ from dashboards.shared.api.changing import (  # fmt: skip
     tagged,
     wants_if_match,
 )
+from dashboards.shared.api.parameters import Body
 from dashboards.shared.api.per_cluster import PerCluster
-from dashboards.shared.reading import record
+from dashboards.shared.record_reader import record
 from fleet.changes import Refused, engine
 from fleet.changes.networking import revisions as networking
 from fleet.models.access import Permission

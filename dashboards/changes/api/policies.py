@@ -10,8 +10,7 @@ from ninja import Router, Schema, Status
 from pydantic import Field
 
 from dashboards.shared.api.access import ApiAccess
-from dashboards.shared.api.asked import Body
-from dashboards.shared.api.changing import (  # fmt: skip
+from dashboards.shared.api.change_responses import (
     REFUSALS,
     ChangeAnswer,
     address,
@@ -23,8 +22,9 @@ from dashboards.shared.api.changing import (  # fmt: skip
     tagged,
     wants_if_match,
 )
+from dashboards.shared.api.parameters import Body
 from dashboards.shared.api.per_cluster import PerCluster
-from dashboards.shared.reading import record
+from dashboards.shared.record_reader import record
 from fleet.changes.policies import desired, matrix, planning
 from fleet.models.access import Permission
 

@@ -12,8 +12,7 @@ from pydantic import Field
 from dashboards.changes import campaign_plans, campaign_rows, change_rows
 from dashboards.changes.api import changes as change_routes
 from dashboards.shared.api.access import ApiAccess
-from dashboards.shared.api.asked import Body, Parameters
-from dashboards.shared.api.changing import (  # fmt: skip
+from dashboards.shared.api.change_responses import (
     REFUSALS,
     ChangeAnswer,
     answer,
@@ -24,6 +23,7 @@ from dashboards.shared.api.changing import (  # fmt: skip
     version_of,
     wants_if_match,
 )
+from dashboards.shared.api.parameters import Body, Parameters
 from dashboards.shared.api.per_cluster import PerCluster
 from fleet.changes import kinds
 from fleet.changes.kinds import kind_of

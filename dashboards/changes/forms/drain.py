@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 
-from fleet.protocol.destination.standing import LONGEST_REASON, is_reason
+from fleet.protocol.destination.instance_status import LONGEST_REASON, is_reason
 
 
 class DrainForm(forms.Form):

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_http_methods
 
 from dashboards.changes import presenters
 from dashboards.changes.audit_words import action_words
-from dashboards.shared import acting, proof, reading
+from dashboards.shared import proof, record_reader, request_actor
 from dashboards.shared.pages import needs_record, prefix_of, sentence_of, signed_in
 from dashboards.shared.permissions import must, requires
 from fleet.changes import Refused, engine, kinds
@@ -62,10 +62,10 @@ def change(request: HttpRequest, change_id: int, cluster: str = DEFAULT_CLUSTER)
 
 def _act(request: HttpRequest, row: Change, do: str) -> Change:
     """Do what was asked; return the change to show next. Raises Refused."""
-    author, now = acting.author(request), timezone.now()
+    author, now = request_actor.author(request), timezone.now()
     if do == "undo":
         # Planned like any other change, and then confirmed.
-        return kind_of(row).undo(row, author, now, reading.record())
+        return kind_of(row).undo(row, author, now, record_reader.record())
     if do == "cancel":
         began = row.state in OCCUPYING
         kind_of(row).cancel(row, author, now)
@@ -84,7 +84,7 @@ def _act(request: HttpRequest, row: Change, do: str) -> Change:
         reason, typed = (request.POST.get(name, "") for name in ("reason", "typed"))
         kinds.confirm(row, author, reason=reason, typed=typed, now=now)
     if engine.ready(row):
-        acting.carry_out(row)
+        request_actor.carry_out(row)
     return row
 
 

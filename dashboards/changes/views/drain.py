@@ -9,10 +9,10 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from dashboards.changes import draining
+from dashboards.changes.drain import find_target, request_drain
 from dashboards.changes.forms.drain import DrainForm
 from dashboards.fleet import history
-from dashboards.shared import acting, presenters, proof, reading
+from dashboards.shared import presenters, proof, record_reader, request_actor
 from dashboards.shared.pages import needs_record, prefix_of
 from dashboards.shared.permissions import requires
 from fleet.models.access import Permission
@@ -31,8 +31,8 @@ def drain(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER
     there, or wanted), `last` (no other of its kind takes connections), `cut_off` (its agents cannot be asked to move),
     `form`, `turns` (TurnLine).
     """
-    now = reading.current_time()
-    target = draining.target_of(cluster, instance_id, now)
+    now = record_reader.current_time()
+    target = find_target(cluster, instance_id, now)
     if target is None:
         raise Http404(f"There is no instance {instance_id}.")
     view, row = target.view, target.row
@@ -45,7 +45,7 @@ def drain(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER
         user = request.user
         assert isinstance(user, User), "the view requires a permission, so somebody is signed in"
         reason = form.cleaned_data["reason"]
-        draining.request_drain(target, acting.by(request, user), drained=wants == "drain", reason=reason)
+        request_drain(target, request_actor.by(request, user), drained=wants == "drain", reason=reason)
         what = "to take nobody new" if wants == "drain" else "to take connections again"
         messages.success(request, f"{view.facts.name} is asked {what}.")
         return redirect(f"{prefix_of(cluster)}/")
@@ -59,5 +59,5 @@ def drain(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER
         "form": form,
         "turns": history.turns_of(cluster, instance_id, now),
     }
-    frame = presenters.frame(reading.reader().summary(cluster, now), now, "fleet")
+    frame = presenters.frame(record_reader.reader().summary(cluster, now), now, "fleet")
     return render(request, "dashboards/drain.html", frame | context)

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods
 
 from dashboards.changes import change_rows
 from dashboards.changes.forms.networking import NetworkingForm, initial_of
-from dashboards.shared import acting, reading, refusals
+from dashboards.shared import record_reader, refusals, request_actor
 from dashboards.shared.pages import needs_record, prefix_of, sentence_of
 from dashboards.shared.permissions import must, requires
 from dashboards.shared.row_ids import row_id
@@ -73,7 +73,7 @@ def _post(
     request: HttpRequest, cluster: str, row: NetworkingReading, current: NetworkingRevision
 ) -> HttpResponseBase:
     must(request, Permission.CHANGE_CONFIG, cluster)
-    author, now = acting.author(request), timezone.now()
+    author, now = request_actor.author(request), timezone.now()
     if "try_closing" in request.POST:
         networking.try_closing(cluster, author, now)
         return redirect(f"{prefix_of(cluster)}/networking/")
@@ -104,7 +104,7 @@ def _post(
             return _page(request, cluster, row, tab)
     try:
         change = networking.plan(
-            cluster, base.revision, desired, author, now, reading.record(), undoes=undoes
+            cluster, base.revision, desired, author, now, record_reader.record(), undoes=undoes
         )
         return redirect(f"{prefix_of(cluster)}/changes/{change.pk}/")
     except Conflict as conflict:

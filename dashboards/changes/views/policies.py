@@ -13,7 +13,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from dashboards.changes import policy_rows
-from dashboards.shared import acting, reading
+from dashboards.shared import record_reader, request_actor
 from dashboards.shared.pages import needs_record, prefix_of, sentence_of
 from dashboards.shared.permissions import must, requires
 from dashboards.shared.presenters import number_fields
@@ -24,7 +24,7 @@ from fleet.changes.policies.matrix import Line, Wanted
 from fleet.models.access import Permission, may
 from fleet.models.changes import Change
 from fleet.models.clusters import DEFAULT_CLUSTER
-from fleet.models.remembered import Instance
+from fleet.models.inventory import Instance
 from fleet.protocol.policies import env_policies, policy_json, snippets
 from fleet.protocol.policies.env_policies import PLURALS, ROLES, Kind, Policy
 from fleet.protocol.recovery import service_config
@@ -43,12 +43,12 @@ def matrix(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
     (what is still wanted of instances that are there no more), `revision`.
     """
     wanted = desired.wanted_of(cluster)
-    lines = planning.lines_of(cluster, wanted, reading.record())
+    lines = planning.lines_of(cluster, wanted, record_reader.record())
     only_drift = request.GET.get("drift") == "1"
     here = tuple(line for line in lines if line.drifts or not only_drift)
     context = {
         "page": "policies",
-        "tables": policy_rows.tables(here, wanted, reading.current_time()),
+        "tables": policy_rows.tables(here, wanted, record_reader.current_time()),
         "drifting": sum(line.drifts for line in lines),
         "reporting": sum(line.reports for line in lines),
         "unreported": sum(not line.reports for line in lines),
@@ -76,7 +76,7 @@ def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) ->
     `unasked`, `is_gone`.
     """
     wanted = desired.wanted_of(cluster)
-    lines = planning.lines_of(cluster, wanted, reading.record())
+    lines = planning.lines_of(cluster, wanted, record_reader.record())
     line = next((one for one in lines if one.id == target), None)
     if target not in ROLES and line is None and target not in wanted:
         raise Http404(f"There is no instance {target} in the cluster {cluster}.")
@@ -151,7 +151,7 @@ def _posted(
         if not wrong:
             roll_out = "roll_out" in request.POST
             edit.outlook = planning.foreseen(
-                cluster, target, edit.values, reading.record(), roll_out=roll_out
+                cluster, target, edit.values, record_reader.record(), roll_out=roll_out
             )
         return None
     theirs = wanted.get(target, {})
@@ -166,11 +166,11 @@ def _posted(
         return planning.plan(
             cluster,
             {**wanted, target: edit.values},
-            reading.record(),
+            record_reader.record(),
             revision=edit.revision,
             terms={name: request.POST[name] for name in rollouts.RANGES if name in request.POST},
             roll_out="roll_out" in request.POST,
-            by=acting.author(request),
+            by=request_actor.author(request),
             now=timezone.now(),
         )
     except Stale as error:

@@ -10,7 +10,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from dashboards.changes import campaign_plans
-from dashboards.shared import acting, reading
+from dashboards.shared import record_reader, request_actor
 from dashboards.shared.pages import needs_record, prefix_of, sentence_of
 from dashboards.shared.permissions import requires
 from dashboards.shared.presenters import number_fields
@@ -35,10 +35,10 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     given = request.POST if request.method == "POST" else request.GET
     problems: dict[str, str] = {}
     sentence = ""
-    table = reading.reader().table(cluster, reading.current_time())
+    table = record_reader.reader().table(cluster, record_reader.current_time())
     if request.method == "POST":
         pace = {name: given[name] for name in campaigns.PACE if name in given}
-        who = acting.author(request)
+        who = request_actor.author(request)
         try:
             change = campaign_plans.plan(cluster, given.dict(), pace, who, timezone.now())
         except Refused as error:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from dashboards.fleet.agent_said import said
+from dashboards.fleet.agent_report import said
 from dashboards.fleet.api import schemas
 from dashboards.shared.presenters import moment
 from fleet.monitoring.evidence import Heartbeat

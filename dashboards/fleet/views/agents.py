@@ -13,9 +13,9 @@ from django.views.decorators.http import require_safe
 
 from dashboards.fleet import agent_csv, agent_query
 from dashboards.fleet.agent_query import AgentQuery, Page, QueryError
-from dashboards.fleet.agent_said import said
-from dashboards.fleet.retiring import retirement
-from dashboards.shared import presenters, reading
+from dashboards.fleet.agent_report import said
+from dashboards.fleet.retire import retirement_of
+from dashboards.shared import presenters, record_reader
 from dashboards.shared.pages import needs_record, prefix_of
 from dashboards.shared.permissions import requires
 from fleet.models.access import Permission, may
@@ -38,8 +38,8 @@ def agents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
     `total`, `next_url`, `first_url` (either may be empty), `error` (a sentence when a filter is wrong),
     `heads` (SortHead by what it sorts by), `sort`, `csv_url`.
     """
-    now = reading.current_time()
-    reader = reading.reader()
+    now = record_reader.current_time()
+    reader = record_reader.reader()
     table = reader.table(cluster, now)
     found, error = _find(table, request.GET)
     instances = {view.facts.id: view for view in table.instances.values()}
@@ -70,8 +70,8 @@ def agents_csv(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResp
 
     400 with a sentence for a filter that cannot be read.
     """
-    now = reading.current_time()
-    reader = reading.reader()
+    now = record_reader.current_time()
+    reader = record_reader.reader()
     table = reader.table(cluster, now)
     try:
         found = agent_query.ordered(table, _query(request.GET), request.GET.get("sort", ""))
@@ -98,8 +98,8 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
     (words, value), `said` (Said or None), `history` (Change, newest first), `retirement` (or None),
     `may_act`. Template `dashboards/_agent_card.html`: `agent`.
     """
-    now = reading.current_time()
-    reader = reading.reader()
+    now = record_reader.current_time()
+    reader = record_reader.reader()
     explanation = reader.explain(cluster, agent_id, now)
     if explanation is None:
         raise Http404(f"There is no agent {agent_id} in the cluster {cluster}.")
@@ -107,7 +107,7 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
     context["may_act"] = may(request.user, Permission.ACT_ON_FLEET, cluster)
     if "card" in request.GET:
         return render(request, "dashboards/_agent_card.html", context)
-    context["retirement"] = retirement(cluster, explanation, now)
+    context["retirement"] = retirement_of(cluster, explanation, now)
     context["history"] = presenters.history(
         Transition.objects.filter(cluster_id=cluster, agent=agent_id)[:_CHANGES], now
     )

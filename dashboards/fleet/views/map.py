@@ -9,7 +9,7 @@ from django.views.decorators.gzip import gzip_page
 from django.views.decorators.http import require_safe
 
 from dashboards.fleet import figures
-from dashboards.shared import presenters, reading
+from dashboards.shared import presenters, record_reader
 from dashboards.shared.pages import needs_record
 from dashboards.shared.permissions import requires
 from fleet.models.access import Permission
@@ -24,8 +24,8 @@ def fleet_map(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
 
     Template `dashboards/map.html`: the frame's, `figure` (figures.map_figure).
     """
-    now = reading.current_time()
-    frame = presenters.frame(reading.reader().summary(cluster, now), now, "map")
+    now = record_reader.current_time()
+    frame = presenters.frame(record_reader.reader().summary(cluster, now), now, "map")
     return render(request, "dashboards/map.html", frame | {"figure": figures.map_figure()})
 
 
@@ -35,7 +35,7 @@ def fleet_map(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
 @needs_record
 def layout(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Give the layout as JSON; its version is the ETag, so that a browser that has it gets 304."""
-    reader = reading.reader()
+    reader = record_reader.reader()
     etag = f'"{cluster}-{reader.layout_version(cluster)}"'
     # gzip_page weakens the ETag it compressed under; the weak form names the same layout.
     known = {tag.removeprefix("W/") for tag in parse_etags(request.headers.get("If-None-Match", ""))}

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
-from dashboards.shared import presenters, reading
+from dashboards.shared import presenters, record_reader
 from dashboards.shared.pages import needs_record
 from dashboards.shared.permissions import known_clusters, requires
 from fleet.alerts.causes import causes_now
@@ -26,8 +26,8 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     Template `dashboards/fleet.html`: the frame's (presenters.frame), `auths` and `proxies` (InstanceCard), `causes`
     (SickCause) and `may_act`.
     """
-    now = reading.current_time()
-    reader = reading.reader()
+    now = record_reader.current_time()
+    reader = record_reader.reader()
     table = reader.table(cluster, now)
     context = {
         **presenters.frame(reader.summary(cluster, now), now, "fleet"),

@@ -10,9 +10,9 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from dashboards.fleet import retiring
 from dashboards.fleet.forms import RetireForm
-from dashboards.shared import acting, presenters, proof, reading
+from dashboards.fleet.retire import is_alive, request_retirement, retirement_of
+from dashboards.shared import presenters, proof, record_reader, request_actor
 from dashboards.shared.pages import needs_record, prefix_of, signed_in
 from dashboards.shared.permissions import requires
 from fleet.models.access import Permission
@@ -29,23 +29,23 @@ def retire(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) 
     Template `dashboards/retire.html`: the frame's, `agent` (AgentRow), `retired`, `retirement`, `alive` (it shows a
     sign of life), `form`.
     """
-    now = reading.current_time()
-    reader = reading.reader()
+    now = record_reader.current_time()
+    reader = record_reader.reader()
     explanation = reader.explain(cluster, agent_id, now)
     if explanation is None:
         raise Http404(f"There is no agent {agent_id} in the cluster {cluster}.")
     # What operators said last; the record follows within a round or two.
-    retirement = retiring.retirement(cluster, explanation, now)
+    retirement = retirement_of(cluster, explanation, now)
     retired = retirement is not None and retirement.retired
-    alive, wants = retiring.is_alive(explanation), request.POST.get("wanted")
+    alive, wants = is_alive(explanation), request.POST.get("wanted")
     form = RetireForm(
         request.POST if request.method == "POST" else None,
         alive=alive and not retired and wants != "unretire",
     )
     if wants in ("retire", "unretire") and form.is_valid():
         proof.require(request)
-        by, reason = acting.by(request, signed_in(request)), form.cleaned_data["reason"]
-        retiring.request_retirement(cluster, explanation, by, retired=wants == "retire", reason=reason)
+        by, reason = request_actor.by(request, signed_in(request)), form.cleaned_data["reason"]
+        request_retirement(cluster, explanation, by, retired=wants == "retire", reason=reason)
         outcome = "will be retired" if wants == "retire" else "will be reinstated"
         messages.success(request, f"{explanation.view.name} {outcome} with the next round.")
         return redirect(f"{prefix_of(cluster)}/agents/{quote(explanation.view.id, safe='')}/")

@@ -44,7 +44,7 @@ class ApiAccess(HttpBearer):
         if found is None:
             return None
         # What changes something is logged as done by this token, also what is refused.
-        request.refloat_token = found  # type: ignore[attr-defined] # read back by api.changing and attempts
+        request.refloat_token = found  # type: ignore[attr-defined] # read back by api.change_responses and request_log
         if not found.allows(self._permission):
             raise HttpError(403, f"The token {found} has not the scope {self._permission.value}.")
         return self._admit(request, found.user)

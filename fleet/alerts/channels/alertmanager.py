@@ -1,7 +1,7 @@
 """Alertmanager API v2: alerts that are posted again and again while their incident is open.
 
 Alertmanager keeps a list in memory and forgets an alert at its `endsAt`. So whoever lists alerts there posts each
-again long before that, as Prometheus does; `fleet.alerts.reposting` is who does here. docs/alerts.md, "Alertmanager".
+again long before that, as Prometheus does; `fleet.alerts.repost` is who does here. docs/alerts.md, "Alertmanager".
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import numpy as np
 from typing_extensions import override
 
 from fleet.changes.campaigns import auth_connections
-from fleet.changes.sight import newest_generations
+from fleet.changes.plan_input import newest_generations
 from fleet.models.actions import CampaignAgent
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary import campaigns

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from fleet import lease
 from fleet.changes import engine
-from fleet.changes.campaigns import campaigns, working
+from fleet.changes.campaigns import campaigns, working_agents
 from fleet.changes.campaigns.moves import Sight
 from fleet.changes.runner import Runner, StepContext
 from fleet.models.actions import CampaignAgent
@@ -74,7 +74,7 @@ class _Step:
             self._ask_due()
         else:
             self._put_back()
-            working.mark(self.change, self.context.writer, self.progress)
+            working_agents.mark(self.change, self.context.writer, self.progress)
         self._note(waits_for)
 
     def _settle(self, rows: list[CampaignAgent], sight: Sight) -> None:
@@ -229,7 +229,7 @@ class _Step:
                 asked.append(row)
         self._save(due, "state", "reason", "asked_at", "held", "via", "ended_at")
         # Before they are asked: the round that sees one elsewhere is to know why.
-        working.mark(self.change, self.context.writer, self.progress)
+        working_agents.mark(self.change, self.context.writer, self.progress)
         self._ask(asked)
 
     def _ask_again(self, rows: list[CampaignAgent], sight: Sight) -> None:
@@ -301,12 +301,12 @@ class CampaignRunner(Runner):
     @override
     def due(self, changes: QuerySet[Change]) -> Iterator[Change]:
         yield from super().due(changes)
-        yield from working.left_over(changes)
+        yield from working_agents.left_over(changes)
 
     @override
     def carry_on(self, change: Change, context: StepContext, held: ClusterLease) -> None:
         if ChangeState(change.state).final:
-            working.clear(change, context.writer)
+            working_agents.clear(change, context.writer)
             return
         if change.state == ChangeState.CONFIRMED:
             engine.start(change, context.moment())

@@ -16,7 +16,7 @@ from fleet.changes import Refused, Stale, engine
 from fleet.changes.engine import Draft
 from fleet.changes.kind import Record
 from fleet.changes.networking import plan as networking_plan
-from fleet.changes.networking.sight import fleet_of, tunnels_of
+from fleet.changes.networking.plan_input import fleet_of, tunnels_of
 from fleet.models.changes import Change
 from fleet.models.networking import NetworkingReading, NetworkingRevision
 from fleet.monitoring.views import FleetTable

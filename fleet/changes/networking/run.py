@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from typing_extensions import override
 
 from fleet.changes import engine
-from fleet.changes.dialing import Auths
+from fleet.changes.instance_dialer import Auths
 from fleet.changes.networking import plan as networking_plan
 from fleet.changes.networking import revisions
 from fleet.changes.runner import Runner, StepContext

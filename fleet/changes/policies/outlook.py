@@ -13,7 +13,7 @@ from fleet.changes.policies.plan import Running, TakesEffect, announce_ttl, rest
 from fleet.protocol import durations
 from fleet.protocol.policies import env_policies, policy_json
 from fleet.protocol.policies.env_policies import BY_NAME, PLURALS
-from fleet.protocol.recovery import announce, discovery, reconnecting, service_config
+from fleet.protocol.recovery import announce, discovery, reconnect_schedule, service_config
 from fleet.protocol.recovery.service_config import (
     RFD_VARIABLE,
     UPSTREAM_VARIABLE,
@@ -178,7 +178,7 @@ def _balancing(instances: Sequence[Changing], sight: Sight) -> Iterable[dict[str
 
 
 def _others(instances: Sequence[Changing], sight: Sight) -> Iterable[dict[str, Any]]:
-    for name in (env_policies.HTTP_CLOSE_VARIABLE, reconnecting.VARIABLE):
+    for name in (env_policies.HTTP_CLOSE_VARIABLE, reconnect_schedule.VARIABLE):
         here = [one for one in instances if one.role == BY_NAME[name].role and one.now]
         changing = [one for one in here if one.differs(name)]
         if not changing:

@@ -14,7 +14,7 @@ from fleet.changes.kind import Record
 from fleet.changes.policies import desired, matrix, outlook
 from fleet.changes.policies.matrix import Line, Wanted, affected, wanted_for
 from fleet.changes.policies.outlook import Changing
-from fleet.changes.policies.sight import policies_of
+from fleet.changes.policies.plan_input import policies_of
 from fleet.models.actions import RolloutStep
 from fleet.models.changes import Change
 from fleet.protocol.policies.env_policies import BY_NAME, PLURALS, ROLES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from fleet.changes.dialing import order
+from fleet.changes.instance_dialer import order
 from fleet.changes.standing.drains import Due
 from fleet.transport.channels import TLSFiles
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from fleet.cli import editing
+from fleet.cli import config_editor
 from fleet.cli.answers import Failure, pair, show_json
 from fleet.cli.home import cluster_option, home_option
 from fleet.cli.local.members import console_files
@@ -32,8 +32,8 @@ from fleet.transport.admin import (
     Unreachable,
 )
 from fleet.transport.channels import AUTH_NAME, TLSError, TLSFiles
-from fleet.transport.retrying.aio import Retrying
-from fleet.transport.retrying.reads import reads
+from fleet.transport.retry.aio import Retrying
+from fleet.transport.retry.read_retries import reads
 
 Work = Callable[[NetworkingConfigAdmin], Awaitable[Stored]]
 
@@ -183,10 +183,10 @@ def edit_command(auths: Auths, confirm: bool) -> None:
     """Change the config in $EDITOR; what is wrong is shown, and you may try again."""
     base = auths.do(_get)
     _must_be_ours(base.resource, confirm=confirm)
-    text = editing.HEAD + config_yaml.to_yaml(base.resource)
+    text = config_editor.HEAD + config_yaml.to_yaml(base.resource)
     before = base.resource.config
     while True:
-        edited = editing.edit(text, base.resource)
+        edited = config_editor.edit(text, base.resource)
         text = edited.text
         if edited.resource == base.resource:
             click.echo("nothing changed, nothing written")
@@ -197,13 +197,13 @@ def edit_command(auths: Auths, confirm: bool) -> None:
             base, text = _met(auths, base, edited)
             continue
         except AdminError as error:
-            text = editing.try_again(edited.text, [str(error)])
+            text = config_editor.try_again(edited.text, [str(error)])
             continue
         click.echo(_told(before, after.resource))
         return
 
 
-def _met(auths: Auths, base: Stored, edited: editing.Edited) -> tuple[Stored, str]:
+def _met(auths: Auths, base: Stored, edited: config_editor.Edited) -> tuple[Stored, str]:
     """Somebody else wrote meanwhile: show what, and offer ours on top of theirs."""
     theirs = auths.do(_get)
     lines = ["somebody else changed the config meanwhile; nothing of yours was written. They changed:"]
@@ -211,9 +211,9 @@ def _met(auths: Auths, base: Stored, edited: editing.Edited) -> tuple[Stored, st
     lines += [f"  {line}" for line in changes or ["nothing of the spec"]]
     config, clashing = rules.rebased(base.resource.config, edited.resource.config, theirs.resource.config)
     lines += [f"you both changed {field.key}: yours would win" for field in clashing]
-    editing.ask("\n".join(lines), "Edit theirs with your changes in it?", edited.text)
+    config_editor.ask("\n".join(lines), "Edit theirs with your changes in it?", edited.text)
     wanted = replace(edited.resource, config=config, revision=theirs.resource.revision)
-    return theirs, editing.HEAD + config_yaml.to_yaml(wanted)
+    return theirs, config_editor.HEAD + config_yaml.to_yaml(wanted)
 
 
 def _must_be_ours(resource: Resource, *, confirm: bool) -> None:

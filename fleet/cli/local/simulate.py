@@ -17,9 +17,9 @@ from fleet.cli.home import home_option
 from fleet.nodes.shared.flags import DURATION, TTL
 from fleet.nodes.shared.numbers import Number
 from fleet.nodes.simulation import program as simulation
-from fleet.nodes.simulation.faults import Fault, FaultError, Step, parse_fault, parse_script
+from fleet.nodes.simulation.fault_script import Fault, FaultError, Step, parse_fault, parse_script
 from fleet.nodes.simulation.fleet import Shape
-from fleet.nodes.simulation.homes import HOMES, HomesError, deal
+from fleet.nodes.simulation.home_proxies import HOMES, HomesError, deal
 
 
 @contextlib.contextmanager

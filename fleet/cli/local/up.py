@@ -14,7 +14,7 @@ from fleet.cli.answers import Failure
 from fleet.cli.home import cluster_option, home_option
 from fleet.nodes.agent.services import Services, check_unique_flags, service_option
 from fleet.nodes.local import keys
-from fleet.nodes.local import up as fleet_up
+from fleet.nodes.local import local_fleet as fleet_up
 from fleet.nodes.local.plan import SIZES, FleetPlan
 from fleet.nodes.local.record import FleetError, FleetRecord
 from fleet.nodes.shared.flags import POSITIVE, TTL

@@ -16,9 +16,9 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 from typing_extensions import override
 
+from fleet.alerts.alerting_loops import Alerting
 from fleet.alerts.deadman import Deadman
-from fleet.alerts.evaluating import Evaluator, News
-from fleet.alerts.running import Alerting
+from fleet.alerts.evaluator import Evaluator, News
 from fleet.changes.policies import desired, matrix
 from fleet.monitoring.events import IncidentsChanged
 from fleet.monitoring.publish import publish

@@ -11,8 +11,8 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.db import connection
 from typing_extensions import override
 
-from fleet.management import preparing
-from fleet.management.running import ConsoleRun, one_line, stamped
+from fleet.management import startup_checks
+from fleet.management.console_processes import ConsoleRun, one_line, stamped
 
 
 class Command(BaseCommand):
@@ -32,7 +32,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         say = stamped(sys.stdout)
         with one_line(), console_of(options, say) as run:
-            preparing.database()
+            startup_checks.database()
             connection.close()  # we live long and do not ask again
             run.start({})
             run.await_web()

@@ -17,12 +17,12 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.db import connection
 from typing_extensions import override
 
-from fleet.management import demo_account, incidents, preparing
+from fleet.management import demo_account, incidents, startup_checks
 from fleet.management.arguments import announce_ttl, whole
 from fleet.management.commands.console import add_console_arguments, console_of
+from fleet.management.console_processes import STAGE_FLEET, ConsoleRun, one_line, stamped
 from fleet.management.demo_account import DemoAccount
 from fleet.management.incidents import Incident, Player
-from fleet.management.running import STAGE_FLEET, ConsoleRun, one_line, stamped
 from fleet.models.clusters import DEFAULT_CLUSTER, ensure_default_cluster
 from fleet.nodes.local import keys as fleet_keys
 from fleet.nodes.local.plan import SIZES
@@ -86,7 +86,7 @@ class Command(BaseCommand):
             keys = _keys(run) if options["tls"] else {}
             gateway = f"127.0.0.1:{valkey.free_port()}"
             fleet = _start_fleet(run, options, gateway)
-            preparing.database()
+            startup_checks.database()
             run.start({**keys, "REFLOAT_GATEWAY": gateway})
             # While those load: a password costs half a second to check.
             account = demo_account.ensure(run.home, run.url, datetime.now(UTC))
@@ -130,7 +130,7 @@ def _keys(run: ConsoleRun) -> dict[str, str]:
     try:
         return fleet_keys.make_console(fleet_keys.folder_of(run.home, DEFAULT_CLUSTER))
     except FleetError as error:
-        raise preparing.PrepareError(str(error)) from error
+        raise startup_checks.PrepareError(str(error)) from error
 
 
 def _watch_fleet(fleet: Child) -> None:

@@ -9,8 +9,8 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand
 from typing_extensions import override
 
-from fleet.management import preparing
-from fleet.management.running import one_line
+from fleet.management import startup_checks
+from fleet.management.console_processes import one_line
 
 
 class Command(BaseCommand):
@@ -23,8 +23,8 @@ class Command(BaseCommand):
     @override
     def handle(self, *args: Any, **options: Any) -> None:
         with one_line():
-            preparing.check_settings()
-            preparing.database()
+            startup_checks.check_settings()
+            startup_checks.database()
         if settings.REFLOAT_STATIC_COLLECTED:
             call_command("collectstatic", interactive=False, verbosity=0)
         self.stdout.write("ready to start")

@@ -7,12 +7,7 @@ from __future__ import annotations
 
 from fleet.monitoring.classify.agents import classify, classify_in
 from fleet.monitoring.classify.columns import classify_columns
-from fleet.monitoring.classify.frame import FleetFrame, prepare
-from fleet.monitoring.classify.instances import instance_sentence, instance_state
-from fleet.monitoring.classify.memory import Remembered, remember
-from fleet.monitoring.classify.rows import changed, count_states, evidence_of
-from fleet.monitoring.classify.standings import Standing
-from fleet.monitoring.classify.watching import (
+from fleet.monitoring.classify.destination_health import (
     degraded_of,
     health_of,
     health_sentence,
@@ -20,6 +15,11 @@ from fleet.monitoring.classify.watching import (
     preference,
     watched,
 )
+from fleet.monitoring.classify.frame import FleetFrame, prepare
+from fleet.monitoring.classify.instances import instance_sentence, instance_state
+from fleet.monitoring.classify.memory import Remembered, remember
+from fleet.monitoring.classify.rows import changed, count_states, evidence_of
+from fleet.monitoring.classify.standings import Standing
 
 __all__ = [
     "FleetFrame",

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from fleet.models.inventory import Agent, Instance
 from fleet.models.moments import to_moment, to_seconds
-from fleet.models.remembered import Agent, Instance
 from fleet.models.transitions import InstanceTransition, Transition
 from fleet.monitoring.columns import (
     HAD_TUNNEL,

@@ -20,7 +20,7 @@ from fleet.monitoring.classify import (
 from fleet.monitoring.columns import DISAGREEMENT, NO_INSTANCE
 from fleet.monitoring.events import Delta, Event, InstancesChanged, LayoutChanged
 from fleet.monitoring.evidence import Timing
-from fleet.monitoring.pollers.asking import to_ask, to_forget
+from fleet.monitoring.pollers.report_schedule import to_ask, to_forget
 from fleet.monitoring.state.codec import Header, Rows, Spell
 from fleet.monitoring.state.outbox import BACKEND, CLUSTER, INSTANCE_TRANSITION, TRANSITION, Owed, pack_owed
 from fleet.monitoring.state.record import Record

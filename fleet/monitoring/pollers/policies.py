@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from fleet.monitoring.pollers.plan import is_asked
-from fleet.monitoring.pollers.polling import ask_source
+from fleet.monitoring.pollers.shard_poll import ask_source
 from fleet.monitoring.sources import SourceFailed
 from fleet.monitoring.sources.policies import POLICIES
 from fleet.monitoring.sources.source import Target

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 import uvloop
 
 from fleet.monitoring.evidence import PRESENCE, Timing
-from fleet.monitoring.pollers.listing import record_lists
 from fleet.monitoring.pollers.plan import is_asked, lists_from
-from fleet.monitoring.pollers.polling import Seen, poll
-from fleet.monitoring.pollers.recording import Place, record_sightings
+from fleet.monitoring.pollers.record_lists import record_lists
+from fleet.monitoring.pollers.record_sightings import Place, record_sightings
+from fleet.monitoring.pollers.shard_poll import Seen, poll
 from fleet.monitoring.sources.source import Target
 from fleet.monitoring.state import RecordLost
 from fleet.monitoring.state.codec import unpack_feed
@@ -24,7 +24,7 @@ from fleet.protocol.destination import health as destination
 from fleet.protocol.retry.policy import Policy
 from fleet.transport.channels import TLSFiles
 from fleet.transport.connections import Connections
-from fleet.transport.retrying.reads import DEFAULT
+from fleet.transport.retry.read_retries import DEFAULT
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind
 
 T = TypeVar("T")

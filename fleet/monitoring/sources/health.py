@@ -12,8 +12,8 @@ from grpc_health.v1 import health_pb2
 
 from fleet.monitoring.sources import failure
 from fleet.monitoring.sources.source import EvidenceSource, Question
-from fleet.protocol.destination import standing
-from fleet.protocol.destination.standing import Said
+from fleet.protocol.destination import instance_status
+from fleet.protocol.destination.instance_status import Said
 from fleet.vocabulary.instances import Poll, ServingStatus
 
 #: A stub made for each check would ask gRPC for three methods; the request is always the same.
@@ -26,7 +26,7 @@ class HealthAnswer:
     """What it answered."""
 
     serving: ServingStatus
-    said: Said = standing.NOTHING
+    said: Said = instance_status.NOTHING
 
 
 async def ask_health(channel: grpc.aio.Channel, *, timeout: float) -> HealthAnswer:  # noqa: ASYNC109 - it is gRPC's
@@ -40,7 +40,7 @@ async def ask_health(channel: grpc.aio.Channel, *, timeout: float) -> HealthAnsw
         if failed.answered:
             return HealthAnswer(ServingStatus.SERVICE_UNKNOWN)
         raise failed from error
-    return HealthAnswer(ServingStatus(int(answer.status)), standing.read(metadata))
+    return HealthAnswer(ServingStatus(int(answer.status)), instance_status.read(metadata))
 
 
 def _check(channel: grpc.aio.Channel) -> Callable[..., Any]:

@@ -8,8 +8,8 @@ import aiohttp
 
 from fleet.monitoring.sources import asking
 from fleet.monitoring.sources.source import EvidenceSource, Question
-from fleet.protocol.destination import standing
-from fleet.protocol.destination.standing import Said
+from fleet.protocol.destination import instance_status
+from fleet.protocol.destination.instance_status import Said
 from fleet.vocabulary.instances import Poll
 
 
@@ -18,7 +18,7 @@ class Readiness:
     """The HTTP code, and what the instance says of itself in the headers."""
 
     code: int
-    said: Said = standing.NOTHING
+    said: Said = instance_status.NOTHING
 
 
 async def ask_readyz(question: Question) -> Readiness:
@@ -27,7 +27,7 @@ async def ask_readyz(question: Question) -> Readiness:
     limit = aiohttp.ClientTimeout(total=question.left())
     with asking():
         async with question.connections.session.get(url, timeout=limit, allow_redirects=False) as answer:
-            return Readiness(answer.status, standing.read(answer.headers.items()))
+            return Readiness(answer.status, instance_status.read(answer.headers.items()))
 
 
 def _record(poll: Poll, answer: Readiness, at: float) -> Poll:

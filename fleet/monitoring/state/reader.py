@@ -18,13 +18,13 @@ from fleet.monitoring.classify import FleetFrame, prepare
 from fleet.monitoring.columns import MEMORY, NO_INSTANCE, TUNNEL, VERDICT
 from fleet.monitoring.evidence import Timing
 from fleet.monitoring.state import RecordLost
+from fleet.monitoring.state.agent_reports import unpack_answer
 from fleet.monitoring.state.codec import HEADER_SIZE, Header, rows_of, unpack_header
 from fleet.monitoring.state.connect import connect, reaching
 from fleet.monitoring.state.keys import Keys
 from fleet.monitoring.state.record import load, nothing
 from fleet.monitoring.state.roster import Rosters
 from fleet.monitoring.state.tables import explanation_of, table_of, view_of
-from fleet.monitoring.state.told import unpack_answer
 from fleet.monitoring.views import (
     AgentView,
     Explanation,

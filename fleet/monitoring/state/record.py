@@ -13,6 +13,7 @@ from fleet.monitoring.classify import degraded_of
 from fleet.monitoring.columns import HEARTBEAT, MEMORY, VERDICT
 from fleet.monitoring.evidence import LISTS, PRESENCE, FleetEvidence, Timing
 from fleet.monitoring.state import RecordLost
+from fleet.monitoring.state.agent_reports import Told, overlay, told_of
 from fleet.monitoring.state.codec import (
     FeedState,
     Header,
@@ -27,11 +28,10 @@ from fleet.monitoring.state.codec import (
     unpack_resource,
     unpack_spell,
 )
+from fleet.monitoring.state.column_cache import Kept, Versions
 from fleet.monitoring.state.connect import reaching
-from fleet.monitoring.state.kept import Kept, Versions
 from fleet.monitoring.state.keys import Keys
 from fleet.monitoring.state.roster import Roster, Rosters
-from fleet.monitoring.state.told import Told, overlay, told_of
 from fleet.vocabulary.instances import InstanceFacts
 
 

@@ -15,6 +15,7 @@ from fleet.monitoring.agent_report import Answer
 from fleet.monitoring.columns import HEARTBEAT, MEMORY, RETIRED, TUNNEL, VERDICT
 from fleet.monitoring.evidence import PRESENCE
 from fleet.monitoring.state import RecordLost, StateError
+from fleet.monitoring.state.agent_reports import pack_answer, pack_told
 from fleet.monitoring.state.batch import Batch
 from fleet.monitoring.state.codec import (
     HEADER_SIZE,
@@ -30,12 +31,11 @@ from fleet.monitoring.state.codec import (
     pack_spell,
     rows_of,
 )
+from fleet.monitoring.state.column_cache import Kept
 from fleet.monitoring.state.connect import reaching
-from fleet.monitoring.state.kept import Kept
 from fleet.monitoring.state.keys import Keys
 from fleet.monitoring.state.record import Record, load, load_instances
 from fleet.monitoring.state.roster import Rosters, encode
-from fleet.monitoring.state.told import pack_answer, pack_told
 from fleet.vocabulary.instances import InstanceFacts, Poll, Resource
 
 #: Above this share of changed rows a column is written whole: one SET of 3 MB costs as much as 2,000 rows in place.

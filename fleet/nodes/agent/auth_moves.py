@@ -20,7 +20,7 @@ from fleet.nodes.agent.auth_connection import Heartbeats
 from fleet.nodes.agent.metrics import AgentMetrics
 from fleet.nodes.shared.auth_advisory import OUTCOMES, reply_word
 from fleet.processes import background
-from fleet.protocol.destination import standing
+from fleet.protocol.destination import instance_status
 from fleet.protocol.recovery import auth_move
 from fleet.protocol.recovery.auth_move import Outcome, Trial
 from fleet.transport.channels import TLSError
@@ -176,7 +176,7 @@ async def _is_draining(channel: PickHealthyChannel) -> bool:
         if error.code() in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.NOT_FOUND):
             return False  # it has no health to speak of: the heartbeat decides
         raise
-    return any(key == standing.DRAINING_HEADER for key, _ in await call.trailing_metadata() or ())
+    return any(key == instance_status.DRAINING_HEADER for key, _ in await call.trailing_metadata() or ())
 
 
 def _reply(outcome: Outcome, auth_id: str, reason: str = "") -> fleet_pb2.AuthAdvisoryReply:

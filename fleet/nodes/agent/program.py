@@ -25,10 +25,10 @@ from fleet.nodes.agent.proxy_choice import ProxyChoice
 from fleet.nodes.agent.services import AgentServices, Services
 from fleet.nodes.agent.tunnels import AgentTunnels
 from fleet.nodes.shared import flags as node_flags
-from fleet.nodes.shared import running
+from fleet.nodes.shared import lifecycle
 from fleet.nodes.shared.addresses import ADDRESS, ADDRESSES
 from fleet.nodes.shared.cluster_names import CLUSTER_NAME
-from fleet.nodes.shared.tunnel_places import Place, TunnelPlaces
+from fleet.nodes.shared.tunnel_counts import Place, TunnelPlaces
 from fleet.processes import background
 from fleet.protocol.recovery import announce, pick_healthy, tunnel_settings
 from fleet.protocol.recovery.address_order import AddressOrder
@@ -38,11 +38,11 @@ from fleet.protocol.recovery.tunnel_settings import Overrides, TunnelSettings
 from fleet.protocol.tunnel.messages import Wire
 from fleet.transport import channels
 from fleet.transport.channels import AUTH_NAME, DeadPeer, TLSError, TLSFiles
-from fleet.transport.pick_healthy import opening
+from fleet.transport.pick_healthy import channel_factory
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
-from fleet.transport.pick_healthy.tunnelled import TunnelledChannel
-from fleet.transport.retrying.aio import Retrying
-from fleet.transport.retrying.reads import REPORTS, reads
+from fleet.transport.pick_healthy.tunnelled_channel import TunnelledChannel
+from fleet.transport.retry.aio import Retrying
+from fleet.transport.retry.read_retries import REPORTS, reads
 from fleet.wire import fleet_pb2
 
 log = logging.getLogger(__name__)
@@ -104,11 +104,11 @@ class Agent:
         try:
             channel = self._open_auth_channel(metrics)
         except (ValueError, TLSError) as error:
-            raise running.StartError(str(error)) from None
+            raise lifecycle.StartError(str(error)) from None
         try:
             self._services = AgentServices(self.identity, flags.services, self.status)
         except ValueError as error:
-            raise running.StartError(f"--service of {name}: {error}") from None
+            raise lifecycle.StartError(f"--service of {name}: {error}") from None
         self.heartbeats = Heartbeats(
             self.identity, channel, flags.announce_ttl, self.snapshot, self._answered
         )
@@ -204,7 +204,7 @@ class Agent:
             )
         else:
             tls = flags.tls.towards("auth")
-            channel = opening.open_channel(
+            channel = channel_factory.open_channel(
                 self._reached_at, tls, flags.dead_peer, flags.balancer, order=self._auth_order, **common
             )
         return channel
@@ -302,8 +302,8 @@ async def serve(flags: AgentFlags, diag: tuple[str, int] | None = None) -> None:
         try:
             first, last = group.agents[0].identity, group.agents[-1].identity
             facts = {"id": first.id, "name": first.name, "last": last.name, "count": len(group.agents)}
-            running.announce(role="agent", **facts, **({"diag": where} if where else {}))
-            await running.until_told_to_end()
+            lifecycle.announce(role="agent", **facts, **({"diag": where} if where else {}))
+            await lifecycle.until_told_to_end()
         finally:
             await group.stop()
 
@@ -459,4 +459,4 @@ def command(
         ),
         **given,
     )
-    running.run(lambda: running.on_loop(serve(flags, diag_listen)))
+    lifecycle.run(lambda: lifecycle.on_loop(serve(flags, diag_listen)))

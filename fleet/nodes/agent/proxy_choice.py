@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fleet.protocol.destination import picking
+from fleet.protocol.destination import picker
 from fleet.protocol.destination.health import Destination, Proxied, Settings
-from fleet.protocol.destination.picking import Candidate, Picker
+from fleet.protocol.destination.picker import Candidate, Picker
 
 Address = tuple[str, int]
 
@@ -20,7 +20,7 @@ _SETTINGS = Settings(
     failure_rate=None, unhealthy_rate=0.5, rate_window=60.0, rate_minimum=2, reactivate_after=8.0
 )
 #: What a balancer can take nobody knows: the last one that answers may have all.
-_PREFERRING = picking.with_headroom(picking.DEFAULTS, None)
+_PREFERRING = picker.with_headroom(picker.DEFAULTS, None)
 
 
 class ProxyChoice:

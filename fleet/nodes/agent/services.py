@@ -10,8 +10,8 @@ import click
 
 from fleet.nodes.agent.auth_connection import Identity
 from fleet.nodes.shared import addresses
+from fleet.nodes.shared.lifecycle import StartError
 from fleet.nodes.shared.options import Parsed
-from fleet.nodes.shared.running import StartError
 from fleet.protocol.tunnel import agent_services
 from fleet.protocol.tunnel.agent_services import STATUS, ServiceNameError
 from fleet.protocol.tunnel.messages import Target, TunnelError

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from fleet.nodes.shared import addresses, running
+from fleet.nodes.shared import addresses, lifecycle
 
 #: A request must be here within this, seconds, and is no longer than the stream's limit.
 _WITHIN = 5.0
@@ -40,7 +40,7 @@ async def serving(registry: CollectorRegistry, listen: tuple[str, int] | None) -
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
-    server = await running.listening(listen, asyncio.start_server(answer, *listen, limit=_LONGEST))
+    server = await lifecycle.listening(listen, asyncio.start_server(answer, *listen, limit=_LONGEST))
     async with server:
         yield addresses.join(listen[0], server.sockets[0].getsockname()[1])
 

@@ -17,7 +17,7 @@ import grpc
 import grpc.aio
 from prometheus_client import Counter
 
-from fleet.nodes.shared import operators, running
+from fleet.nodes.shared import lifecycle, operators
 from fleet.nodes.shared.instance import Instance, unavailable
 from fleet.nodes.shared.refusals import host_of
 from fleet.protocol.networking import config as rules
@@ -234,7 +234,7 @@ def _from_file(path: Path) -> Message:
         resource = config_yaml.from_yaml(path.read_text(encoding="utf-8"))
         rules.check(rules.with_defaults(resource.config))
     except (OSError, UnicodeDecodeError, NetworkingConfigError) as error:
-        raise running.StartError(f"{path}: {error}") from None
+        raise lifecycle.StartError(f"{path}: {error}") from None
     message = Message()
     networking_config.write(resource.config, message)
     networking_config.write_metadata(resource, message)

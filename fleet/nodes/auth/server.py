@@ -17,14 +17,14 @@ from prometheus_client import Counter, Gauge
 from fleet.nodes.auth import cluster_config
 from fleet.nodes.auth.cluster_config import Beginning, ClusterConfigServicer, Current
 from fleet.nodes.auth.site import DEFAULT_HTTP, AuthSite, HTTPFlags
-from fleet.nodes.shared import agent_admission, node_policies, running
+from fleet.nodes.shared import agent_admission, lifecycle, node_policies
 from fleet.nodes.shared import flags as node_flags
 from fleet.nodes.shared.addresses import ADDRESS, listen_option
 from fleet.nodes.shared.instance import Instance, InstanceFlags, unavailable
-from fleet.nodes.shared.large_answers import LargeAnswers
 from fleet.nodes.shared.node_policies import NodePoliciesServicer, Policies
 from fleet.nodes.shared.refusals import host_of
-from fleet.nodes.shared.tunnel_places import Place, TunnelPlaces
+from fleet.nodes.shared.response_limiter import LargeAnswers
+from fleet.nodes.shared.tunnel_counts import Place, TunnelPlaces
 from fleet.protocol.instance_labels import HTTP_LABEL
 from fleet.protocol.policies import switches
 from fleet.protocol.policies.switches import SwitchError
@@ -298,7 +298,7 @@ class Auth:
         """Start it. Raises StartError."""
         try:
             await self.instance.start(self._serve_http)
-        except running.StartError:
+        except lifecycle.StartError:
             await self._http.stop()
             raise
         try:
@@ -308,8 +308,8 @@ class Auth:
                 await cluster_config.stored(self.instance.backend)  # agents are to be told something
         except BackendUnavailable as error:
             await self.stop()
-            raise running.StartError(str(error)) from error
-        except running.StartError:
+            raise lifecycle.StartError(str(error)) from error
+        except lifecycle.StartError:
             await self.stop()
             raise
 
@@ -345,14 +345,14 @@ async def serve(
         config = service_config.from_environment(environment)
         close = switches.switch_from(environment, http_close.VARIABLE, default=False)
     except (ServiceConfigError, SwitchError) as error:
-        raise running.StartError(str(error)) from None
-    rerun = running.Rerun()
+        raise lifecycle.StartError(str(error)) from None
+    rerun = lifecycle.Rerun()
     auth = Auth(flags, config, networking, replace(http, close_unhealthy=close), own, rerun.ask)
     await auth.start()
     rerun.flags = [*auth.instance.same_addresses(), "--http-listen", auth.http_address]
-    running.on_end(rerun.told)
+    lifecycle.on_end(rerun.told)
     try:
-        running.announce(**auth.instance.ready_facts(), http=auth.http_address)
+        lifecycle.announce(**auth.instance.ready_facts(), http=auth.http_address)
         await rerun.told.wait()
     finally:
         await auth.stop()

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from fleet.nodes.shared import addresses
 from fleet.nodes.shared.pump import Link
-from fleet.protocol.destination import picking
+from fleet.protocol.destination import picker
 from fleet.protocol.destination.health import Health
-from fleet.protocol.destination.picking import Candidate, Picker
+from fleet.protocol.destination.picker import Candidate, Picker
 
 #: So many probes in a row that were not answered with 200 are no mishap: the quick rule, as for an instance.
 DEFAULT_UNREADY_AFTER = 2
@@ -69,7 +69,7 @@ class Rotation:
     def __init__(
         self,
         targets: Sequence[Target],
-        settings: picking.Settings = picking.DEFAULTS,
+        settings: picker.Settings = picker.DEFAULTS,
         unready_after: int = DEFAULT_UNREADY_AFTER,
     ) -> None:
         self.seats = [Seat(target, unready_after=unready_after) for target in targets]

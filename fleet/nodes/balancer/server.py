@@ -21,18 +21,18 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
 from fleet.nodes.balancer.rotation import DEFAULT_UNREADY_AFTER, Rotation, Seat, Target, parse_flag
-from fleet.nodes.shared import addresses, http_site, running
+from fleet.nodes.shared import addresses, http_site, lifecycle
 from fleet.nodes.shared.flags import destination_health_option
 from fleet.nodes.shared.numbers import Number
 from fleet.nodes.shared.options import Parsed
-from fleet.nodes.shared.preferring import preferring_options
+from fleet.nodes.shared.picking_options import preferring_options
 from fleet.nodes.shared.pump import Link, Tasks
 from fleet.protocol.destination import health as destination
-from fleet.protocol.destination import picking, probing, standing
+from fleet.protocol.destination import instance_status, picker, probe_schedule
 from fleet.protocol.destination.health import Probe, Proxied
-from fleet.protocol.destination.standing import Said
+from fleet.protocol.destination.instance_status import Said
 from fleet.transport.destinations import Answer, Destinations
-from fleet.transport.listening import stop_listening
+from fleet.transport.listen_sockets import stop_listening
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class Balancer:
         name: str,
         targets: Sequence[Target],
         interval: float,
-        preferring: picking.Settings = picking.DEFAULTS,
+        preferring: picker.Settings = picker.DEFAULTS,
         destination_health: destination.Settings = destination.RECOMMENDED,
         probe_within: float | None = None,
         unready_after: int = DEFAULT_UNREADY_AFTER,
@@ -79,7 +79,7 @@ class Balancer:
             self._probe,
             settings=_for_dials(destination_health, interval),
             # The probe has its own timeout: this one is for what hangs elsewhere.
-            probes=probing.Settings(
+            probes=probe_schedule.Settings(
                 interval=interval, fast_interval=interval / _FASTER, timeout=2 * self._timeout
             ),
         )
@@ -207,7 +207,7 @@ class Balancer:
         try:
             async with self._session.get(f"http://{addresses.join(*seat.target.diag)}/readyz") as response:
                 seat.answered(response.status)
-                said = standing.read(response.headers.items())
+                said = instance_status.read(response.headers.items())
         except TimeoutError:
             seat.failed("no answer in time")
         except (aiohttp.ClientError, OSError) as error:
@@ -275,16 +275,16 @@ async def serve(
     listen: tuple[str, int],
     diag_listen: tuple[str, int],
     interval: float,
-    preferring: picking.Settings = picking.DEFAULTS,
+    preferring: picker.Settings = picker.DEFAULTS,
     destination_health: destination.Settings = destination.RECOMMENDED,
     unready_after: int = DEFAULT_UNREADY_AFTER,
 ) -> None:
     """Run until SIGTERM or SIGINT. Raises `running.StartError` when a port cannot be had."""
     balancer = Balancer(name, targets, interval, preferring, destination_health, unready_after=unready_after)
-    bound = await running.listening(listen, balancer.start(listen))
+    bound = await lifecycle.listening(listen, balancer.start(listen))
     async with http_site.serving(diagnostics(balancer), diag_listen) as diag:
-        running.announce(role="balancer", name=name, listen=bound, diag=diag)
-        await running.until_told_to_end()
+        lifecycle.announce(role="balancer", name=name, listen=bound, diag=diag)
+        await lifecycle.until_told_to_end()
     await balancer.stop()
 
 
@@ -319,4 +319,4 @@ async def serve(
 @destination_health_option
 def command(**given: Any) -> None:
     """Balance TCP connections over the targets whose /readyz says 200, by their health."""
-    running.run(lambda: running.on_loop(serve(**given)))
+    lifecycle.run(lambda: lifecycle.on_loop(serve(**given)))

@@ -14,17 +14,17 @@ from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
 
 from fleet.nodes.gateway import heads
-from fleet.nodes.gateway.contained import contained
+from fleet.nodes.gateway.error_containment import contained
 from fleet.nodes.gateway.heads import ResponseHead
 from fleet.nodes.shared import addresses
-from fleet.protocol.destination import probing, standing
+from fleet.protocol.destination import instance_status, probe_schedule
 from fleet.protocol.destination.health import RECOMMENDED, Probe, Settings
-from fleet.protocol.destination.standing import Said
+from fleet.protocol.destination.instance_status import Said
 from fleet.protocol.retry import grpc_http2
 from fleet.protocol.retry.grpc_http2 import Status
 from fleet.protocol.retry.grpc_route import Backend
 from fleet.transport.destinations import Answer, Destinations
-from fleet.transport.http2.dialing import Dialer, DialError
+from fleet.transport.http2.backend_dialer import Dialer, DialError
 from fleet.transport.http2.fields import Known, encode, plain
 from fleet.transport.http2.frames import Code
 from fleet.transport.http2.options import Options
@@ -48,7 +48,7 @@ class Backends:
         self,
         *,
         fixed: Mapping[Ref, Sequence[tuple[str, int]]],
-        probes: probing.Settings,
+        probes: probe_schedule.Settings,
         options: Options,
         dial_within: float,
         tls: ssl.SSLContext | None,
@@ -232,7 +232,7 @@ class _Check:
     def __init__(self) -> None:
         self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._body = b""
-        self._said = standing.NOTHING
+        self._said = instance_status.NOTHING
 
     @contained
     def on_headers(self, made: ResponseHead, *, end: bool) -> None:

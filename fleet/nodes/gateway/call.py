@@ -11,17 +11,17 @@ import logging
 import time
 
 from fleet.nodes.gateway import heads
-from fleet.nodes.gateway.attempt import Try
-from fleet.nodes.gateway.contained import contained
+from fleet.nodes.gateway.attempt_stream import Try
 from fleet.nodes.gateway.context import CallContext, Entry
+from fleet.nodes.gateway.error_containment import contained
 from fleet.nodes.gateway.heads import RequestHead, ResponseHead
 from fleet.protocol.destination.health import Proxied
-from fleet.protocol.destination.picking import Pick
+from fleet.protocol.destination.picker import Pick
 from fleet.protocol.retry import grpc_http2
 from fleet.protocol.retry.grpc_http2 import Messages, Status
 from fleet.protocol.retry.policy import EARLY, NO_RETRY, Again, Bound, Give, TimedOut, Tries
+from fleet.transport.http2.backend_dialer import Dialer, DialError
 from fleet.transport.http2.connection import Connection
-from fleet.transport.http2.dialing import Dialer, DialError
 from fleet.transport.http2.frames import Code
 from fleet.transport.http2.stream import Stream
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from fleet.nodes.shared.watched_files import WatchedFiles
 from fleet.transport.channels import TLSError, TLSFiles
-from fleet.transport.http2.dialing import client_context, server_context
+from fleet.transport.http2.backend_dialer import client_context, server_context
 
 log = logging.getLogger(__name__)
 

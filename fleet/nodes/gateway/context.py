@@ -11,7 +11,7 @@ from fleet.protocol.retry.grpc_http2 import Status
 from fleet.protocol.retry.policy import Policy
 from fleet.protocol.retry.route_table import Found
 from fleet.transport.destinations import Destinations, Pool
-from fleet.transport.http2.dialing import Dialer
+from fleet.transport.http2.backend_dialer import Dialer
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fleet.protocol.destination.standing import DEGRADED_HEADER, DRAINING_HEADER
+from fleet.protocol.destination.instance_status import DEGRADED_HEADER, DRAINING_HEADER
 from fleet.protocol.retry import grpc_http2
 from fleet.protocol.retry.grpc_http2 import Status
 from fleet.protocol.retry.policy import PREVIOUS_ATTEMPTS, PUSHBACK

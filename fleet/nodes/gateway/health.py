@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
 
 from fleet.nodes.gateway import heads
-from fleet.nodes.gateway.contained import contained
+from fleet.nodes.gateway.error_containment import contained
 from fleet.nodes.gateway.heads import RequestHead
 from fleet.protocol.retry.grpc_http2 import PREFIX, Status
 from fleet.transport.http2.frames import Code

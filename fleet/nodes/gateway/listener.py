@@ -19,24 +19,24 @@ from fleet.nodes.gateway.context import Entry, OpenCall
 from fleet.nodes.gateway.heads import RequestHead
 from fleet.nodes.gateway.health import SERVICE, GatewayHealth
 from fleet.nodes.gateway.metrics import GatewayMetrics
-from fleet.nodes.gateway.refusals import Refusal
+from fleet.nodes.gateway.refused_requests import Refusal
 from fleet.nodes.gateway.sessions import Sessions
 from fleet.nodes.shared import addresses
 from fleet.nodes.shared.pump import Tasks
 from fleet.processes import background
-from fleet.protocol.destination import picking
+from fleet.protocol.destination import picker
 from fleet.protocol.retry.budget import Budget
 from fleet.protocol.retry.grpc_http2 import Status
 from fleet.protocol.retry.policy import NO_RETRY
 from fleet.protocol.retry.route_table import Found, RouteTable
 from fleet.transport.destinations import Destinations, Pool
+from fleet.transport.http2.backend_dialer import Dialer
 from fleet.transport.http2.connection import Connection
-from fleet.transport.http2.dialing import Dialer
 from fleet.transport.http2.fields import Fields, Known
 from fleet.transport.http2.frames import Code
 from fleet.transport.http2.options import Options
 from fleet.transport.http2.stream import Stream
-from fleet.transport.listening import stop_listening
+from fleet.transport.listen_sockets import stop_listening
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class Door:
         options: Options,
         *,
         max_message: int,
-        preferring: picking.Settings,
+        preferring: picker.Settings,
         streams: frozenset[str] = frozenset(),
         budget: Budget | None = None,
         chance: Callable[[], float] = random.random,

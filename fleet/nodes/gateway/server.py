@@ -26,12 +26,12 @@ from fleet.nodes.gateway.listener import Door
 from fleet.nodes.gateway.metrics import DestinationHealth, GatewayMetrics
 from fleet.nodes.gateway.routes_file import FileError, RoutesFile
 from fleet.nodes.gateway.site import gateway_site
-from fleet.nodes.shared import addresses, http_site, running
+from fleet.nodes.shared import addresses, http_site, lifecycle
 from fleet.nodes.shared.flags import DURATION, POSITIVE, destination_health_option, tls_options
 from fleet.nodes.shared.options import Parsed
-from fleet.nodes.shared.preferring import preferring_options
+from fleet.nodes.shared.picking_options import preferring_options
 from fleet.protocol.destination import health as destination
-from fleet.protocol.destination import picking, probing
+from fleet.protocol.destination import picker, probe_schedule
 from fleet.protocol.retry.budget import Budget, BudgetSettings
 from fleet.protocol.retry.route_table import RouteTable
 from fleet.transport import diag
@@ -42,7 +42,7 @@ from fleet.transport.process import ProcessState
 log = logging.getLogger(__name__)
 
 #: Nobody knows what backends can take unless it is said: no guard, for it would send calls to dead ones.
-_PREFERRING = picking.with_headroom(picking.DEFAULTS, None)
+_PREFERRING = picker.with_headroom(picker.DEFAULTS, None)
 
 #: gRPC servers end a connection that pings more often than once in 5 minutes without data of theirs in between.
 _PING_WITHOUT_DATA = 310.0
@@ -62,8 +62,8 @@ class GatewayFlags:
     tls: TLSFiles = field(default_factory=TLSFiles)
     #: Towards backends; None: no TLS.
     backend_tls: TLSFiles | None = None
-    probe_interval: float = probing.DEFAULTS.interval
-    probe_timeout: float = probing.DEFAULTS.timeout
+    probe_interval: float = probe_schedule.DEFAULTS.interval
+    probe_timeout: float = probe_schedule.DEFAULTS.timeout
     dial_timeout: float = 2.0
     #: Silence of a backend after which it is pinged, however often; None: as often as every gRPC server permits.
     backend_keepalive: float | None = None
@@ -71,7 +71,7 @@ class GatewayFlags:
     #: How much of all that is sent may be retries, percent; None: no limit.
     retry_budget: int | None = None
     drain: float = 10.0
-    preferring: picking.Settings = _PREFERRING
+    preferring: picker.Settings = _PREFERRING
     #: Paths of methods whose answers are streams.
     streams: frozenset[str] = frozenset()
     destination_health: destination.Settings = destination.RECOMMENDED
@@ -92,7 +92,7 @@ class Gateway:
                 flags.tls, flags.backend_tls, self._apply_certificates, self.metrics.certificates
             )
         except TLSError as error:
-            raise running.StartError(f"TLS: {error}") from None
+            raise lifecycle.StartError(f"TLS: {error}") from None
         client_tls = self.certificates.contexts.backends
         self.backends = Backends(
             fixed=flags.backends or {},
@@ -123,8 +123,8 @@ class Gateway:
         try:
             await self.file.load()
         except FileError as error:
-            raise running.StartError(str(error)) from None
-        bound = await running.listening(
+            raise lifecycle.StartError(str(error)) from None
+        bound = await lifecycle.listening(
             self.flags.listen, self.door.listen(self.flags.listen, self.certificates.contexts.callers)
         )
         self.door.tasks.start(self.file.files.keep_reading())
@@ -159,9 +159,11 @@ class Gateway:
         self.door.reroute()
 
 
-def _probes(flags: GatewayFlags) -> probing.Settings:
-    fast = min(probing.DEFAULTS.fast_interval, flags.probe_interval)
-    return probing.Settings(interval=flags.probe_interval, fast_interval=fast, timeout=flags.probe_timeout)
+def _probes(flags: GatewayFlags) -> probe_schedule.Settings:
+    fast = min(probe_schedule.DEFAULTS.fast_interval, flags.probe_interval)
+    return probe_schedule.Settings(
+        interval=flags.probe_interval, fast_interval=fast, timeout=flags.probe_timeout
+    )
 
 
 def _backend_options(flags: GatewayFlags) -> Options:
@@ -179,8 +181,8 @@ async def serve(flags: GatewayFlags) -> None:
         site = gateway_site(gateway.process, gateway.registry, gateway.door, gateway.backends, gateway.file)
         diag_at = await stack.enter_async_context(http_site.serving(site, flags.diag_listen))
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, gateway.look_now)
-        running.announce(role="gateway", name=flags.name, grpc=bound, diag=diag_at)
-        await running.until_told_to_end()
+        lifecycle.announce(role="gateway", name=flags.name, grpc=bound, diag=diag_at)
+        await lifecycle.until_told_to_end()
         await gateway.stop()
 
 
@@ -303,4 +305,4 @@ def command(
     )
     if not (limits["probe_interval"] > 0 and limits["probe_timeout"] > 0 and limits["dial_timeout"] > 0):
         raise click.UsageError("--probe-interval, --probe-timeout and --dial-timeout are above 0")
-    running.run(lambda: running.on_loop(serve(flags)))
+    lifecycle.run(lambda: lifecycle.on_loop(serve(flags)))

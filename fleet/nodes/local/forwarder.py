@@ -20,7 +20,7 @@ from aiohttp import web
 
 from fleet.nodes.local.forward_names import Mode
 from fleet.nodes.local.forwards import Forward
-from fleet.nodes.shared import addresses, http_site, running
+from fleet.nodes.shared import addresses, http_site, lifecycle
 from fleet.nodes.shared.options import Parsed
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -118,15 +118,15 @@ async def serve(specs: Sequence[ForwardSpec], *, control: tuple[str, int], token
     """Run until SIGTERM or SIGINT. Raises `running.StartError` when a port cannot be had."""
     forwards = {spec.name: Forward(spec.name, spec.listen, spec.to) for spec in specs}
     for forward in forwards.values():
-        await running.listening(forward.listen, forward.start())
+        await lifecycle.listening(forward.listen, forward.start())
     async with http_site.serving(Control(forwards, token).app(), control) as bound:
-        running.announce(
+        lifecycle.announce(
             role="forwarder",
             name="forwarder",
             control=bound,
             forwards={name: addresses.join(*forward.listen) for name, forward in forwards.items()},
         )
-        await running.until_told_to_end()
+        await lifecycle.until_told_to_end()
     for forward in forwards.values():
         await forward.stop()
 
@@ -161,4 +161,4 @@ def command(flags: tuple[ForwardSpec, ...], file: Path | None, control: tuple[st
     if not specs or len(set(names)) < len(names):
         raise click.UsageError("give every forward a name of its own, and at least one forward")
     token = os.environ.get("REFLOAT_FORWARDER_TOKEN", "")
-    running.run(lambda: running.on_loop(serve(specs, control=control, token=token)))
+    lifecycle.run(lambda: lifecycle.on_loop(serve(specs, control=control, token=token)))

@@ -10,7 +10,7 @@ from typing import Any
 from fleet.nodes.local.forward_names import Mode
 from fleet.nodes.shared import addresses
 from fleet.nodes.shared.pump import Link, Tasks
-from fleet.transport.listening import stop_listening
+from fleet.transport.listen_sockets import stop_listening
 
 _DIAL_TIMEOUT = 5.0
 _BACKLOG = 1024

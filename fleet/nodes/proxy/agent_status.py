@@ -10,7 +10,7 @@ import grpc.aio
 
 from fleet.nodes.proxy.reverse_tunnels import ReverseTunnels
 from fleet.nodes.proxy.tunnels import Tunnel
-from fleet.nodes.shared.large_answers import LargeAnswers
+from fleet.nodes.shared.response_limiter import LargeAnswers
 from fleet.protocol.tunnel import agent_services
 from fleet.protocol.tunnel.messages import TunnelError
 from fleet.wire import agent_status_pb2

@@ -19,7 +19,7 @@ import aiohttp
 from google.protobuf import json_format
 from prometheus_client import Counter
 
-from fleet.nodes.shared import addresses, connect_client, running
+from fleet.nodes.shared import addresses, connect_client, lifecycle
 from fleet.nodes.shared.instance import AuthsUnavailable, Instance
 from fleet.protocol import durations
 from fleet.protocol.instance_labels import HTTP_LABEL
@@ -72,7 +72,7 @@ class AuthPresence:
         try:
             self._context = connect_client.client_context(instance.flags.tls)
         except TLSError as error:
-            raise running.StartError(str(error)) from None
+            raise lifecycle.StartError(str(error)) from None
         self._requests = Counter(
             "refloat_proxy_heartbeats",
             "Requests by which this proxy heartbeats through auths",

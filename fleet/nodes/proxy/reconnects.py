@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from fleet.nodes.proxy.metrics import ProxyMetrics
 from fleet.nodes.proxy.tunnels import Tunnel, TunnelTable
 from fleet.protocol import durations
-from fleet.protocol.recovery.reconnecting import ReconnectSchedule
+from fleet.protocol.recovery.reconnect_schedule import ReconnectSchedule
 from fleet.wire import fleet_pb2
 
 log = logging.getLogger(__name__)

@@ -22,14 +22,14 @@ from fleet.nodes.proxy.metrics import ProxyMetrics
 from fleet.nodes.proxy.reconnects import Reconnects
 from fleet.nodes.proxy.tunnels import Tunnel, TunnelTable
 from fleet.nodes.shared import agent_admission
-from fleet.nodes.shared.large_answers import LargeAnswers
 from fleet.nodes.shared.refusals import Refusals, host_of
+from fleet.nodes.shared.response_limiter import LargeAnswers
 from fleet.protocol.networking.keep_alive import KeepAlive
 from fleet.protocol.recovery import auth_path
 from fleet.protocol.recovery.discovery import Publisher
 from fleet.protocol.tunnel import agent_services
 from fleet.protocol.tunnel.messages import Target, TunnelError, Wire
-from fleet.protocol.tunnel.server import Connection, Limits
+from fleet.protocol.tunnel.server_state import Connection, Limits
 from fleet.transport import peers
 from fleet.transport.tunnel.handlers import Handler
 from fleet.transport.tunnel.server import TunnelServer, serve_tunnels

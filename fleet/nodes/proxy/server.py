@@ -15,7 +15,7 @@ import click
 from prometheus_client import Gauge
 
 from fleet.nodes.proxy.agent_status import AgentStatusServicer
-from fleet.nodes.proxy.auth_door import AuthDoor
+from fleet.nodes.proxy.auth_sessions import AuthDoor
 from fleet.nodes.proxy.connect.access import DEFAULT_LIMIT, ConnectFlags, read_tokens
 from fleet.nodes.proxy.connect.metrics import ConnectMetrics
 from fleet.nodes.proxy.connect.port import ConnectPort
@@ -27,7 +27,7 @@ from fleet.nodes.proxy.tunnel_admin import TunnelAdminServicer
 from fleet.nodes.proxy.tunnel_v01_listener import TunnelV01Listener
 from fleet.nodes.proxy.tunnels import SHUTTING_DOWN
 from fleet.nodes.shared import flags as node_flags
-from fleet.nodes.shared import node_policies, running
+from fleet.nodes.shared import lifecycle, node_policies
 from fleet.nodes.shared.addresses import ADDRESS, ADDRESSES
 from fleet.nodes.shared.instance import Instance, InstanceFlags
 from fleet.nodes.shared.node_policies import NodePoliciesServicer, Policies
@@ -43,9 +43,9 @@ from fleet.protocol.instance_labels import (
 )
 from fleet.protocol.policies import switches
 from fleet.protocol.policies.switches import SwitchError
-from fleet.protocol.recovery import announce, discovery, reconnecting, tunnel_settings
+from fleet.protocol.recovery import announce, discovery, reconnect_schedule, tunnel_settings
 from fleet.protocol.recovery.discovery import ProxyResource, Publisher
-from fleet.protocol.recovery.reconnecting import ReconnectError
+from fleet.protocol.recovery.reconnect_schedule import ReconnectError
 from fleet.protocol.recovery.tunnel_settings import Overrides
 from fleet.transport.backend import BackendUnavailable
 from fleet.wire import agent_status_pb2_grpc, types_pb2
@@ -142,7 +142,7 @@ class Proxy:
             if self.tunnel_v01 is not None:
                 await self.tunnel_v01.start()
             await self.instance.start()
-        except running.StartError:
+        except lifecycle.StartError:
             if self.tunnel_v01 is not None:
                 await self.tunnel_v01.stop()
             if self.connect is not None:
@@ -275,7 +275,9 @@ def group_labels(environment: Mapping[str, str]) -> dict[str, str]:
         labels[GROUP_ID_LABEL] = group
     if generation:
         if not (generation.isascii() and generation.isdigit() and int(generation) < 1 << 64):
-            raise running.StartError(f"{GENERATION_VARIABLE}={generation!r} is not a whole number of 64 bits")
+            raise lifecycle.StartError(
+                f"{GENERATION_VARIABLE}={generation!r} is not a whole number of 64 bits"
+            )
         labels[GENERATION_LABEL] = generation
     return labels
 
@@ -285,9 +287,9 @@ def from_environment(flags: ProxyFlags, environment: Mapping[str, str]) -> Proxy
     try:
         # The seed's discovery unless switched off.
         compact = switches.switch_from(environment, discovery.COMPACT_VARIABLE, default=True)
-        interval = reconnecting.interval_from(environment)
+        interval = reconnect_schedule.interval_from(environment)
     except (SwitchError, ReconnectError) as error:
-        raise running.StartError(str(error)) from None
+        raise lifecycle.StartError(str(error)) from None
     return replace(
         flags,
         instance=replace(flags.instance, labels=group_labels(environment)),
@@ -301,13 +303,13 @@ async def serve(flags: ProxyFlags, own: Policies) -> list[str] | None:
 
     Raises StartError.
     """
-    rerun = running.Rerun()
+    rerun = lifecycle.Rerun()
     proxy = Proxy(flags, own, rerun.ask)
     await proxy.start()
     rerun.flags = proxy.same_addresses()
-    running.on_end(rerun.told)
+    lifecycle.on_end(rerun.told)
     try:
-        running.announce(**proxy.ready_facts())
+        lifecycle.announce(**proxy.ready_facts())
         await rerun.told.wait()
     finally:
         await proxy.stop(rerun.drain)
@@ -319,7 +321,7 @@ def _connect_flags(
 ) -> ConnectFlags | None:
     if listen is None:
         if advertise is not None or tokens is not None:
-            raise running.StartError(
+            raise lifecycle.StartError(
                 "--connect-advertise and --connect-tokens are nothing without --connect-listen"
             )
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import grpc.aio
 
 from fleet.nodes.proxy.reverse_tunnels import ReverseTunnels
-from fleet.nodes.shared import addresses, running
+from fleet.nodes.shared import addresses, lifecycle
 from fleet.protocol.tunnel.messages import Wire
 from fleet.transport import channels
 from fleet.transport.channels import TLSError, TLSFiles
@@ -31,11 +31,11 @@ class TunnelV01Listener:
         try:
             port = channels.add_port(self._server, requested, self._tls)
         except RuntimeError:
-            raise running.StartError(
+            raise lifecycle.StartError(
                 f"cannot listen on {requested} for tunnels of version 0.1: the port is in use, or not allowed"
             ) from None
         except TLSError as error:
-            raise running.StartError(str(error)) from None
+            raise lifecycle.StartError(str(error)) from None
         self.address = addresses.join(self._listen[0], port)
         await self._server.start()
 

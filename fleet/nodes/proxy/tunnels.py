@@ -16,7 +16,7 @@ from fleet.protocol.recovery import discovery
 from fleet.protocol.recovery.discovery import Publisher, Subscriber
 from fleet.protocol.recovery.feed import Feed, Page
 from fleet.protocol.tunnel.messages import Wire
-from fleet.protocol.tunnel.server import Connection
+from fleet.protocol.tunnel.server_state import Connection
 from fleet.transport.tunnel.stream import TunnelStream
 from fleet.wire import fleet_pb2
 

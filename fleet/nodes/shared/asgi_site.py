@@ -12,9 +12,9 @@ from typing import Any
 import uvicorn
 from typing_extensions import override
 
-from fleet.nodes.shared import addresses, running
+from fleet.nodes.shared import addresses, lifecycle
 from fleet.processes import background
-from fleet.transport import listening
+from fleet.transport import listen_sockets
 from fleet.transport.bounded_http import BoundedProtocol
 from fleet.transport.channels import TLSFiles
 from fleet.transport.http_close import App
@@ -60,13 +60,13 @@ async def serving(app: App, listen: tuple[str, int], tls: TLSFiles) -> AsyncIter
     """Serve an application and yield its host:port. Raises StartError when the port or the keys cannot be had."""
     server = _Server(_config(app, tls))
     async with contextlib.AsyncExitStack() as stack:
-        bound = await running.listening(listen, listening.bind(*listen))
+        bound = await lifecycle.listening(listen, listen_sockets.bind(*listen))
         stack.callback(bound.close)
         task = background.start(server.serve(sockets=[bound]), name="HTTP server")
         try:
             yield addresses.join(listen[0], bound.getsockname()[1])
         finally:
-            await listening.stop_accepting([bound])
+            await listen_sockets.stop_accepting([bound])
             server.should_exit = True
             await asyncio.wait([task])
 
@@ -91,5 +91,5 @@ def _config(app: App, tls: TLSFiles) -> uvicorn.Config:
     try:
         config.load()
     except (OSError, ValueError, ssl.SSLError) as error:
-        raise running.StartError(f"the keys of the HTTP port cannot be used: {error}") from error
+        raise lifecycle.StartError(f"the keys of the HTTP port cannot be used: {error}") from error
     return config

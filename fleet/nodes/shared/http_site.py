@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from fleet.nodes.shared import addresses, running
-from fleet.transport import listening
+from fleet.nodes.shared import addresses, lifecycle
+from fleet.transport import listen_sockets
 
 
 @asynccontextmanager
@@ -17,9 +17,9 @@ async def serving(app: web.Application, listen: tuple[str, int]) -> AsyncIterato
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
     await runner.setup()
     try:
-        bound = await running.listening(listen, listening.bind(*listen))
+        bound = await lifecycle.listening(listen, listen_sockets.bind(*listen))
         await web.SockSite(runner, bound).start()
         yield addresses.join(listen[0], bound.getsockname()[1])
-        await listening.stop_accepting([bound])
+        await listen_sockets.stop_accepting([bound])
     finally:
         await runner.cleanup()

@@ -22,7 +22,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from prometheus_client import Counter, Histogram
 
 from fleet import __version__
-from fleet.nodes.shared import addresses, http_site, lateness, running
+from fleet.nodes.shared import addresses, http_site, lifecycle, loop_lag
 from fleet.nodes.shared.instance_admin import InstanceAdminServicer
 from fleet.nodes.shared.refusals import Refusals
 from fleet.processes import background
@@ -32,9 +32,9 @@ from fleet.protocol.recovery import announce
 from fleet.transport import channels, diag
 from fleet.transport.backend import Backend, BackendUnavailable, Kind, SilentError
 from fleet.transport.channels import TLSError, TLSFiles
+from fleet.transport.declared_status import Standing
 from fleet.transport.health import HealthServicer
 from fleet.transport.process import ProcessState
-from fleet.transport.standing import Standing
 from fleet.wire import types_pb2
 
 log = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ class Instance:
                 refused=self.refuse_resource,
             )
         except ValueError as error:
-            raise running.StartError(f"--backend {flags.backend!r}: {error}") from None
+            raise lifecycle.StartError(f"--backend {flags.backend!r}: {error}") from None
         self._writes = Counter(
             "backend_write_requests", "Writes to the backend", ["component"], registry=self.registry
         )
@@ -161,14 +161,14 @@ class Instance:
             await self._announce_first()
         except BackendUnavailable as error:
             await self.stop()
-            raise running.StartError(f"{error} ({_advice(error)})") from error
-        except running.StartError:
+            raise lifecycle.StartError(f"{error} ({_advice(error)})") from error
+        except lifecycle.StartError:
             await self.stop()
             raise
         self._heartbeats = background.start(self._keep_announcing(), name=f"heartbeats of {self.flags.name}")
         if self.flags.degrade_when_late:
             await self._stack.enter_async_context(
-                lateness.watched(self.standing, self.flags.degrade_when_late)
+                loop_lag.watched(self.standing, self.flags.degrade_when_late)
             )
 
     def ready_facts(self) -> dict[str, object]:
@@ -237,9 +237,9 @@ class Instance:
         try:
             port = channels.add_port(self.server, wanted, flags.tls)
         except RuntimeError:
-            raise running.StartError(f"cannot listen on {wanted}: the port is in use or not ours") from None
+            raise lifecycle.StartError(f"cannot listen on {wanted}: the port is in use or not ours") from None
         except TLSError as error:
-            raise running.StartError(str(error)) from None
+            raise lifecycle.StartError(str(error)) from None
         self.grpc_address = addresses.join(flags.listen[0], port)
         app = diag.diag_app(self.process, self.registry, self.standing)
         self.diag_address = await self._stack.enter_async_context(http_site.serving(app, flags.diag_listen))
@@ -344,7 +344,7 @@ def _password(path: Path | None) -> str | None:
     try:
         return None if path is None else path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise running.StartError(f"--backend-password-file {path} cannot be read: {error}") from None
+        raise lifecycle.StartError(f"--backend-password-file {path} cannot be read: {error}") from None
 
 
 async def unavailable(context: grpc.aio.ServicerContext[object, object], error: BackendUnavailable) -> Never:

@@ -8,7 +8,7 @@ import grpc
 import grpc.aio
 
 from fleet.nodes.shared import operators
-from fleet.transport.standing import Standing
+from fleet.transport.declared_status import Standing
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
 Context = grpc.aio.ServicerContext[Any, Any]

@@ -19,7 +19,7 @@ import grpc
 import grpc.aio
 
 from fleet.nodes.shared import flags as node_flags
-from fleet.nodes.shared import operators, running
+from fleet.nodes.shared import lifecycle, operators
 from fleet.nodes.shared.instance import Instance, InstanceFlags
 from fleet.processes import folders
 from fleet.protocol import durations
@@ -87,9 +87,9 @@ def load(
             folders.make_private(data)
         accepted = _read(path) if path else {}
     except OSError as error:
-        raise running.StartError(f"--data {data}: {error.strerror}") from None
+        raise lifecycle.StartError(f"--data {data}: {error.strerror}") from None
     except (PolicyError, UnicodeDecodeError) as error:
-        raise running.StartError(f"{path}: {error}") from None
+        raise lifecycle.StartError(f"{path}: {error}") from None
     found = env_policies.effective(role, environment, accepted, given)
     return Policies(role, dict(environment), dict(given), data, found)
 
@@ -107,7 +107,7 @@ def load_with_ttl(
     try:
         return own, announce.ttl_from(own.merged(), variable)
     except AnnounceError as error:
-        raise running.StartError(str(error)) from None
+        raise lifecycle.StartError(str(error)) from None
 
 
 def run_instance(
@@ -127,11 +127,11 @@ def run_instance(
     def work() -> None:
         own, ttl = load_with_ttl(role, data, os.environ, announce_ttl)
         host_id = id_ or node_flags.host_id(given["cluster"], role, given["name"])
-        again = running.on_loop(serve(InstanceFlags(id=host_id, announce_ttl=ttl, **given), own))
+        again = lifecycle.on_loop(serve(InstanceFlags(id=host_id, announce_ttl=ttl, **given), own))
         if again:
-            running.replace_process(again)
+            lifecycle.replace_process(again)
 
-    running.run(work)
+    lifecycle.run(work)
 
 
 class NodePoliciesServicer:

@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 
 from fleet.nodes.shared.addresses import is_loopback
-from fleet.protocol.destination.standing import LONGEST_REASON, is_reason
+from fleet.protocol.destination.instance_status import LONGEST_REASON, is_reason
 from fleet.transport import peers
 
 #: Roles of certificates that make operators' calls. A certificate stolen from an instance or an agent moves nothing,

@@ -14,8 +14,8 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
-from fleet.nodes.simulation.faults import Action, Fault
-from fleet.nodes.simulation.homes import Homes, deal
+from fleet.nodes.simulation.fault_script import Action, Fault
+from fleet.nodes.simulation.home_proxies import Homes, deal
 from fleet.protocol.recovery.feed import Feed
 from fleet.vocabulary.instances import InstanceKind
 

@@ -21,8 +21,8 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from fleet.nodes.shared.running import raise_file_limit
-from fleet.nodes.simulation.faults import Fault, FaultError, Step, parse_fault
+from fleet.nodes.shared.lifecycle import raise_file_limit
+from fleet.nodes.simulation.fault_script import Fault, FaultError, Step, parse_fault
 from fleet.nodes.simulation.fleet import Shape
 from fleet.nodes.simulation.worker import arguments
 from fleet.processes import children, folders

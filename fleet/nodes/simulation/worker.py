@@ -19,11 +19,11 @@ import aiohttp
 import click
 from aiohttp import web
 
-from fleet.nodes.shared import running
+from fleet.nodes.shared import lifecycle
 from fleet.nodes.simulation.advice import Advice, Move
-from fleet.nodes.simulation.faults import FaultError, parse_fault
+from fleet.nodes.simulation.fault_script import FaultError, parse_fault
 from fleet.nodes.simulation.fleet import Fleet, Instance, Shape
-from fleet.nodes.simulation.homes import HOMES, written
+from fleet.nodes.simulation.home_proxies import HOMES, written
 from fleet.nodes.simulation.instance import SimulatedInstance
 
 #: How often the model moves on, seconds: heartbeats of 100,000 agents at a TTL of 10 min are 80 a tick.
@@ -177,10 +177,10 @@ def main(
     *, seed: int, started_at: float, part: int, parts: int, control: str, parent: str, **shape: Any
 ) -> None:
     """Serve one part of an invented fleet."""
-    running.raise_file_limit()
+    lifecycle.raise_file_limit()
     made = Shape(**shape)
     simulator = Simulator(made, seed, started_at, part, parts, parent)
-    running.on_loop(serve(simulator, control))
+    lifecycle.on_loop(serve(simulator, control))
 
 
 if __name__ == "__main__":

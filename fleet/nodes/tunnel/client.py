@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import grpc.aio
 
-from fleet.nodes.shared import addresses, running
+from fleet.nodes.shared import addresses, lifecycle
 from fleet.nodes.shared.stdio import open_stdio
 from fleet.nodes.tunnel.flags import Forward, Service, spell_target
 from fleet.nodes.tunnel.server import dialling
@@ -62,10 +62,10 @@ async def register(plan: ClientPlan, services: Sequence[Service]) -> None:
         await up.wait()
         refused = {spell_target(target): reason for target, reason in sorted(link.refused.items())}
         registered = sorted(link.registered) if targets else by_target
-        running.announce(
+        lifecycle.announce(
             role="tunnel-target", targets=[spell_target(target) for target in registered], refused=refused
         )
-        await running.until_told_to_end()
+        await lifecycle.until_told_to_end()
 
     await _beside(link.run(), work())
 
@@ -90,8 +90,8 @@ async def forward(plan: ClientPlan, forwards: Sequence[Forward]) -> None:
             for wanted, listener in zip(forwards, listeners, strict=True)
         }
         await up.wait()
-        running.announce(role="tunnel-dialler", forwards=ports)
-        await running.until_told_to_end()
+        lifecycle.announce(role="tunnel-dialler", forwards=ports)
+        await lifecycle.until_told_to_end()
         for listener in listeners:
             await listener.stop()
 
@@ -115,7 +115,7 @@ async def _listen(link: Link, wanted: Forward, plan: ClientPlan) -> Listener:
             raise TunnelError("the tunnel is down") from None
 
     listener = Listener(open_session, plan.policy)
-    return await running.listening(wanted.listen, listener.start(*wanted.listen))
+    return await lifecycle.listening(wanted.listen, listener.start(*wanted.listen))
 
 
 async def carry_stdio(plan: ClientPlan, target: Target) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fleet.nodes.shared import addresses
 from fleet.nodes.shared.options import Parsed
 from fleet.protocol.tunnel.messages import Target
-from fleet.protocol.tunnel.server import Peer
+from fleet.protocol.tunnel.server_state import Peer
 from fleet.transport.channels import SHARED_NAMES
 
 

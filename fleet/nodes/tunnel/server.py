@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import grpc.aio
 
-from fleet.nodes.shared import addresses, running
-from fleet.nodes.shared.running import StartError
+from fleet.nodes.shared import addresses, lifecycle
+from fleet.nodes.shared.lifecycle import StartError
 from fleet.nodes.tunnel.flags import Claim, Forward, Service, claims_rule, spell_target
 from fleet.protocol.tunnel.messages import Target, TunnelError, Wire
 from fleet.transport import channels
@@ -64,10 +64,10 @@ async def serve(plan: ServerPlan) -> None:
     if plan.tls.authority is None:
         log.warning("without --tls-ca nobody proves who it is: any client may register any target")
     claims = "anybody" if plan.tls.authority is None else "certificate"
-    running.announce(
+    lifecycle.announce(
         role="tunnel-server", listen=addresses.join(plan.listen[0], port), claims=claims, forwards=ports
     )
-    await running.until_told_to_end()
+    await lifecycle.until_told_to_end()
     for listener in listeners:
         await listener.stop()
     await server.stop(grace=0)
@@ -123,4 +123,4 @@ async def listen(forward: Forward, tunnels: Sequence[TunnelServer], policy: Poli
                 refusals.append(str(error))
         raise TunnelError("; ".join(refusals))
 
-    return await running.listening(forward.listen, Listener(open_session, policy).start(*forward.listen))
+    return await lifecycle.listening(forward.listen, Listener(open_session, policy).start(*forward.listen))

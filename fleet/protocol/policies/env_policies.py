@@ -14,7 +14,7 @@ from functools import partial
 
 from fleet.protocol import durations
 from fleet.protocol.policies import policy_json, switches
-from fleet.protocol.recovery import announce, discovery, reconnecting, service_config
+from fleet.protocol.recovery import announce, discovery, reconnect_schedule, service_config
 from fleet.protocol.recovery.service_config import ServiceConfigError
 
 #: Switches `Connection: close` of an unhealthy auth on.
@@ -94,9 +94,9 @@ POLICIES: tuple[Policy, ...] = (
         read=partial(announce.ttl_from, variable=announce.PROXY_TTL_VARIABLE),
     ),
     Policy(
-        reconnecting.VARIABLE, "proxy", Kind.DURATION, "Periodic tunnel reconnects",
+        reconnect_schedule.VARIABLE, "proxy", Kind.DURATION, "Periodic tunnel reconnects",
         "Each tunnel is advised to reconnect elsewhere after this and up to half as long again. Unset: never.", "",
-        read=reconnecting.interval_from,
+        read=reconnect_schedule.interval_from,
     ),
     Policy(
         discovery.COMPACT_VARIABLE, "proxy", Kind.SWITCH, "Compact discovery",

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fleet.protocol.destination.standing import HEALTH_SERVICES
+from fleet.protocol.destination.instance_status import HEALTH_SERVICES
 from fleet.protocol.recovery import service_config
 from fleet.protocol.recovery.service_config import (
     RFD_VARIABLE,

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from fleet.protocol.tunnel.messages import Target
-from fleet.protocol.tunnel.server import Peer
+from fleet.protocol.tunnel.server_state import Peer
 
 #: Every agent registers it: who asks is told, as JSON, what the agent knows.
 STATUS = "_status"

@@ -15,7 +15,8 @@ from grpc_health.v1 import health_pb2
 
 from fleet.processes import background
 from fleet.protocol.recovery.pick_healthy import Health
-from fleet.transport.pick_healthy import turns
+from fleet.transport.pick_healthy import connect_slots
+from fleet.transport.pick_healthy.connect_slots import Turn
 from fleet.transport.pick_healthy.events import (
     Configured,
     Event,
@@ -24,7 +25,6 @@ from fleet.transport.pick_healthy.events import (
     event_of_status,
     wait_again,
 )
-from fleet.transport.pick_healthy.turns import Turn
 from fleet.transport.service_config import Discovered, discover
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class Connection:
         self.read_at: float | None = None
         #: RPCs on it; the ended ones go by themselves.
         self.calls: weakref.WeakSet[grpc.aio.Call] = weakref.WeakSet()
-        self._turns = turns.of_this_loop()
+        self._turns = connect_slots.of_this_loop()
         self._turn: Turn | None = None
         # Its end is waited for: it closes without waiting for quiet.
         self._hurried = False

@@ -17,7 +17,7 @@ import grpc
 import grpc.aio
 
 from fleet.processes import background
-from fleet.protocol.tunnel.client import (
+from fleet.protocol.tunnel.client_state import (
     AskHandler,
     Effect,
     Failed,
@@ -29,7 +29,7 @@ from fleet.protocol.tunnel.client import (
     Subscribed,
 )
 from fleet.protocol.tunnel.messages import Op, Session, Target, TunnelError, Wire
-from fleet.protocol.tunnel.server import Limits
+from fleet.protocol.tunnel.server_state import Limits
 from fleet.transport.tunnel import codec, metadata
 from fleet.transport.tunnel.handlers import Handler, Taken, tell
 from fleet.transport.tunnel.register_stream import RegisterStream

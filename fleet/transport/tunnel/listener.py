@@ -9,7 +9,7 @@ from typing import Self
 
 from fleet.processes import background
 from fleet.protocol.tunnel.messages import TunnelError
-from fleet.transport.listening import stop_listening
+from fleet.transport.listen_sockets import stop_listening
 from fleet.transport.tunnel.pump import Policy, Wire, pump
 from fleet.transport.tunnel.stream import TunnelStream
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fleet.protocol.tunnel.messages import TunnelError, Wire
-from fleet.protocol.tunnel.server import Peer
+from fleet.protocol.tunnel.server_state import Peer
 
 #: Which version of the wire a client speaks; servers of one version refuse the other by it.
 _VERSION = "x-grpctunnel-version"

@@ -10,10 +10,10 @@ from typing import Any
 
 import grpc.aio
 
-from fleet.protocol.tunnel.client import ClientState, Failed
+from fleet.protocol.tunnel.client_state import ClientState, Failed
 from fleet.protocol.tunnel.messages import Target, TunnelError, Wire
-from fleet.protocol.tunnel.server import Limits
-from fleet.transport.tunnel.outgoing import Outgoing
+from fleet.protocol.tunnel.server_state import Limits
+from fleet.transport.tunnel.outgoing_queue import Outgoing
 from fleet.transport.tunnel.stream import ClientStream
 
 log = logging.getLogger(__name__)

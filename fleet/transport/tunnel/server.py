@@ -20,7 +20,7 @@ import grpc
 import grpc.aio
 
 from fleet.protocol.tunnel.messages import Session, Target, TunnelError, Wire
-from fleet.protocol.tunnel.server import (
+from fleet.protocol.tunnel.server_state import (
     Appeared,
     AskHandler,
     Connection,
@@ -35,7 +35,7 @@ from fleet.protocol.tunnel.server import (
 )
 from fleet.transport.tunnel import codec, metadata
 from fleet.transport.tunnel.handlers import Bridge, Handler, Taken, tell
-from fleet.transport.tunnel.outgoing import Outgoing
+from fleet.transport.tunnel.outgoing_queue import Outgoing
 from fleet.transport.tunnel.stream import ServerStream, TunnelStream
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ import pytest
 
 from dashboards.changes import policy_rows
 from fleet.protocol.policies.env_policies import BY_NAME, HTTP_CLOSE_VARIABLE
-from fleet.protocol.recovery.reconnecting import VARIABLE
+from fleet.protocol.recovery.reconnect_schedule import VARIABLE
 from fleet.protocol.recovery.service_config import RFD_VARIABLE
 
 _RECONNECT = (

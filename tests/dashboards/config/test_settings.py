@@ -7,7 +7,7 @@ import sys
 import pytest
 from django.test import Client
 
-from fleet.processes.log_lines import LineFormatter
+from fleet.processes.log_format import LineFormatter
 from tests.dashboards.conftest import MakeUser
 
 pytestmark = pytest.mark.django_db

@@ -24,7 +24,7 @@ from pytest_django import Settings
 from dashboards.live import consumers, hub
 from dashboards.live.revocation import UNCONFIRMED
 from dashboards.live.routing import application
-from dashboards.shared import reading
+from dashboards.shared import record_reader
 from fleet.models.access import Permission, give_role
 from fleet.models.tokens import create_token
 from fleet.monitoring.events import Delta, InstancesChanged, LayoutChanged
@@ -196,7 +196,7 @@ async def test_law_snapshot_and_events_equal_a_fresh_snapshot(record: Writer, co
         async with asyncio.timeout(60):
             while bytes(browser.states or b"") != bytes(states):
                 await browser.step()
-        fresh = reading.reader().snapshot("default", time.time())
+        fresh = record_reader.reader().snapshot("default", time.time())
         assert fresh.states == bytes(browser.states or b"")
         assert (fresh.epoch, fresh.seq) == (browser.epoch, browser.seq)
 
@@ -217,7 +217,7 @@ async def test_workers_dead_turns_stale_by_itself(
 ) -> None:
     """No round comes any more: without any event the socket says so once, and heals with the next round."""
     ahead = [0.0]
-    monkeypatch.setattr(reading, "current_time", lambda: time.time() + ahead[0])
+    monkeypatch.setattr(record_reader, "current_time", lambda: time.time() + ahead[0])
     async with _open(cookie) as browser:
         await browser.step()
         ahead[0] = 60.0
@@ -238,16 +238,16 @@ async def test_redis_away_reads_stale_and_heals(
     record: Writer, cookie: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the record cannot be read, age goes on; when it can be again, a hello comes."""
-    real = reading.reader()
+    real = record_reader.reader()
     ahead = [0.0]
-    monkeypatch.setattr(reading, "current_time", lambda: time.time() + ahead[0])
+    monkeypatch.setattr(record_reader, "current_time", lambda: time.time() + ahead[0])
     async with _open(cookie) as browser:
         await browser.step()
-        away = reading.open_reader("redis://127.0.0.1:1/0", "nobody")
-        monkeypatch.setattr(reading, "reader", lambda: away)
+        away = record_reader.open_reader("redis://127.0.0.1:1/0", "nobody")
+        monkeypatch.setattr(record_reader, "reader", lambda: away)
         ahead[0] = 60.0
         await browser.until(_kind("stale"))
-        monkeypatch.setattr(reading, "reader", lambda: real)
+        monkeypatch.setattr(record_reader, "reader", lambda: real)
         ahead[0] = 0.0
         hello = await browser.until(_kind("hello"))
         assert hello["stale"] is False
@@ -257,12 +257,12 @@ async def test_connect_while_redis_is_away(
     record: Writer, cookie: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A new socket is told that nothing is known, not refused."""
-    real = reading.reader()
-    away = reading.open_reader("redis://127.0.0.1:1/0", "nobody")
-    monkeypatch.setattr(reading, "reader", lambda: away)
+    real = record_reader.reader()
+    away = record_reader.open_reader("redis://127.0.0.1:1/0", "nobody")
+    monkeypatch.setattr(record_reader, "reader", lambda: away)
     async with _open(cookie) as browser:
         assert (await browser.step())["type"] == "stale"
-        monkeypatch.setattr(reading, "reader", lambda: real)
+        monkeypatch.setattr(record_reader, "reader", lambda: real)
         await browser.until(_kind("hello"))
 
 

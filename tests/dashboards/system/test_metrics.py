@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from dashboards.shared import reading
+from dashboards.shared import record_reader
 from fleet.models.access import Permission
 from fleet.models.alerting import AlertClock, Channel, Delivery
 from fleet.models.clusters import ensure_default_cluster
@@ -71,7 +71,9 @@ def test_metrics_without_the_record(
     client: Client, scraper: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Redis lost: a scrape still answers, and says so."""
-    monkeypatch.setattr(reading, "reader", lambda: reading.open_reader("redis://127.0.0.1:1/0", "nobody"))
+    monkeypatch.setattr(
+        record_reader, "reader", lambda: record_reader.open_reader("redis://127.0.0.1:1/0", "nobody")
+    )
     text = client.get("/metrics", headers=scraper).content.decode()
     assert "refloat_record_reachable 0.0" in text
     assert "refloat_agents{" not in text

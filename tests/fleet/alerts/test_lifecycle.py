@@ -6,7 +6,7 @@ import pytest
 
 from fleet.alerts.facts import Affected
 from fleet.alerts.lifecycle import Look, advance, due, hold, noticed, plan
-from fleet.alerts.matching import parse
+from fleet.alerts.matchers import parse
 from fleet.alerts.rules import DEFAULT_RULES, find
 from fleet.alerts.silences import Silence
 from fleet.vocabulary.incidents import Incident, IncidentState, NoticeKind, Severity

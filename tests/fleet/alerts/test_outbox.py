@@ -7,12 +7,12 @@ import pytest
 from pytest_django import Settings
 
 from fleet.alerts.channels import Errand, SendError
-from fleet.alerts.messages import Links, payload, trial
+from fleet.alerts.notifications import Links, payload, trial
 from fleet.alerts.outbox import GIVE_UP_AFTER, LEASE_SECONDS, SENDERS, Outbox, Places, prune, wait
 from fleet.models import Cluster
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.incidents import Incident, IncidentEvent
-from fleet.models.sealed import seal
+from fleet.models.sealed_secrets import seal
 from tests.fakes.mail import mail_server
 from tests.fakes.receivers import receiving
 

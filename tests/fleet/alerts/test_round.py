@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fleet.alerts.facts import Affected, Facts, Sick
-from fleet.alerts.matching import parse
+from fleet.alerts.matchers import parse
 from fleet.alerts.silences import Silence
 from fleet.vocabulary.incidents import Cause, CauseKind, IncidentState, Severity
 from tests.fakes.alerting import AUTH, BACKEND, NO_TUNNEL, PROXY, Watch, sightless, sound, stranded

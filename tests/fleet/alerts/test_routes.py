@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, time
 
-from fleet.alerts.matching import parse
+from fleet.alerts.matchers import parse
 from fleet.alerts.routes import QuietHours, Route, escalates_at, leaves, receivers
 from fleet.vocabulary.incidents import Incident, IncidentState, NoticeKind, Severity
 from tests.fakes.alerting import PROXY

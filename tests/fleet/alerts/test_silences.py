@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fleet.alerts.matching import parse
+from fleet.alerts.matchers import parse
 from fleet.alerts.silences import Silence, Window, WindowError, active, silencing
 from fleet.vocabulary.incidents import Incident, IncidentState
 from tests.fakes.alerting import PROXY

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fleet.alerts import store
-from fleet.alerts.matching import Matcher
+from fleet.alerts.matchers import Matcher
 from fleet.alerts.rules import DEFAULT_RULES
 from fleet.models import Cluster
 from fleet.models.alerting import AgentLabel, AlertRule, Channel, Delivery, Route

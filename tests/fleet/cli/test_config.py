@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from fleet.cli import agreeing
+from fleet.cli import plan_and_confirm
 from fleet.cli.config import config
 from tests.fakes.console import TOKEN, FakeConsole, answering
 
@@ -132,7 +132,7 @@ def test_undo_plans_on_the_step_that_was_seen(console: FakeConsole, monkeypatch:
             {**DONE, "done": 3, "state": "verified", "detail": "3 tunnels closed, as foreseen"},
         ]
     )
-    monkeypatch.setattr(agreeing, "_LOOK_EVERY", 0.01)
+    monkeypatch.setattr(plan_and_confirm, "_LOOK_EVERY", 0.01)
     console.answers["/api/v1/changes/7/progress"] = (200, looks)
     result = _run(console, "undo", "3", "--yes", "--reason", "it was wrong", "--verify")
     assert result.exit_code == 0, result.output

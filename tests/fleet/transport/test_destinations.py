@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from fleet.protocol.destination.health import Health, Probe, Proxied, Reason, Settings
-from fleet.protocol.destination.picking import Why
-from fleet.protocol.destination.probing import Settings as Probing
-from fleet.protocol.destination.standing import NOTHING, Said
+from fleet.protocol.destination.instance_status import NOTHING, Said
+from fleet.protocol.destination.picker import Why
+from fleet.protocol.destination.probe_schedule import Settings as Probing
 from fleet.transport.destinations import Answer, Change, Destinations, Pool, log_change
 from tests.fakes.waiting import eventually
 

@@ -7,10 +7,10 @@ import os
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from fleet.protocol.destination.standing import NOTHING, Said, read
+from fleet.protocol.destination.instance_status import NOTHING, Said, read
 from fleet.transport import diag
+from fleet.transport.declared_status import Standing
 from fleet.transport.process import ProcessState
-from fleet.transport.standing import Standing
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from fleet.protocol.destination.standing import ACCEPTING_SERVICE, HEALTH_SERVICES
+from fleet.protocol.destination.instance_status import ACCEPTING_SERVICE, HEALTH_SERVICES
 from fleet.transport import channels
+from fleet.transport.declared_status import Standing
 from fleet.transport.health import HealthServicer
 from fleet.transport.process import ProcessState
-from fleet.transport.standing import Standing
 
 SERVING, NOT_SERVING, SERVICE_UNKNOWN = 1, 2, 3
 

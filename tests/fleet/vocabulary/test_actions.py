@@ -21,8 +21,8 @@ from tests.meta.house import ROOT, tracked
 
 #: Modules that name an action to read its rows.
 READERS = {
-    AuditAction.AGENT_RETIRE: {"dashboards/fleet/retiring.py"},
-    AuditAction.AGENT_UNRETIRE: {"dashboards/fleet/retiring.py"},
+    AuditAction.AGENT_RETIRE: {"dashboards/fleet/retire.py"},
+    AuditAction.AGENT_UNRETIRE: {"dashboards/fleet/retire.py"},
 }
 
 
@@ -72,7 +72,7 @@ def test_pages_write_no_rows_of_their_own() -> None:
         r"^from fleet(?:\.audit)? import .*\b(?:audit|record|attempted|Attempt)\b", re.MULTILINE
     )
     assert [path for path in _modules("dashboards/") if writing.search(_text(path))] == [
-        "dashboards/shared/attempts.py"
+        "dashboards/shared/request_log.py"
     ]
 
 

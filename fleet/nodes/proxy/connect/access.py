@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet.nodes.shared import addresses
-from fleet.nodes.shared.running import StartError
+from fleet.nodes.shared.lifecycle import StartError
 from fleet.protocol.tunnel import connect
 from fleet.protocol.tunnel.connect import Reason, RefusedError
 from fleet.transport.channels import TLSFiles

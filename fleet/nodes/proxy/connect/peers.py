@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fleet.nodes.shared import connect_client, flags
 from fleet.nodes.shared.connect_client import ConnectError, ConnectPlan, NotHereError
 from fleet.nodes.shared.instance import Instance
-from fleet.nodes.shared.running import StartError
+from fleet.nodes.shared.lifecycle import StartError
 from fleet.protocol.instance_labels import CONNECT_LABEL
 from fleet.protocol.tunnel.connect import Asked, Reason, RefusedError
 from fleet.transport.backend import BackendUnavailable

@@ -20,17 +20,17 @@ from fleet.nodes.proxy.connect.access import Access, ConnectFlags
 from fleet.nodes.proxy.connect.head import Head
 from fleet.nodes.proxy.connect.metrics import ConnectMetrics
 from fleet.nodes.proxy.connect.peers import Peers
-from fleet.nodes.proxy.connect.strangers import Strangers
+from fleet.nodes.proxy.connect.pending_connections import Strangers
 from fleet.nodes.proxy.reverse_tunnels import ReverseTunnels
 from fleet.nodes.proxy.tunnels import Tunnel
-from fleet.nodes.shared import addresses, running
+from fleet.nodes.shared import addresses, lifecycle
 from fleet.nodes.shared.connect_client import BrokenError, splice
 from fleet.nodes.shared.instance import Instance
 from fleet.processes import background
 from fleet.protocol.tunnel import connect
 from fleet.protocol.tunnel.connect import Asked, Reason, RefusedError
 from fleet.protocol.tunnel.messages import TunnelError
-from fleet.transport.listening import stop_listening
+from fleet.transport.listen_sockets import stop_listening
 from fleet.transport.tunnel.pump import Wire, pump
 from fleet.transport.tunnel.stream import TunnelStream
 
@@ -85,7 +85,7 @@ class ConnectPort:
             ssl_handshake_timeout=within,
             ssl_shutdown_timeout=within,
         )
-        self._server = await running.listening(listen, starting)
+        self._server = await lifecycle.listening(listen, starting)
         self.address = addresses.join(listen[0], self._server.sockets[0].getsockname()[1])
 
     async def leave(self) -> None:

@@ -11,7 +11,7 @@ from fleet.models.alerting import AlertRule, Channel, Delivery, Route
 from fleet.models.changes import AuditEntry
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.incidents import Incident
-from fleet.models.sealed import seal, unseal
+from fleet.models.sealed_secrets import seal, unseal
 from tests.dashboards.conftest import MakeUser, prove
 from tests.fakes.reader import FakeReader
 

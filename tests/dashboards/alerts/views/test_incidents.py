@@ -10,7 +10,7 @@ from django.test import Client
 
 from dashboards.alerts.presenters import changed_before, reconnect_query
 from dashboards.changes.audit_words import action_words
-from dashboards.changes.choosing import chosen
+from dashboards.changes.target_agents import chosen
 from fleet.models.access import Permission
 from fleet.models.alerting import Channel, Delivery, Silence
 from fleet.models.changes import AuditEntry, Change

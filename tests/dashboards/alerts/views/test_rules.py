@@ -9,7 +9,7 @@ from django.utils import timezone
 from fleet.models.alerting import AgentLabel, AlertRule
 from fleet.models.changes import AuditEntry
 from fleet.models.clusters import Cluster, ensure_default_cluster
-from fleet.models.remembered import Agent, Instance
+from fleet.models.inventory import Agent, Instance
 from fleet.models.transitions import InstanceTransition, Transition
 from tests.dashboards.conftest import MakeUser, prove
 from tests.fakes.reader import FakeReader

@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 from dashboards.api_v1 import api
-from dashboards.shared import reading
+from dashboards.shared import record_reader
 from fleet.changes import engine
 from fleet.changes.networking.kind import NetworkingKind
 from fleet.models.actions import DesiredPolicy
@@ -115,7 +115,7 @@ def test_policies_that_somebody_changed_since_are_not_agreed_to(
 ) -> None:
     """The same for what is wanted of instances."""
     seen = FakePolicyBook(auth_id_1=PolicyNode("auth-1"), auth_id_2=PolicyNode("auth-2"))
-    monkeypatch.setattr(reading, "policy_book", lambda: seen)
+    monkeypatch.setattr(record_reader, "policy_book", lambda: seen)
     etag = ask("GET", "/api/v1/policies").headers["ETag"]
     wanted = {"desired": {"auth": {AUTH_TTL_VARIABLE: "60s"}}}
     made = ask("POST", "/api/v1/policies/plan", wanted, If_Match=etag)

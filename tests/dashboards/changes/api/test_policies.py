@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.utils import timezone
 
-from dashboards.shared import reading
+from dashboards.shared import record_reader
 from fleet.changes import engine
 from fleet.changes.policies import desired
 from fleet.models.changes import AuditEntry, Change
@@ -25,7 +25,7 @@ WANTED = {"desired": {"auth": {AUTH_TTL_VARIABLE: "60s"}}}
 def book(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two auths that report, of which one takes nothing."""
     seen = FakePolicyBook(auth_id_1=PolicyNode("auth-1"), auth_id_2=PolicyNode("auth-2", why_not="no folder"))
-    monkeypatch.setattr(reading, "policy_book", lambda: seen)
+    monkeypatch.setattr(record_reader, "policy_book", lambda: seen)
 
 
 def test_read_plan_and_follow(ask: Ask) -> None:

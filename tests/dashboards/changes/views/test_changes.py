@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
-from dashboards.shared import reading
+from dashboards.shared import record_reader
 from fleet.audit import By
 from fleet.changes import engine
 from fleet.changes.engine import Draft
@@ -198,7 +198,7 @@ def test_change_of_policies_is_taken_back_by_a_plan(
     client: Client, person: MakeUser, fake_reader: FakeReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Offered once it is over; what was changed again since is not touched, and says so."""
-    monkeypatch.setattr(reading, "policy_book", FakePolicyBook)
+    monkeypatch.setattr(record_reader, "policy_book", FakePolicyBook)
     change = _policy_change(person("config admin"))
     client.force_login(User.objects.get())
     assert "Plan taking it back" not in client.get(f"/changes/{change.pk}/").content.decode()

@@ -8,7 +8,7 @@ import pytest
 from celery import current_app
 from django.test import Client
 
-from dashboards.changes import draining
+from dashboards.changes import drain
 from fleet.models.changes import AuditEntry
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.drains import Drain
@@ -70,7 +70,7 @@ def test_last_one_asks_twice(
     client: Client, path: str, tasks: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When no other proxy takes connections, that must be meant."""
-    monkeypatch.setattr(draining, "accepts_connections", lambda _: False)
+    monkeypatch.setattr(drain, "accepts_connections", lambda _: False)
     assert "No other proxy takes connections" in client.get(path).content.decode()
     assert client.post(path, {"wanted": "drain", "reason": REASON}).context["form"].errors["sure"]
     assert client.post(path, {"wanted": "drain", "reason": REASON, "sure": "on"}).status_code == 302

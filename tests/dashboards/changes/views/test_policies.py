@@ -7,11 +7,11 @@ import re
 import pytest
 from django.test import Client
 
-from dashboards.shared import reading
+from dashboards.shared import record_reader
 from fleet.changes.policies import desired
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import ensure_default_cluster
-from fleet.models.remembered import Instance
+from fleet.models.inventory import Instance
 from fleet.protocol.policies import policy_json
 from fleet.protocol.policies.env_policies import BY_NAME, HTTP_CLOSE_VARIABLE
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
@@ -32,14 +32,14 @@ def page(
     book = FakePolicyBook(
         auth_id_1=PolicyNode("auth-1"), auth_id_2=PolicyNode("auth-2", environment={AUTH_TTL_VARIABLE: "1m"})
     )
-    monkeypatch.setattr(reading, "policy_book", lambda: book)
+    monkeypatch.setattr(record_reader, "policy_book", lambda: book)
     client.force_login(person("config admin"))
     return client
 
 
 def test_matrix_of_instances_that_report_nothing(page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is said to be as desired where nothing is known."""
-    monkeypatch.setattr(reading, "policy_book", lambda: FakePolicyBook())
+    monkeypatch.setattr(record_reader, "policy_book", lambda: FakePolicyBook())
     shown = page.get("/policies/").content.decode()
     assert "No instance has reported its policies." in shown
     assert "match their desired values" not in shown

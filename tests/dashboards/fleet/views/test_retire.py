@@ -10,7 +10,7 @@ from django.test import Client
 
 from fleet.models.changes import AuditEntry
 from fleet.models.clusters import ensure_default_cluster
-from fleet.models.remembered import Agent
+from fleet.models.inventory import Agent
 from fleet.monitoring.state.writer import Writer
 from tests.dashboards.conftest import MakeUser, prove
 

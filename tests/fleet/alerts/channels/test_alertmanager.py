@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.alerts import reposting
+from fleet.alerts import repost
 from fleet.alerts.channels import alertmanager
 from fleet.vocabulary.incidents import NoticeKind
 from tests.fakes.alertmanager import Alertmanager
@@ -36,7 +36,7 @@ def test_alert_that_nobody_posts_again_ends_within_minutes() -> None:
     """A console that is dead holds no alert for hours."""
     firing = errand()
     end = datetime.fromisoformat(alertmanager.alert(firing)["endsAt"]).timestamp()
-    assert 2 * reposting.INTERVAL < end - firing.at <= 300
+    assert 2 * repost.INTERVAL < end - firing.at <= 300
 
 
 def test_earlier_severity_ends_as_the_next_begins() -> None:

@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from fleet.changes import Refused, engine, runners
-from fleet.changes.dialing import Auths
+from fleet.changes.instance_dialer import Auths
 from fleet.changes.networking import revisions
 from fleet.changes.networking import run as networking_run
 from fleet.changes.networking.run import NetworkingRunner

@@ -9,7 +9,7 @@ import pytest
 from fleet.changes.policies import outlook
 from fleet.changes.policies.outlook import Changing, Sight
 from fleet.protocol.policies.env_policies import BY_NAME, HTTP_CLOSE_VARIABLE
-from fleet.protocol.recovery import reconnecting
+from fleet.protocol.recovery import reconnect_schedule
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE, PROXY_TTL_VARIABLE
 from fleet.protocol.recovery.discovery import COMPACT_VARIABLE
 from fleet.protocol.recovery.service_config import RFD_VARIABLE
@@ -100,11 +100,16 @@ def test_http_close_concerns_no_agent() -> None:
 def test_reconnect_interval_says_its_rate() -> None:
     """Of the tunnels on what restarts."""
     proxy = Changing(
-        "p1", "proxy-1", "proxy", True, {reconnecting.VARIABLE: ""}, {reconnecting.VARIABLE: "10s"}
+        "p1",
+        "proxy-1",
+        "proxy",
+        True,
+        {reconnect_schedule.VARIABLE: ""},
+        {reconnect_schedule.VARIABLE: "10s"},
     )
     (effect,) = outlook.outlook([proxy], SIGHT)["effects"]
     assert "10s to 15s after it was opened: 2 reconnects a second of 25 tunnels" in effect["sentence"]
-    back = replace(proxy, now=proxy.then, then={reconnecting.VARIABLE: ""})
+    back = replace(proxy, now=proxy.then, then={reconnect_schedule.VARIABLE: ""})
     assert "to “never”: 1 of 1 must restart" in outlook.outlook([back], SIGHT)["effects"][0]["sentence"]
 
 
@@ -120,10 +125,20 @@ def test_agents_of_a_policy_are_counted_by_what_it_is_not_by_its_label(
 ) -> None:
     """Agents are not connected by HTTP: that is known of the variable, whatever the pages call it."""
     label = BY_NAME[HTTP_CLOSE_VARIABLE].label
-    renamed = {**BY_NAME, reconnecting.VARIABLE: replace(BY_NAME[reconnecting.VARIABLE], label=label)}
+    renamed = {
+        **BY_NAME,
+        reconnect_schedule.VARIABLE: replace(BY_NAME[reconnect_schedule.VARIABLE], label=label),
+    }
     monkeypatch.setattr(outlook, "BY_NAME", renamed)
     proxies = [
-        Changing("p1", "proxy-1", "proxy", True, {reconnecting.VARIABLE: ""}, {reconnecting.VARIABLE: "1h"})
+        Changing(
+            "p1",
+            "proxy-1",
+            "proxy",
+            True,
+            {reconnect_schedule.VARIABLE: ""},
+            {reconnect_schedule.VARIABLE: "1h"},
+        )
     ]
     (effect,) = outlook.outlook(proxies, SIGHT)["effects"]
     assert "25 tunnels" in effect["sentence"]

@@ -7,7 +7,7 @@ import grpc.aio
 from fleet.changes.standing import drains_run
 from fleet.changes.standing.drains import Due
 from fleet.nodes.shared.instance_admin import InstanceAdminServicer
-from fleet.transport.standing import Standing
+from fleet.transport.declared_status import Standing
 from fleet.vocabulary.instances import InstanceKind
 
 PROXY = InstanceKind.PROXY

@@ -16,7 +16,7 @@ from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.record import FleetRecord, Member
 from fleet.processes import pids
 from fleet.processes.supervisor import Supervisor, json_line
-from fleet.protocol.destination.standing import NOTHING, Said, read
+from fleet.protocol.destination.instance_status import NOTHING, Said, read
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.state.writer import Remembered, Writer
 from fleet.monitoring.views import Explanation
 from fleet.protocol.destination.health import Health
-from fleet.protocol.destination.standing import DEGRADED_HEADER, DRAINING_HEADER
+from fleet.protocol.destination.instance_status import DEGRADED_HEADER, DRAINING_HEADER
 from fleet.transport.connections import Connections
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind, ServingStatus
 from fleet.vocabulary.verdicts import State

@@ -19,7 +19,7 @@ from fleet.nodes.agent.program import Agent, AgentFlags, AgentGroup
 from fleet.nodes.auth.server import Auth
 from fleet.nodes.local.forward_names import Mode
 from fleet.nodes.proxy.server import Proxy
-from fleet.nodes.shared import addresses, flags, running
+from fleet.nodes.shared import addresses, flags, lifecycle
 from fleet.processes.valkey import free_port
 from fleet.protocol.networking.keep_alive import KeepAlive
 from fleet.protocol.recovery import pick_healthy
@@ -383,7 +383,7 @@ def test_names_and_ids_are_stable() -> None:
 
 async def test_auth_addresses_of_several_names() -> None:
     """Several auths must be given by IP address."""
-    with pytest.raises(running.StartError, match="several addresses"):
+    with pytest.raises(lifecycle.StartError, match="several addresses"):
         AgentGroup(AgentFlags(auth=(("a", 1), ("b", 2)), proxy=(("c", 3),)))
 
 
@@ -416,7 +416,7 @@ def test_flags_of_the_balancer(
         seen.append(flags)
 
     monkeypatch.setattr(agent_module, "serve", serve)
-    monkeypatch.setattr(running, "run", lambda work: work())
+    monkeypatch.setattr(lifecycle, "run", lambda work: work())
     result = CliRunner().invoke(agent_module.command, ["--auth", "a:1", "--proxy", "b:2", *args])
     assert (result.exit_code, result.output) == (0, "")
     assert [flags.balancer for flags in seen] == [settings]

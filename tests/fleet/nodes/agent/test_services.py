@@ -12,7 +12,7 @@ from fleet.nodes.agent import services as agent_services
 from fleet.nodes.agent.auth_connection import Identity
 from fleet.nodes.agent.program import command
 from fleet.nodes.agent.services import AgentServices, Services
-from fleet.nodes.shared.running import StartError
+from fleet.nodes.shared.lifecycle import StartError
 from fleet.processes.valkey import free_port
 from fleet.protocol.tunnel.messages import Target, TunnelError
 

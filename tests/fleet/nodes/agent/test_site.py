@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from fleet.nodes.agent import site as agent_site
-from fleet.nodes.shared import addresses, running
+from fleet.nodes.shared import addresses, lifecycle
 
 
 def registry() -> CollectorRegistry:
@@ -56,6 +56,6 @@ async def test_none_wanted() -> None:
 async def test_port_in_use() -> None:
     """One sentence."""
     async with agent_site.serving(registry(), ("127.0.0.1", 0)) as where:
-        with pytest.raises(running.StartError, match="cannot listen"):
+        with pytest.raises(lifecycle.StartError, match="cannot listen"):
             async with agent_site.serving(registry(), addresses.parse(where)):
                 raise AssertionError("two on one port")

@@ -14,7 +14,7 @@ import pytest
 from fleet.nodes.auth import cluster_config
 from fleet.nodes.auth.server import Auth
 from fleet.nodes.local.forward_names import Mode
-from fleet.nodes.shared.running import StartError
+from fleet.nodes.shared.lifecycle import StartError
 from fleet.wire import clusterconfig_pb2, clusterconfig_pb2_grpc, types_pb2
 from tests.fakes.certificates import Certificates, channel_with
 from tests.fakes.plane import Plane, channel_to, get

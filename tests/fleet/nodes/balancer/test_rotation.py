@@ -8,7 +8,7 @@ import pytest
 
 from fleet.nodes.balancer.rotation import Rotation, Target, parse_flag
 from fleet.protocol.destination.health import Health
-from fleet.protocol.destination.picking import Candidate
+from fleet.protocol.destination.picker import Candidate
 
 H, D, U, X = Health.HEALTHY, Health.DEGRADED, Health.UNHEALTHY, Health.UNKNOWN
 

@@ -21,7 +21,7 @@ from fleet.nodes.balancer.server import Balancer, command, diagnostics
 from fleet.nodes.shared import addresses, http_site
 from fleet.processes.supervisor import Supervisor, json_line
 from fleet.protocol.destination.health import LITERAL, RECOMMENDED, Health, Settings
-from fleet.protocol.destination.standing import DEGRADED_HEADER, DRAINING_HEADER
+from fleet.protocol.destination.instance_status import DEGRADED_HEADER, DRAINING_HEADER
 from tests.fakes.targets import FakeInstance, serving
 from tests.fakes.waiting import DEADLINE, eventually
 

@@ -15,7 +15,7 @@ from grpc_health.v1._async import HealthServicer
 
 from fleet.nodes.gateway import backends as gateway_backends
 from fleet.nodes.gateway.backends import Backends, parse_flag
-from fleet.protocol.destination import probing
+from fleet.protocol.destination import probe_schedule
 from fleet.protocol.destination.health import LITERAL, RECOMMENDED, Health, Proxied
 from fleet.protocol.retry.grpc_route import Backend
 from fleet.transport.channels import server_options
@@ -33,7 +33,7 @@ async def opened() -> AsyncIterator[Callable[..., Backends]]:
     def make(**fixed: Any) -> Backends:
         backends = Backends(
             fixed={("svc", 1): tuple(fixed.get("svc", ()))},
-            probes=probing.Settings(interval=0.05, fast_interval=0.01, timeout=30),
+            probes=probe_schedule.Settings(interval=0.05, fast_interval=0.01, timeout=30),
             options=Options(),
             dial_within=5.0,
             tls=None,

@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from fleet.nodes.gateway import server as gateway_node
-from fleet.protocol.destination import picking
+from fleet.protocol.destination import picker
 from fleet.transport import authority, channels
 from fleet.transport.channels import TLSFiles, channel_options, open_channel
 from tests.fakes.echoing import ECHO, Echo, gateway_before, route, write_routes
@@ -225,7 +225,7 @@ async def test_weights_share_calls(echo: Echo, tmp_path: Path) -> None:
     assert (len(echo.calls), len(other.calls)) == (0, 5)
 
 
-@pytest.mark.parametrize(("flags", "share"), [({}, 1.0), ({"preferring": picking.Settings(guard=3)}, 0.6)])
+@pytest.mark.parametrize(("flags", "share"), [({}, 1.0), ({"preferring": picker.Settings(guard=3)}, 0.6)])
 async def test_last_backend_that_is_well_may_take_all(
     echo: Echo, tmp_path: Path, flags: dict[str, Any], share: float
 ) -> None:

@@ -17,7 +17,7 @@ from fleet.nodes.proxy.heartbeat import AuthPresence, HeartbeatFlags
 from fleet.nodes.proxy.server import Proxy
 from fleet.nodes.shared import addresses
 from fleet.nodes.shared.instance import AuthsUnavailable
-from fleet.nodes.shared.running import StartError
+from fleet.nodes.shared.lifecycle import StartError
 from fleet.protocol.instance_labels import HEARTBEAT_AUTH_LABEL, HTTP_LABEL
 from fleet.protocol.recovery.announce import State
 from fleet.transport.backend import BackendUnavailable

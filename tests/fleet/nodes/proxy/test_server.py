@@ -13,11 +13,11 @@ import pytest
 
 from fleet.nodes.local.forward_names import Mode
 from fleet.nodes.proxy.server import Proxy, ProxyFlags, _resource, from_environment, group_labels
-from fleet.nodes.shared import running
+from fleet.nodes.shared import lifecycle
 from fleet.nodes.shared.instance import InstanceFlags
 from fleet.protocol.instance_labels import TTL_LABEL
 from fleet.protocol.networking.keep_alive import KeepAlive
-from fleet.protocol.recovery import reconnecting
+from fleet.protocol.recovery import reconnect_schedule
 from fleet.protocol.recovery.discovery import COMPACT_VARIABLE
 from fleet.wire import fleet_pb2, fleet_pb2_grpc, types_pb2
 from tests.fakes.agents import Agents, FakeAgent
@@ -229,21 +229,21 @@ def test_group_labels(environment: dict[str, str], labels: dict[str, str]) -> No
 @pytest.mark.parametrize("generation", ["-1", "x", str(1 << 64)])
 def test_group_generation_that_stops_the_start(generation: str) -> None:
     """A generation that is no uint64 is an error."""
-    with pytest.raises(running.StartError, match="PROXYGROUP_GEN"):
+    with pytest.raises(lifecycle.StartError, match="PROXYGROUP_GEN"):
         group_labels({"TELEPORT_UNSTABLE_PROXYGROUP_GEN": generation})
 
 
 def test_environment_of_a_proxy() -> None:
     """Discovery is the seed's by default, Go's words say otherwise; agents are advised only when somebody says so."""
     plain = ProxyFlags(InstanceFlags(name="p", id="p", backend="redis://x"))
-    compact, interval = COMPACT_VARIABLE, reconnecting.VARIABLE
+    compact, interval = COMPACT_VARIABLE, reconnect_schedule.VARIABLE
     found = [from_environment(plain, env).compact_discovery for env in ({}, {compact: "1"}, {compact: "F"})]
     assert found == [True, True, False]
     assert from_environment(plain, {}).reconnect_interval == 0
     assert from_environment(plain, {interval: "30m"}).reconnect_interval == 1800
-    with pytest.raises(running.StartError, match=compact):
+    with pytest.raises(lifecycle.StartError, match=compact):
         from_environment(plain, {compact: "yes"})
-    with pytest.raises(running.StartError, match=interval):
+    with pytest.raises(lifecycle.StartError, match=interval):
         from_environment(plain, {interval: "soon"})
 
 

@@ -13,7 +13,7 @@ import pytest
 from fleet.nodes.agent.program import AgentGroup
 from fleet.nodes.proxy.reverse_tunnels import key_of
 from fleet.nodes.proxy.server import Proxy
-from fleet.nodes.shared import running
+from fleet.nodes.shared import lifecycle
 from fleet.protocol.recovery import auth_path
 from fleet.protocol.tunnel import agent_services
 from fleet.protocol.tunnel.messages import TunnelError, Wire
@@ -213,7 +213,7 @@ async def test_port_in_use_is_one_sentence(plane: Plane) -> None:
     first = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
     host, _, port = listener_of(first).rpartition(":")
     with pytest.raises(
-        running.StartError, match=f"cannot listen on {host}:{port} for tunnels of version 0.1"
+        lifecycle.StartError, match=f"cannot listen on {host}:{port} for tunnels of version 0.1"
     ):
         await plane.proxy("proxy-2", ttl=600.0, tunnel_v01_listen=(host, int(port)))
 

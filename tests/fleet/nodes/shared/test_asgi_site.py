@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from fleet.nodes.shared import asgi_site
-from fleet.nodes.shared.running import StartError
+from fleet.nodes.shared.lifecycle import StartError
 from fleet.transport import authority
 from fleet.transport.channels import SHARED_NAMES, TLSFiles
 

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from fleet.nodes.shared import addresses, http_site, running
+from fleet.nodes.shared import addresses, http_site, lifecycle
 from tests.fakes.waiting import eventually
 
 
@@ -30,7 +30,7 @@ async def test_serving_on_a_port_in_use_says_so() -> None:
     """One sentence with the address."""
     async with http_site.serving(web.Application(), ("127.0.0.1", 0)) as bound:
         host, _, port = bound.rpartition(":")
-        with pytest.raises(running.StartError, match=f"cannot listen on {addresses.join(host, int(port))}"):
+        with pytest.raises(lifecycle.StartError, match=f"cannot listen on {addresses.join(host, int(port))}"):
             async with http_site.serving(web.Application(), (host, int(port))):
                 raise AssertionError("two sites on one port")
 

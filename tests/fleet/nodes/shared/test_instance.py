@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from fleet.nodes.local.forward_names import Mode
-from fleet.nodes.shared import running
+from fleet.nodes.shared import lifecycle
 from fleet.nodes.shared.instance import Instance
 from fleet.protocol.instance_labels import DRAINING_LABEL
 from fleet.protocol.recovery.announce import readyz
@@ -103,7 +103,7 @@ async def test_backend_down_at_start(plane: Plane) -> None:
     link, url = await plane.backend_forward()
     await link.change(mode=Mode.CUT)
     instance = Instance("auth", plane.instance_flags("auth", "auth-1", backend=url))
-    with pytest.raises(running.StartError, match=r"the backend at 127\.0\.0\.1:\d+"):
+    with pytest.raises(lifecycle.StartError, match=r"the backend at 127\.0\.0\.1:\d+"):
         await instance.start()
     host, port = instance.grpc_address.split(":")
     with pytest.raises(ConnectionRefusedError), socket.create_connection((host, int(port))):
@@ -118,13 +118,13 @@ async def test_port_in_use(plane: Plane, which: str) -> None:
         taken.listen()
         address = taken.getsockname()
         instance = Instance("auth", plane.instance_flags("auth", "auth-1", **{which: address}))
-        with pytest.raises(running.StartError, match=f"cannot listen on 127.0.0.1:{address[1]}"):
+        with pytest.raises(lifecycle.StartError, match=f"cannot listen on 127.0.0.1:{address[1]}"):
             await instance.start()
 
 
 def test_backend_is_no_url(plane: Plane) -> None:
     """A wrong flag is named."""
-    with pytest.raises(running.StartError, match="--backend 'nonsense'"):
+    with pytest.raises(lifecycle.StartError, match="--backend 'nonsense'"):
         Instance("auth", plane.instance_flags("auth", "auth-1", backend="nonsense"))
 
 
@@ -157,7 +157,7 @@ async def test_password_of_the_backend_from_a_file(plane: Plane, tmp_path: Path)
     file.write_text(f"{url.password}\n")
     auth = await plane.auth(backend=bare, backend_password_file=file)
     assert len(await auth.instance.backend.instances("auth")) == 1
-    with pytest.raises(running.StartError, match="the backend at"):
+    with pytest.raises(lifecycle.StartError, match="the backend at"):
         await plane.auth("auth-2", backend=bare)
-    with pytest.raises(running.StartError, match=r"--backend-password-file .* cannot be read"):
+    with pytest.raises(lifecycle.StartError, match=r"--backend-password-file .* cannot be read"):
         Instance("auth", plane.instance_flags("auth", "auth-3", backend_password_file=tmp_path / "none"))

@@ -7,7 +7,13 @@ import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from fleet.protocol.destination.standing import ACCEPTING_SERVICE, NOTHING, PREFERRED_SERVICE, Said, read
+from fleet.protocol.destination.instance_status import (
+    ACCEPTING_SERVICE,
+    NOTHING,
+    PREFERRED_SERVICE,
+    Said,
+    read,
+)
 from fleet.transport.admin import InstanceAdmin, Refused
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 from tests.fakes.agents import Agents

@@ -15,7 +15,7 @@ import pytest
 from fleet.monitoring.sources import SourceFailed
 from fleet.monitoring.sources.policies import ask_policies
 from fleet.nodes.auth.server import Auth
-from fleet.nodes.shared import node_policies, running
+from fleet.nodes.shared import lifecycle, node_policies
 from fleet.nodes.shared.node_policies import Policies
 from fleet.protocol.policies.env_policies import FILE_NAME, HTTP_CLOSE_VARIABLE, Source, revision
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE, PROXY_TTL_VARIABLE
@@ -53,12 +53,12 @@ def test_file_overrides_the_environment(tmp_path: Path) -> None:
 def test_wrong_file_stops_the_start(tmp_path: Path) -> None:
     """It is named, as is a wrong variable."""
     (tmp_path / FILE_NAME).write_text("PATH=x\n")
-    with pytest.raises(running.StartError, match=FILE_NAME):
+    with pytest.raises(lifecycle.StartError, match=FILE_NAME):
         node_policies.load("auth", tmp_path, {})
-    with pytest.raises(running.StartError, match=PROXY_TTL_VARIABLE):
+    with pytest.raises(lifecycle.StartError, match=PROXY_TTL_VARIABLE):
         node_policies.load_with_ttl("proxy", None, {PROXY_TTL_VARIABLE: "soon"}, None)
     (tmp_path / "file").write_text("")
-    with pytest.raises(running.StartError, match="--data"):
+    with pytest.raises(lifecycle.StartError, match="--data"):
         node_policies.load("auth", tmp_path / "file", {})
 
 

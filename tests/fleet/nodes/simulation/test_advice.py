@@ -8,7 +8,7 @@ from random import Random
 import grpc.aio
 import pytest
 
-from fleet.nodes.simulation.faults import parse_fault
+from fleet.nodes.simulation.fault_script import parse_fault
 from fleet.nodes.simulation.fleet import Fleet, Shape
 from fleet.nodes.simulation.instance import SimulatedInstance
 from fleet.transport.admin import Refused, TunnelAdmin

@@ -4,7 +4,7 @@ from random import Random
 
 import numpy as np
 
-from fleet.nodes.simulation.faults import parse_fault
+from fleet.nodes.simulation.fault_script import parse_fault
 from fleet.nodes.simulation.fleet import Fleet, Instance, Shape
 
 _START = 1_800_000_000.0

@@ -9,7 +9,7 @@ import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from fleet.nodes.simulation.faults import parse_fault
+from fleet.nodes.simulation.fault_script import parse_fault
 from fleet.nodes.simulation.fleet import Fleet, Shape
 from fleet.nodes.simulation.instance import SimulatedInstance
 from fleet.wire import fleet_pb2, fleet_pb2_grpc

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from fleet.nodes.simulation import program as simulation
-from fleet.nodes.simulation.faults import FaultError, parse_fault, parse_script
+from fleet.nodes.simulation.fault_script import FaultError, parse_fault, parse_script
 from fleet.nodes.simulation.fleet import Shape
 from fleet.transport.admin import TunnelAdmin
 from fleet.wire import fleet_pb2, fleet_pb2_grpc, presence_pb2, presence_pb2_grpc

@@ -13,7 +13,7 @@ from fleet.nodes.tunnel.flags import (
     spell_target,
 )
 from fleet.protocol.tunnel.messages import Target
-from fleet.protocol.tunnel.server import Peer
+from fleet.protocol.tunnel.server_state import Peer
 
 
 def test_words_of_targets_services_and_forwards() -> None:

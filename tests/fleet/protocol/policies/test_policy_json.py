@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from fleet.protocol.destination.standing import HEALTH_SERVICES
+from fleet.protocol.destination.instance_status import HEALTH_SERVICES
 from fleet.protocol.policies import policy_json
 from fleet.protocol.recovery.service_config import RFD_VARIABLE, UPSTREAM_VARIABLE, Mode, ServiceConfig
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fleet.protocol.recovery import auth_path
 from fleet.protocol.tunnel import agent_services
-from fleet.protocol.tunnel.server import Peer
+from fleet.protocol.tunnel.server_state import Peer
 
 
 def test_no_agent_can_claim_the_way_to_auths() -> None:

@@ -7,7 +7,7 @@ import pytest
 from fleet.protocol.tunnel import agent_services
 from fleet.protocol.tunnel.agent_services import ServiceNameError
 from fleet.protocol.tunnel.messages import Target
-from fleet.protocol.tunnel.server import Peer
+from fleet.protocol.tunnel.server_state import Peer
 
 
 def id_of(name: str) -> str:

@@ -9,11 +9,11 @@ import hypothesis
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from fleet.protocol.tunnel import client as tunnel_client
-from fleet.protocol.tunnel import server as tunnel_server
-from fleet.protocol.tunnel.client import ClientState
+from fleet.protocol.tunnel import client_state as tunnel_client
+from fleet.protocol.tunnel import server_state as tunnel_server
+from fleet.protocol.tunnel.client_state import ClientState
 from fleet.protocol.tunnel.messages import Message, Session, Target, TunnelError, Wire
-from fleet.protocol.tunnel.server import Connection, Limits, Peer, Request, ServerState
+from fleet.protocol.tunnel.server_state import Connection, Limits, Peer, Request, ServerState
 
 TARGETS = [Target(name, kind) for name in "ab" for kind in ("SSH", "GNMI")]
 LIMITS = Limits(pending=3, set_up_within=10, targets=3)

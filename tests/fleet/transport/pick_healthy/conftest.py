@@ -13,7 +13,7 @@ import pytest
 
 from fleet.nodes.local.forwards import Forward
 from fleet.protocol.recovery.pick_healthy import Settings
-from fleet.transport.pick_healthy.opening import open_blocking_channel, open_channel
+from fleet.transport.pick_healthy.channel_factory import open_blocking_channel, open_channel
 from tests.fakes.auth_paths import passage_to
 from tests.fakes.auths import FakeAuth
 from tests.fakes.in_threads import InThreads

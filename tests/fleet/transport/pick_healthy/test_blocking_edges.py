@@ -12,7 +12,7 @@ import pytest
 from fleet.nodes.local.forwards import Forward
 from fleet.protocol.recovery.pick_healthy import Settings
 from fleet.transport.pick_healthy.blocking import BlockingPickHealthyChannel
-from fleet.transport.pick_healthy.opening import open_blocking_channel
+from fleet.transport.pick_healthy.channel_factory import open_blocking_channel
 from tests.fakes.auths import FakeAuth
 from tests.fakes.waiting import eventually
 

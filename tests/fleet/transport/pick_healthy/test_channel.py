@@ -13,7 +13,7 @@ import pytest
 from fleet.nodes.local.forwards import Forward
 from fleet.protocol.recovery.pick_healthy import Settings
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
-from fleet.transport.pick_healthy.opening import open_channel
+from fleet.transport.pick_healthy.channel_factory import open_channel
 from tests.fakes.auths import FakeAuth, balanced
 from tests.fakes.waiting import eventually
 

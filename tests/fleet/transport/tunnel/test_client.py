@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from fleet.protocol.tunnel.client import OpenStream
+from fleet.protocol.tunnel.client_state import OpenStream
 from fleet.protocol.tunnel.messages import Target, TunnelError, Wire
-from fleet.protocol.tunnel.server import Limits
+from fleet.protocol.tunnel.server_state import Limits
 from fleet.transport.tunnel.client import RegisterEnded, TunnelClient
 from fleet.transport.tunnel.handlers import Taken
 from fleet.transport.tunnel.server import TunnelServer

@@ -21,7 +21,7 @@ import psutil
 import pytest
 
 from fleet.protocol.tunnel.messages import Op, Registration, Session, Target, TunnelError, Wire
-from fleet.protocol.tunnel.server import Limits
+from fleet.protocol.tunnel.server_state import Limits
 from fleet.transport.tunnel import codec
 from fleet.transport.tunnel.client import RegisterEnded, TunnelClient
 from fleet.transport.tunnel.server import TunnelServer

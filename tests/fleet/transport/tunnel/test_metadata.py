@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fleet.protocol.tunnel.messages import TunnelError, Wire
-from fleet.protocol.tunnel.server import Peer
+from fleet.protocol.tunnel.server_state import Peer
 from fleet.transport.tunnel import metadata
 from fleet.transport.tunnel.metadata import Greeting
 

@@ -12,7 +12,7 @@ import grpc.aio
 import pytest
 
 from fleet.protocol.tunnel.messages import Op, Registration, Session, Target, TunnelError, Wire
-from fleet.protocol.tunnel.server import Limits, Peer
+from fleet.protocol.tunnel.server_state import Limits, Peer
 from fleet.transport.tunnel import codec
 from fleet.transport.tunnel import server as server_module
 from fleet.transport.tunnel.handlers import Taken

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fleet.nodes.proxy.connect.access import Access, ConnectFlags, read_tokens
-from fleet.nodes.shared.running import StartError
+from fleet.nodes.shared.lifecycle import StartError
 from fleet.protocol.tunnel.connect import Reason, RefusedError
 from fleet.transport import authority
 from fleet.transport.channels import TLSFiles

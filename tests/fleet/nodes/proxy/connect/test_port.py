@@ -18,7 +18,7 @@ from fleet.nodes.proxy.connect import port as connect_port
 from fleet.nodes.proxy.connect.access import ConnectFlags
 from fleet.nodes.proxy.server import Proxy
 from fleet.nodes.shared import addresses
-from fleet.nodes.shared.running import StartError
+from fleet.nodes.shared.lifecycle import StartError
 from fleet.processes.valkey import free_port
 from fleet.transport import authority
 from fleet.transport.channels import TLSFiles

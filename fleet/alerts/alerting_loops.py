@@ -1,0 +1,173 @@
+"""The loops of the process that looks and sends. One thread looks, some send: a slow mail server delays no look."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from django.db import DatabaseError, connection
+from django.db.models import Max
+
+from fleet.alerts.deadman import Deadman
+from fleet.alerts.evaluator import Evaluator, News, warn_of_ends
+from fleet.alerts.incident_actions import warn_of_end
+from fleet.alerts.outbox import SENDERS, SENDING, Outbox, Places
+from fleet.alerts.repost import INTERVAL, Reposter
+from fleet.lease import LeaseHeld
+from fleet.models import Cluster
+from fleet.models.alerting import Silence
+from fleet.models.clusters import ensure_default_cluster
+from fleet.models.incidents import Incident, VersionChange
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two looks into an outbox that was empty: other processes put messages there, too.
+_IDLE = 1.0
+#: The same of all threads but the first, which may be waiting for a receiver.
+_IDLE_OTHERS = 5.0
+
+
+@dataclass
+class Alerting:
+    """Looks at every cluster, and sends what that owes, until it is told to stop."""
+
+    evaluator: Evaluator
+    deadman: Deadman
+    tell: Callable[[News], None]
+    interval: float
+    holder: str
+    #: Links in messages begin with it.
+    console_url: str = ""
+    stopped: threading.Event = field(default_factory=threading.Event)
+    _looked: threading.Event = field(default_factory=threading.Event)
+    #: There may be something to send: all who send look into the outbox.
+    _owed: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        """Look and send until `stopped` is set."""
+        places = Places()
+        threads = [
+            threading.Thread(target=self._send, args=(n, places), name=f"send-{n}", daemon=True)
+            for n in range(SENDING)
+        ]
+        beats = threading.Thread(target=self._beat, name="deadman", daemon=True)
+        reposts = threading.Thread(target=self._repost, name="repost", daemon=True)
+        for thread in (*threads, beats, reposts):
+            thread.start()
+        while not self.stopped.is_set():
+            began = time.monotonic()
+            if self.look(time.time()):
+                self._looked.set()
+            # By our own clock, not by how long it took; a look that is late is not made up for.
+            self.stopped.wait(max(0.05, self.interval - (time.monotonic() - began)))
+        self._owed.set()
+        for thread in threads:
+            thread.join(timeout=15.0)
+
+    def look(self, now: float) -> bool:
+        """Look at every cluster; whether all of it could be kept."""
+        looks: list[bool] = []
+        with _apart("the look failed") as turn:
+            clusters = list(Cluster.objects.all()) or [ensure_default_cluster()]
+            looks = [self._look_at(cluster.id, now) for cluster in clusters]
+            looks += [self._warn(silence, clusters, now) for silence in warn_of_ends(now)]
+        return all(looks) and not turn.failed
+
+    def _look_at(self, cluster: str, now: float) -> bool:
+        try:
+            news = self.evaluator.look(cluster, now)
+            if news is not None:
+                if news.text:
+                    self._owed.set()
+                self.tell(news)
+        except LeaseHeld as why:
+            logger.debug("%s", why)
+        except DatabaseError:
+            logger.exception("cluster %s: the database does not take it: the next look tries again", cluster)
+            _reopen()
+            return False
+        except Exception:
+            # A mistake of ours in one cluster must not blind us in the others.
+            logger.exception("cluster %s: the look failed", cluster)
+            return False
+        return True
+
+    def _warn(self, silence: Silence, clusters: Sequence[Cluster], now: float) -> bool:
+        """Tell of the end of a silence; whether that could be done."""
+        with _apart(f"silence {silence.pk}: nobody is warned of its end") as turn:
+            warn_of_end(silence, now, self.console_url)
+            text = f"A silence ends within 15 minutes: {silence.reason}"
+            for cluster in clusters:
+                if silence.cluster in ("", cluster.id):
+                    self.tell(News(cluster.id, {}, text, "info"))
+        return not turn.failed
+
+    def _send(self, number: int, places: Places) -> None:
+        """Send what is due. One thread looks for it once a second, the others seldom, or when it found something."""
+        outbox = Outbox(f"{self.holder}/{number}", time.time, random.random, SENDERS, places)
+        while not self.stopped.is_set():
+            worked = False
+            with _apart("a notification is not sent now"):
+                worked = outbox.step()
+            if worked:
+                self._owed.set()
+                continue
+            # In this order: whoever sets `stopped` sets `_owed` after it.
+            self._owed.clear()
+            if not self.stopped.is_set():
+                self._owed.wait(_IDLE if number == 0 else _IDLE_OTHERS)
+        connection.close()
+
+    def _repost(self) -> None:
+        reposter = Reposter(self.holder, time.time)
+        while not self.stopped.wait(INTERVAL):
+            with _apart("open alerts cannot be posted now: Alertmanager gets them a minute later"):
+                reposter.post()
+        connection.close()
+
+    def _beat(self) -> None:
+        while not self.stopped.wait(1.0):
+            with _apart("the dead man's switch is not told now"):
+                if self._looked.is_set() and self.deadman.beat(time.time()):
+                    self._looked.clear()
+
+
+@dataclass(slots=True)
+class _Turn:
+    """Whether a fault ended it."""
+
+    failed: bool = False
+
+
+@contextlib.contextmanager
+def _apart(sentence: str) -> Iterator[_Turn]:
+    """Keep a fault from the clusters and the turns after it: nobody starts a loop or a thread of this process anew."""
+    turn = _Turn()
+    try:
+        yield turn
+    except DatabaseError:
+        logger.exception("%s: the database does not take it, and the next turn tries again", sentence)
+        turn.failed = True
+        _reopen()
+    except Exception:
+        logger.exception("%s", sentence)
+        turn.failed = True
+
+
+def prune(before: float) -> int:
+    """Delete incidents that were resolved before that, with their timelines and messages; how many rows."""
+    # The newest of each instance says what it runs now.
+    newest = VersionChange.objects.values("instance_id", "cluster").annotate(last=Max("pk")).values("last")
+    versions = VersionChange.objects.filter(at__lt=before).exclude(pk__in=newest).delete()[0]
+    return versions + Incident.objects.filter(resolved_at__lt=before).delete()[0]
+
+
+def _reopen() -> None:
+    """Let go of a connection that failed; the next query makes another."""
+    if not connection.in_atomic_block:
+        connection.close()

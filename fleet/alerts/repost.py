@@ -1,0 +1,123 @@
+"""Post every open alert again each minute to receivers that list alerts, apart from the outbox.
+
+docs/alerts.md, "Alertmanager". An Alertmanager that was restarted has an empty list until its sources post again, and
+an incident that is acknowledged, silenced or explained owes no message for hours. What is posted here is what the
+channel was told of and is not over; an alert that nobody posts any more ends by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import DatabaseError
+
+from fleet import lease
+from fleet.alerts import notifications, store
+from fleet.alerts.channels import Errand, SendError
+from fleet.alerts.channels.registry import REPOSTS
+from fleet.models.alerting import Channel, Delivery
+from fleet.models.incidents import Incident
+from fleet.models.moments import to_moment
+from fleet.models.sealed_secrets import SealError, unseal
+from fleet.vocabulary.incidents import IncidentState, Notice, NoticeKind
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two posts of the same alert.
+INTERVAL = 60.0
+#: So long in a round channels are tried whose last post failed: each that hangs takes 10 s of the others' time.
+FAILING_WITHIN = 30.0
+
+
+@dataclass(slots=True)
+class Reposter:
+    """Posts for the clusters that this process looks at."""
+
+    #: As the evaluator of this process takes its leases.
+    holder: str
+    clock: Callable[[], float]
+    #: Of a monotonic clock.
+    timer: Callable[[], float] = time.monotonic
+    #: Channels whose last post failed, the one that was tried longest ago first: each failure is logged once.
+    _failing: dict[int, None] = field(default_factory=dict)
+
+    def post(self) -> int:
+        """Post the open alerts of every channel that lists them; return how many were taken. Raises DatabaseError."""
+        clusters = lease.clusters_of(self.holder, lease.ALERTS, to_moment(self.clock()))
+        channels = Channel.objects.filter(kind__in=REPOSTS, enabled=True)
+        by_key = {channel.pk: channel for channel in channels}
+        failing = [by_key.pop(key) for key in list(self._failing) if key in by_key]
+        taken = sum(self._post_apart(channel, clusters) for channel in by_key.values())
+        began = self.timer()
+        for channel in failing:
+            if self.timer() - began >= FAILING_WITHIN:
+                break
+            taken += self._post_apart(channel, clusters)
+        return taken
+
+    def _post_apart(self, channel: Channel, clusters: Sequence[str]) -> int:
+        """Post to one channel; a fault of ours with it does not keep the alerts of the other channels away."""
+        try:
+            return self._post_channel(channel, clusters)
+        except DatabaseError:
+            raise
+        except Exception:
+            logger.exception("alertmanager.failed: open alerts of channel %s cannot be posted", channel)
+            return 0
+
+    def _post_channel(self, channel: Channel, clusters: Sequence[str]) -> int:
+        # A channel of a cluster is of no other one, whatever it was sent before.
+        served = [cluster for cluster in clusters if channel.cluster in ("", cluster)]
+        newest = _newest_messages(channel, served)
+        if not newest:
+            return 0
+        repost = REPOSTS[channel.kind]
+        try:
+            channel_values = (channel.config, unseal(channel.secrets), channel.allow_private)
+            repost([self._errand(row, last, *channel_values) for row, last in newest])
+            # An incident that ended meanwhile was told of as over before this post came.
+            payloads = {row.pk: last for row, last in newest}
+            over = Incident.objects.filter(pk__in=payloads, state=IncidentState.RESOLVED.value)
+            if ended := [self._errand(row, payloads[row.pk], *channel_values) for row in over]:
+                repost(ended)
+        except (SendError, SealError) as error:
+            is_new = channel.pk not in self._failing
+            self._failing.pop(channel.pk, None)
+            self._failing[channel.pk] = None
+            if is_new:
+                logger.warning(
+                    "alertmanager.unreachable: open alerts of channel %s end there in minutes: %s",
+                    channel,
+                    error,
+                )
+            return 0
+        self._failing.pop(channel.pk, None)
+        return len(newest)
+
+    def _errand(self, row: Incident, last: Mapping[str, Any], *channel_values: Any) -> Errand:
+        """Return the message of now under the severity of the last one: that is a label of what the receiver lists."""
+        now, is_over = self.clock(), row.state == IncidentState.RESOLVED.value
+        kind = NoticeKind.RESOLVED if is_over else NoticeKind.FIRING
+        value = store.value_of(row)
+        notice = Notice(kind, value, now, value.notices)
+        payload = notifications.payload(notice, notifications.Links())
+        severity = last["incident"]["severity"]
+        payload |= {"links": last["links"], "incident": payload["incident"] | {"severity": severity}}
+        return Errand(payload, notice.key, now, *channel_values)
+
+
+def _newest_messages(
+    channel: Channel, clusters: Sequence[str]
+) -> Sequence[tuple[Incident, Mapping[str, Any]]]:
+    """Return every open incident that a channel took a message about, with the newest message."""
+    taken = Delivery.objects.filter(channel=channel, incident__cluster__in=clusters).exclude(sent_at=None)
+    taken = taken.exclude(incident__state=IncidentState.RESOLVED.value)
+    newest: dict[int, tuple[Incident, Mapping[str, Any]]] = {}
+    for delivery in taken.order_by("pk").select_related("incident"):
+        assert delivery.incident is not None
+        newest[delivery.incident.pk] = (delivery.incident, delivery.payload)
+    return list(newest.values())

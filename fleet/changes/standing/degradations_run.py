@@ -1,0 +1,23 @@
+"""Sending an instance the request to report that it is degraded, or no longer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fleet.changes.instance_dialer import order
+from fleet.changes.standing.degradations import DegradeRequest
+from fleet.transport.channels import TLSFiles
+from fleet.vocabulary.instances import InstanceFacts
+
+
+async def send(request: DegradeRequest, instances: Mapping[int, InstanceFacts], tls: TLSFiles | None) -> str:
+    """Send it to the instance; return why the instance did not accept it, empty when it did."""
+    facts = next((facts for facts in instances.values() if facts.id == request.instance), None)
+    if facts is None:
+        return "the record has no such instance any more"
+    return await order(
+        facts.address,
+        facts.kind,
+        tls,
+        lambda admin: admin.degrade(request.reason, request.seconds) if request.degraded else admin.restore(),
+    )

@@ -1,0 +1,151 @@
+"""Run the console as one command: prepare, start every program, keep them alive, end them all."""
+
+from __future__ import annotations
+
+import contextlib
+import http
+import http.client
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TextIO
+from urllib.parse import urlsplit
+
+from fleet.management import forked_programs, programs, startup_checks
+from fleet.management.programs import Program
+from fleet.processes.child_restarter import Keeper
+from fleet.processes.log_format import visible
+from fleet.processes.supervisor import Child, Supervisor, SupervisorError
+
+#: How long the web server may take to answer, seconds; about 2 s where measured.
+_WEB_TIMEOUT = 60.0
+#: Ended in this order, highest first: nobody asks for rounds or pages while workers end.
+STAGE_CONSOLE = 2
+STAGE_FLEET = 1
+
+
+class ConsoleRun:
+    """The console of one REFLOAT_HOME, from an empty folder to answering pages and back to nothing.
+
+    with ConsoleRun(home, host, port, redis_url=None, say=print) as run:
+        preparing.database()
+        run.start({})
+        run.await_web()
+        run.watch()
+    """
+
+    def __init__(
+        self, home: Path, host: str, port: int, *, redis_url: str | None, say: Callable[[str], None]
+    ) -> None:
+        self.home = home
+        self.host = host
+        self.port = port
+        self.say = say
+        self.supervisor = Supervisor(logs=home / "log")
+        self.keeper = Keeper(self.supervisor, say)
+        self._given_redis = redis_url
+        self._env: dict[str, str] = {}
+        self._open = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        startup_checks.check_settings()
+        startup_checks.check_port(self.host, self.port)
+        with contextlib.ExitStack() as opening:
+            # Redis first, so that it ends last: workers that lose their broker do not end in order.
+            self._redis = startup_checks.RunningRedis(self._given_redis, self.home)
+            opening.callback(self._redis.stop)
+            opening.enter_context(self.supervisor)
+            self._open = opening.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    @property
+    def url(self) -> str:
+        """Where a browser on this machine finds the pages."""
+        host = "127.0.0.1" if self.host in {"0.0.0.0", "::", ""} else self.host  # noqa: S104 - compared, not bound
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
+
+    def start(self, env: Mapping[str, str]) -> None:
+        """Start the programs that pages need, with `env` over our own environment."""
+        self._env = {**os.environ, "REFLOAT_HOME": str(self.home), **env, "REDIS_URL": self._redis.url}
+        self._env.setdefault("REFLOAT_PUBLIC_URL", self.url)
+        self._env.pop("REDIS_URL_FILE", None)  # it would win over the URL it was read from
+        if any(forked_programs.is_possible(program.argv) for program in self._programs):
+            forked_programs.load()
+        self._start(program for program in self._programs if program.name in programs.FIRST)
+
+    def await_web(self) -> None:
+        """Wait until pages are served, then start the other programs. Raises SupervisorError when they are not."""
+        web = [child for child in self.supervisor.children if child.name == "web"]
+        self.supervisor.await_ready(web, timeout=_WEB_TIMEOUT)
+        self._start(program for program in self._programs if program.name not in programs.FIRST)
+
+    def watch(self, on_tick: Callable[[], None] | None = None) -> None:
+        """Keep everything alive until Ctrl-C or SIGTERM; `on_tick` is called twice a second."""
+
+        def tick() -> None:
+            self.keeper.tick()
+            if mended := self._redis.mend():
+                self.say(mended)
+            if on_tick is not None:
+                on_tick()
+
+        self.supervisor.watch(on_exit=self.keeper.ended, on_tick=tick)
+
+    @property
+    def _programs(self) -> tuple[Program, ...]:
+        return programs.console(self.home, self.host, self.port)
+
+    def _start(self, wanted: Iterable[Program]) -> None:
+        for program in wanted:
+            self.supervisor.start(
+                program.name,
+                program.argv,
+                env=self._env,
+                stage=STAGE_CONSOLE,
+                ready=self._web_answers if program.name == "web" else None,
+                # They keep nothing that a kill could spoil, and a worker without its broker ends late.
+                on_parent_death=signal.SIGKILL,
+                spawn=forked_programs.spawner(program.name)
+                if forked_programs.is_possible(program.argv)
+                else None,
+            )
+
+    def _web_answers(self, child: Child) -> bool:
+        parts = urlsplit(self.url)
+        web = http.client.HTTPConnection(parts.hostname or "", self.port, timeout=1.0)
+        try:
+            web.request("GET", "/healthz")
+            return web.getresponse().status < http.HTTPStatus.INTERNAL_SERVER_ERROR
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            web.close()
+
+
+@contextlib.contextmanager
+def one_line() -> Iterator[None]:
+    """Turn what stops a start into one line on stderr and exit code 2."""
+    try:
+        yield
+    except (startup_checks.PrepareError, SupervisorError) as error:
+        sys.stderr.write(f"refloat: {error}\n")
+        raise SystemExit(2) from None
+
+
+def stamped(out: TextIO) -> Callable[[str], None]:
+    """A `say` that begins each line with the time of day, UTC, and keeps none back from whoever reads the file."""
+
+    def say(line: str) -> None:
+        out.write(f"{time.strftime('%H:%M:%S', time.gmtime())} {visible(line)}\n")
+        out.flush()
+
+    return say

@@ -1,0 +1,94 @@
+"""From polls of an instance to its destination health. docs/destination-health.md, "In the console".
+
+Another vocabulary than the state of an instance, beside it: it needs several polls for what the quick rule of
+`instances` says after one or two, and says what that rule cannot, that an instance fails now and then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from fleet.monitoring.classify.instances import READY, is_fresh
+from fleet.monitoring.evidence import Timing
+from fleet.protocol.destination.health import (
+    RECOMMENDED,
+    Active,
+    Draining,
+    Health,
+    Probe,
+    Reason,
+    Settings,
+    Signal,
+)
+from fleet.protocol.destination.instance_status import Said
+from fleet.vocabulary.instances import InstanceFacts, ServingStatus
+from fleet.vocabulary.watch import Watch
+
+
+def outcome_of(*, reached: bool, serving: ServingStatus | None, readyz: int | None, said: Said) -> Probe:
+    """Tell how one poll of an instance ended. What it was not asked, or did not answer, is None."""
+    if not reached or serving is ServingStatus.NOT_SERVING or readyz not in (None, READY):
+        return Probe.FAILURE
+    return Probe.SUCCESS if said.degraded is None else Probe.DEGRADED
+
+
+def watched(
+    before: Watch,
+    outcome: Probe,
+    said: Said | None,
+    *,
+    address: str,
+    at: float,
+    settings: Settings = RECOMMENDED,
+) -> Watch:
+    """Take in one poll; `said` is None when the instance did not answer: what it said before then stands."""
+    if before.address != address:
+        before = Watch(Active(Signal(Health.UNKNOWN, Reason.RESET, at)), address)
+    active = before.active.probed(outcome, at, settings)
+    if said is None:
+        return replace(before, active=active)
+    return Watch(active, address, said.degraded, _draining(before.draining, said.draining, at))
+
+
+def _draining(before: Draining | None, reason: str | None, at: float) -> Draining | None:
+    if reason is None:
+        return None
+    return before if before is not None and before.reason == reason else Draining(reason, at)
+
+
+def health_of(facts: InstanceFacts, now: float, timing: Timing) -> Health:
+    """Tell its destination health; Unknown when no poll of it is fresh."""
+    active = facts.watch.active
+    if facts.gone_at is not None or not is_fresh(active.probed_at, now, timing):
+        return Health.UNKNOWN
+    return active.signal.health
+
+
+#: As in picking: Unknown ones are with the Degraded ones.
+_RANKS = {Health.HEALTHY: 0, Health.DEGRADED: 1, Health.UNKNOWN: 1, Health.UNHEALTHY: 2}
+
+
+def preference(facts: InstanceFacts, now: float, timing: Timing) -> tuple[bool, bool, int]:
+    """Sort those that could be asked, best first; those that drain come after others, before Unhealthy ones."""
+    health = health_of(facts, now, timing)
+    return health is Health.UNHEALTHY, facts.watch.draining is not None, _RANKS[health]
+
+
+def degraded_of(instances: Mapping[int, InstanceFacts], now: float, timing: Timing) -> frozenset[int]:
+    """Tell who is Degraded, by index."""
+    return frozenset(
+        index for index, facts in instances.items() if health_of(facts, now, timing) is Health.DEGRADED
+    )
+
+
+def health_sentence(facts: InstanceFacts, health: Health) -> str:
+    """Say why its destination health is what it is; empty for Healthy and Unknown."""
+    watch = facts.watch
+    if health is Health.DEGRADED:
+        if watch.says is not None and watch.active.streak_of in (Probe.DEGRADED, None):
+            return f"{facts.name} says that it is degraded" + (f": {watch.says}." if watch.says else ".")
+        return f"{facts.name} is degraded: {watch.active.signal.reason}."
+    if health is Health.UNHEALTHY:
+        return f"{facts.name} is no destination for anything new: {watch.active.signal.reason}."
+    return ""

@@ -1,0 +1,224 @@
+"""Calls of grpc's blocking API that are retried: how a try of them ended, their future, their end without time."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+import types
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+from typing_extensions import override
+
+from fleet.protocol.retry.policy import Again, Give, TimedOut, Verdict
+from fleet.transport.retry.retried_call import Calling
+
+#: What grpc says of calls whose channel was closed by this program; it tells them from others by nothing else.
+_CLOSED = "Channel closed!"
+
+
+def judge(calling: Calling, outcome: Any) -> tuple[Verdict, float]:
+    """What follows a try, and not before when; waits for the end of the try."""
+    # grpc *returns* errors to interceptors: nothing is raised here (grpc/grpc#25207).
+    code = outcome.code()
+    if outcome.cancelled() or (code is grpc.StatusCode.CANCELLED and outcome.details() == _CLOSED):
+        return Give(), 0.0  # by the caller, not by the server
+    error = outcome.exception()
+    if error is not None and not isinstance(error, grpc.RpcError):
+        # A mistake of the program, which grpc dresses up as INTERNAL: a request of the wrong type, a closed channel.
+        return Give(), 0.0
+    return calling.ended(code, outcome.details(), outcome.trailing_metadata())
+
+
+class TimedOutCall(grpc.RpcError, grpc.Call, grpc.Future):  # type: ignore[type-arg]
+    """The end of a call whose time was over between two tries: both error and call, like grpc's own."""
+
+    def __init__(self, details: str, last: Any) -> None:
+        super().__init__(details)
+        self._details = details
+        self._last = last
+
+    @override
+    def __str__(self) -> str:
+        return f"DEADLINE_EXCEEDED: {self._details}"
+
+    @override
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.DEADLINE_EXCEEDED
+
+    @override
+    def details(self) -> str:
+        return self._details
+
+    @override
+    def initial_metadata(self) -> Any:
+        return self._last.initial_metadata()
+
+    @override
+    def trailing_metadata(self) -> Any:
+        return self._last.trailing_metadata()
+
+    @override
+    def is_active(self) -> bool:
+        return False
+
+    @override
+    def time_remaining(self) -> Any:
+        return None
+
+    @override
+    def add_callback(self, callback: Callable[[], None]) -> bool:
+        return False
+
+    @override
+    def cancel(self) -> bool:
+        return False
+
+    @override
+    def cancelled(self) -> bool:
+        return False
+
+    @override
+    def running(self) -> bool:
+        return False
+
+    @override
+    def done(self) -> bool:
+        return True
+
+    @override
+    def result(self, timeout: float | None = None) -> Any:
+        raise self
+
+    @override
+    def exception(self, timeout: float | None = None) -> Exception:
+        return self
+
+    @override
+    def traceback(self, timeout: float | None = None) -> types.TracebackType | None:
+        return self.__traceback__
+
+    @override
+    def add_done_callback(self, fn: Callable[[Any], None]) -> None:
+        fn(self)
+
+
+class RetriedFuture(grpc.Call, grpc.Future):  # type: ignore[type-arg]
+    """A future of a call; a thread of its own makes its retries."""
+
+    def __init__(
+        self, calling: Calling, attempt: Callable[[], Any], first: Any, clock: Callable[[], float]
+    ) -> None:
+        self._calling = calling
+        self._attempt = attempt
+        self._clock = clock
+        self._current = first
+        self._lock = threading.Lock()
+        self._given_up = threading.Event()
+        #: Holds the try that the caller gets.
+        self._ended: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        # A daemon: a call that hangs must not keep the program from ending.
+        threading.Thread(target=self._run, name="retried-call", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._ended.set_result(self._last_try())
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the caller of result() gets it
+            self._ended.set_exception(error)
+
+    def _last_try(self) -> Any:
+        while True:
+            verdict, at = judge(self._calling, self._current)
+            if isinstance(verdict, TimedOut):
+                return TimedOutCall(verdict.details, self._current)
+            if not isinstance(verdict, Again):
+                return self._current
+            while (left := at - self._clock()) > 0 and not self._given_up.wait(left):
+                pass  # the wait may end a tick early, and the minimum is a minimum
+            with self._lock:
+                if self._given_up.is_set():
+                    return self._current
+                try:
+                    self._current = self._attempt()
+                except ValueError:
+                    return self._current  # the channel was closed meanwhile: what it got last is all there is
+
+    @override
+    def cancel(self) -> bool:
+        with self._lock:
+            if self._ended.done():
+                return False
+            self._given_up.set()
+            self._current.cancel()
+            return True
+
+    @override
+    def cancelled(self) -> bool:
+        return self._given_up.is_set()
+
+    @override
+    def running(self) -> bool:
+        return not self.done()
+
+    @override
+    def done(self) -> bool:
+        return self.cancelled() or self._ended.done()
+
+    @override
+    def is_active(self) -> bool:
+        return self.running()
+
+    @override
+    def time_remaining(self) -> Any:
+        return self._current.time_remaining()
+
+    @override
+    def result(self, timeout: float | None = None) -> Any:
+        return self._await(timeout).result()
+
+    @override
+    def exception(self, timeout: float | None = None) -> Any:
+        return self._await(timeout).exception()
+
+    @override
+    def traceback(self, timeout: float | None = None) -> Any:
+        return self._await(timeout).traceback()
+
+    @override
+    def code(self) -> Any:
+        return grpc.StatusCode.CANCELLED if self.cancelled() else self._await(None).code()
+
+    @override
+    def details(self) -> Any:
+        return "Locally cancelled by application!" if self.cancelled() else self._await(None).details()
+
+    @override
+    def initial_metadata(self) -> Any:
+        return None if self.cancelled() else self._await(None).initial_metadata()
+
+    @override
+    def trailing_metadata(self) -> Any:
+        return None if self.cancelled() else self._await(None).trailing_metadata()
+
+    @override
+    def add_callback(self, callback: Callable[[], None]) -> bool:
+        if self._ended.done():
+            return False
+        self._ended.add_done_callback(lambda _: callback())
+        return True
+
+    @override
+    def add_done_callback(self, fn: Callable[[Any], None]) -> None:
+        self._ended.add_done_callback(lambda _: fn(self))
+
+    def _await(self, timeout: float | None) -> Any:
+        if self.cancelled():
+            raise grpc.FutureCancelledError
+        try:
+            outcome = self._ended.result(timeout)
+        except concurrent.futures.TimeoutError:
+            raise grpc.FutureTimeoutError from None
+        if self.cancelled():
+            raise grpc.FutureCancelledError
+        return outcome

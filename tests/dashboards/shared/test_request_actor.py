@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+from celery import current_app
+from django.contrib.auth.models import User
+from django.test import RequestFactory
+from django.utils import timezone
+from kombu.exceptions import OperationalError
+
+from dashboards.shared.request_actor import by, enqueue, request_id_of
+from fleet.models.tokens import create_token
+from fleet.vocabulary.changes import ActorKind
+
+
+def test_request_id_is_the_callers_or_a_new_one() -> None:
+    """One for the whole request; what is no id is not taken."""
+    asked = RequestFactory().get("/", headers={"X-Request-Id": "abc-1"})
+    assert request_id_of(asked) == "abc-1"
+    strange = RequestFactory().get("/", headers={"X-Request-Id": "a b\n"})
+    assert request_id_of(strange) == request_id_of(strange) != "a b\n"
+
+
+@pytest.mark.django_db
+def test_by_names_a_person_or_a_token_of_theirs() -> None:
+    """As the log will name them for ever."""
+    user = User.objects.create_user("alice")
+    token, _ = create_token(user, "probe", [], lifetime=None, now=timezone.now())
+    request = RequestFactory().get("/", headers={"Idempotency-Key": "k"})
+    assert (by(request, user).actor.name, by(request, user).idempotency_key) == ("alice", "k")
+    actor = by(request, user, token).actor
+    assert (actor.kind, actor.name) == (ActorKind.TOKEN, f"token probe ({token.prefix}) of alice")
+
+
+def test_enqueue_without_a_broker_waits(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Beat looks for what was lost: the page must not fail."""
+
+    def refuse(name: str, args: object) -> None:
+        raise OperationalError("connection refused")
+
+    monkeypatch.setattr(current_app, "send_task", refuse)
+    enqueue("fleet.tasks.x", 1)
+    assert "waits for the broker" in caplog.text

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import pytest
+
+from fleet.alerts import incident_actions, outbox
+from fleet.alerts.incident_actions import ActError, AlreadySilencedError
+from fleet.audit import CONSOLE
+from fleet.models import Cluster
+from fleet.models.alerting import Channel, Delivery, Route, Silence
+from fleet.models.changes import AuditEntry
+from fleet.models.incidents import Incident, IncidentEvent
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def incident() -> Incident:
+    """One that fires and was told of."""
+    Cluster.objects.get_or_create(id="default", defaults={"name": "Default"})
+    return Incident.objects.create(
+        cluster_id="default", key="proxy/p", cause_kind="proxy", cause_id="p", cause_name="proxy-1", generation=1,
+        state="firing", severity=2, opened_at=1.0, fired_at=2.0, notices=1,
+    )  # fmt: skip
+
+
+def test_acknowledging_is_once_and_told_to_who_understands_it(incident: Incident) -> None:
+    """PagerDuty hears of it, if it heard of the incident; e-mail does not."""
+    root = Route.objects.get(name="Everything")
+    for kind in ("pagerduty", "email"):
+        channel = Channel.objects.create(name=kind, kind=kind)
+        root.channels.add(channel)
+        Delivery.objects.create(
+            channel=channel,
+            incident=incident,
+            key="k",
+            kind="firing",
+            payload={},
+            created_at=1.0,
+            next_attempt_at=1.0,
+        )
+    assert incident_actions.acknowledge(incident, "ada", 10.0)
+    assert not incident_actions.acknowledge(incident, "bob", 11.0)
+    incident.refresh_from_db()
+    assert (incident.acked_by, incident.acked_at) == ("ada", 10.0)
+    acks = Delivery.objects.filter(kind="acknowledged")
+    assert [delivery.channel.kind for delivery in acks] == ["pagerduty"]
+    incident_actions.let_go(incident, "ada", 12.0)
+    incident_actions.note(incident, "ada", " looks like the switch ", 13.0)
+    assert list(IncidentEvent.objects.values_list("kind", "who")) == [
+        ("acknowledged", "ada"), ("let go", "ada"), ("note", "ada"),
+    ]  # fmt: skip
+    with pytest.raises(ActError):
+        incident_actions.note(incident, "ada", "  ", 14.0)
+
+
+def test_silencing_everything_wants_the_word() -> None:
+    """And every silence a reason and an end."""
+    with pytest.raises(ActError, match="everything"):
+        incident_actions.silence("", "upgrade", "ada", 0.0, 60.0, CONSOLE)
+    assert (
+        incident_actions.silence("", "upgrade", "ada", 0.0, 60.0, CONSOLE, typed="Everything").creator
+        == "ada"
+    )
+    with pytest.raises(ActError, match="why"):
+        incident_actions.silence("kind=proxy", " ", "ada", 0.0, 60.0, CONSOLE)
+    for ends_at in (0.0, 31 * 86400.0):
+        with pytest.raises(ActError, match="thirty days"):
+            incident_actions.silence("kind=proxy", "upgrade", "ada", 0.0, ends_at, CONSOLE)
+
+
+def test_silences_and_channels_are_rows_in_the_log() -> None:
+    """Also what a rule does not allow, with its sentence."""
+    row = incident_actions.silence("kind=proxy", "upgrade", "ada", 0.0, 60.0, CONSOLE)
+    with pytest.raises(AlreadySilencedError):
+        incident_actions.silence("kind=proxy", "again", "ada", 0.0, 60.0, CONSOLE)
+    incident_actions.extend(row, 3600.0, 30.0, CONSOLE)
+    incident_actions.end(row, 100.0, CONSOLE)
+    channel = Channel.objects.create(name="hook", kind="webhook")
+    incident_actions.send_again(incident_actions.try_out(channel, 5.0, CONSOLE), 7.0, CONSOLE)
+    incident_actions.delete_channel(channel, 9.0, CONSOLE)
+    rows = list(AuditEntry.objects.order_by("pk"))
+    assert [(row.action, row.outcome) for row in rows] == [
+        ("silence.create", "done"),
+        ("silence.create", "refused"),
+        ("silence.extend", "done"),
+        ("silence.end", "done"),
+        ("channel.test", "done"),
+        ("delivery.again", "done"),
+        ("channel.delete", "done"),
+    ]
+    assert "extend it instead" in rows[1].detail
+    assert (rows[0].subject, rows[0].reason) == ("kind=proxy", "upgrade")
+
+
+def test_silence_is_extended_and_ended() -> None:
+    """From its end, or from now when it is over; it is warned of again."""
+    row = incident_actions.silence("kind=proxy", "upgrade", "ada", 0.0, 60.0, CONSOLE)
+    Silence.objects.update(warned=True)
+    incident_actions.extend(row, 3600.0, 30.0, CONSOLE)
+    row.refresh_from_db()
+    assert (row.ends_at, row.warned) == (3660.0, False)
+    incident_actions.end(row, 100.0, CONSOLE)
+    row.refresh_from_db()
+    assert row.ends_at == 100.0
+    with pytest.raises(ActError):
+        incident_actions.extend(row, 31 * 86400.0, 100.0, CONSOLE)
+
+
+def test_silence_that_somebody_changed_meanwhile_is_not_extended() -> None:
+    """Two who extend it at once, or one who ends it: whoever is second looks again."""
+    row = incident_actions.silence("kind=proxy", "upgrade", "ada", 0.0, 60.0, CONSOLE)
+    seen_before = Silence.objects.get()
+    incident_actions.end(row, 30.0, CONSOLE)
+    with pytest.raises(ActError, match="look at it again"):
+        incident_actions.extend(seen_before, 3600.0, 30.0, CONSOLE)
+    assert Silence.objects.get().ends_at == 30.0
+
+
+def test_channel_is_tried_out_and_failed_messages_are_sent_again() -> None:
+    """Through the outbox like any other."""
+    channel = Channel.objects.create(name="ops", kind="webhook")
+    delivery = incident_actions.try_out(channel, 5.0, CONSOLE)
+    assert (delivery.kind, delivery.next_attempt_at) == ("test", 5.0)
+    Delivery.objects.update(failed_at=6.0, attempts=9)
+    incident_actions.send_again(delivery, 7.0, CONSOLE)
+    delivery.refresh_from_db()
+    assert (delivery.failed_at, delivery.attempts, delivery.next_attempt_at) == (None, 0, 7.0)
+
+
+def test_silence_of_the_same_is_refused_while_it_lasts() -> None:
+    """With the matchers in any order; not for another cluster, and not after its end."""
+    first = incident_actions.silence(
+        "kind=proxy cause=p1", "upgrade", "ada", 0.0, 60.0, CONSOLE, cluster="eu"
+    )
+    with pytest.raises(AlreadySilencedError, match=f"silence {first.pk} of ada.*extend it"):
+        incident_actions.silence("cause=p1 kind=proxy", "again", "bob", 30.0, 90.0, CONSOLE, cluster="eu")
+    incident_actions.silence("kind=proxy cause=p1", "upgrade", "ada", 0.0, 60.0, CONSOLE, cluster="asia")
+    incident_actions.silence("kind=proxy cause=p1", "upgrade", "ada", 60.0, 90.0, CONSOLE, cluster="eu")
+    incident_actions.silence("kind=proxy", "upgrade", "ada", 0.0, 60.0, CONSOLE, cluster="eu")
+    assert Silence.objects.count() == 4
+
+
+def test_deleted_channel_leaves_its_log(incident: Incident) -> None:
+    """What it sent stays with its name; what waits is given up, and says why."""
+    channel = Channel.objects.create(name="ops", kind="webhook", cluster="default")
+    for key, sent_at in (("a", 3.0), ("b", None)):
+        Delivery.objects.create(
+            channel=channel, incident=incident, key=key, kind="firing", payload={}, created_at=1.0,
+            next_attempt_at=1.0, sent_at=sent_at,
+        )  # fmt: skip
+    assert incident_actions.delete_channel(channel, 9.0, CONSOLE) == 1
+    sent, waiting = Delivery.objects.order_by("key")
+    assert (sent.channel, sent.channel_name, sent.sent_at, sent.last_error) == (None, "ops", 3.0, "")
+    assert (waiting.channel_name, waiting.failed_at) == ("ops", 9.0)
+    assert "deleted" in waiting.last_error
+    assert not outbox.due(10.0).exists()
+
+
+def test_test_of_a_channel_is_of_its_owner() -> None:
+    """So whoever may see the channel sees what came of the test."""
+    for owner in ("", "eu"):
+        channel = Channel.objects.create(name="ops", kind="webhook", cluster=owner)
+        assert incident_actions.try_out(channel, 5.0, CONSOLE).cluster == owner

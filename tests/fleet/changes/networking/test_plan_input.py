@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fleet.changes.networking.plan_input import fleet_of, tunnels_of
+from fleet.monitoring.agent_report import AgentReport, Answer, ReportedTunnel
+from fleet.monitoring.views import FleetTable
+from fleet.vocabulary.instances import InstanceState
+from fleet.vocabulary.verdicts import State
+from tests.fakes.reader import FakeReader
+
+NOW = 1_700_000_000.0
+
+
+def _table(**fields: object) -> FleetTable:
+    reader = FakeReader(as_of=NOW - 1, **fields)  # type: ignore[arg-type] # fields by name
+    table = reader.table("default", NOW)
+    # Agent 0 has a second tunnel.
+    return replace(
+        table,
+        tunnel_agents=np.append(table.tunnel_agents, 0).astype(np.uint32),
+        tunnel_proxies=np.append(table.tunnel_proxies, 3).astype(np.uint16),
+    )
+
+
+def test_fleet_of_agents_proxies_and_what_was_said() -> None:
+    """Tunnels by agent; sessions and versions where agents were asked; proxies with what is held."""
+    tunnel = ReportedTunnel(proxy_id="proxy-id-1", open_for_ms=5000, sessions=2)
+    report = AgentReport(agent_id="id-0", version="0.0.9", tunnels=(tunnel,))
+    fleet = fleet_of(_table(), {0: Answer(NOW - 3, 2, report)}, NOW)
+    first = fleet.agents[0]
+    assert (first.id, first.knows, fleet.agents[1].knows) == ("id-0", False, None)
+    assert [(t.proxy, t.sessions) for t in first.tunnels] == [("proxy-id-1", 2), ("proxy-id-2", None)]
+    assert first.tunnels[0].opened_at == NOW - 8
+    assert (fleet.size, fleet.age, fleet.held["proxy-id-2"]) == (4, 1.0, 3)
+    assert [proxy.name for proxy in fleet.proxies] == ["proxy-1", "proxy-2"]
+
+
+@pytest.mark.parametrize(
+    ("state", "tracked", "unsure"),
+    [
+        (InstanceState.OK, True, False),
+        (InstanceState.SILENT, True, True),
+        (InstanceState.EXPIRED, False, False),
+    ],
+)
+def test_proxy_as_agents_must_see_it(state: InstanceState, tracked: bool, unsure: bool) -> None:
+    """Expired ones are not tracked; of sick ones we are not sure."""
+    proxy = fleet_of(_table(proxy_state=state), {}, NOW).proxies[0]
+    assert (proxy.tracked, proxy.unsure) == (tracked, unsure)
+
+
+def test_retired_agents_are_left_out() -> None:
+    """They have no future."""
+    fleet = fleet_of(_table(states=[State.HEALTHY, State.RETIRED]), {}, NOW)
+    assert ([agent.id for agent in fleet.agents], fleet.size) == (["id-0"], 1)
+
+
+def test_tunnels_of_named_agents() -> None:
+    """Those that are not there are left out."""
+    assert tunnels_of(_table(), {"id-0": 5, "id-9": 1}) == {"id-0": 2}

@@ -1,0 +1,71 @@
+"""Steps' calls to real nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from fleet.changes.instance_dialer import Dialer
+from fleet.monitoring.sources import SourceFailed
+from fleet.nodes.auth.server import Auth
+from fleet.nodes.shared import node_policies
+from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
+from fleet.protocol.recovery.service_config import ServiceConfig
+from fleet.transport.admin import AdminError, Unreachable
+from fleet.vocabulary.instances import InstanceFacts, InstanceKind
+from tests.fakes.plane import Plane
+
+
+@pytest.fixture
+async def plane(valkey_url: str, prefix: str) -> AsyncIterator[Plane]:
+    """Real nodes, ended with the test."""
+    made = Plane(valkey_url, prefix)
+    yield made
+    await made.close()
+
+
+def _facts(identity: str, address: str) -> InstanceFacts:
+    return InstanceFacts(identity, 0, InstanceKind.AUTH, identity, address)
+
+
+async def test_calls_reach_the_node(plane: Plane, tmp_path: Path) -> None:
+    """Read, accept, drain, restart, advise; who is unknown or dead is an error of its kind."""
+    asked: list[float | None] = []
+    own = node_policies.load("auth", tmp_path, {})
+    auth = Auth(
+        plane.instance_flags("auth", "auth-1", ttl=600.0), ServiceConfig(), own=own, restart=asked.append
+    )
+    await auth.start()
+    plane.adopt(auth)
+    proxy = await plane.proxy(ttl=600.0)
+    instances = [
+        _facts("auth", auth.instance.grpc_address),
+        _facts("proxy", proxy.instance.grpc_address),
+        _facts("dead", "127.0.0.1:1"),
+        _facts("odd", "nowhere"),
+    ]
+    dialer = Dialer(instances, None, asyncio.run)
+
+    def calls() -> None:
+        report, serving = dialer.read("auth")
+        assert serving
+        dialer.accept("auth", report.revision, {AUTH_TTL_VARIABLE: "30s"})
+        assert dialer.read("auth")[0].accepted == {AUTH_TTL_VARIABLE: "30s"}
+        dialer.drain("auth", "to try")
+        dialer.undrain("auth")
+        dialer.restart("auth", report.run_id, "to try", 2.0)
+        assert dialer.advise("proxy", "x", "to try", ["nobody"]).absent_ids == ("nobody",)
+        with pytest.raises(SourceFailed):
+            dialer.read("dead")
+        with pytest.raises(SourceFailed):
+            dialer.read("unknown")
+        with pytest.raises(Unreachable):
+            dialer.drain("dead", "")
+        with pytest.raises(AdminError):
+            dialer.drain("odd", "")
+
+    await asyncio.to_thread(calls)
+    assert asked == [2.0]

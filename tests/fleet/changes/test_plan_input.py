@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import pytest
+
+from fleet.changes import Blind
+from fleet.changes.plan_input import newest_generations, refuse_blind
+from fleet.vocabulary.verdicts import State
+from tests.fakes.reader import FakeReader
+
+NOW = 1_700_000_000.0
+
+
+def test_blind_pollers_foresee_nothing() -> None:
+    """No round, an old one, or no agent of which anything is known."""
+    for table, words in (
+        (FakeReader(as_of=None).table("default", NOW), "no round"),
+        (FakeReader(as_of=NOW - 60).table("default", NOW), "too old"),
+        (FakeReader(as_of=NOW, states=[State.UNKNOWN] * 2).table("default", NOW), "no agent"),
+    ):
+        with pytest.raises(Blind, match=words):
+            refuse_blind(table)
+
+
+def test_generation_that_agents_track() -> None:
+    """The highest in each group of the proxies that have not expired."""
+    views = FakeReader(as_of=NOW).table("default", NOW).instances.values()
+    assert newest_generations(views) == {view.facts.group: view.facts.generation for view in views}

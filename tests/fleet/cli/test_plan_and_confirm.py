@@ -1,0 +1,21 @@
+"""How far a change is, on one line; the rest: test_campaign.py and test_policies.py."""
+
+from __future__ import annotations
+
+from fleet.cli import plan_and_confirm
+
+
+def test_line() -> None:
+    """What there is, in order."""
+    said = {
+        "state": "running",
+        "done": 2,
+        "total": 9,
+        "ok": 1,
+        "failed": 1,
+        "skipped": 0,
+        "eta_seconds": 61.4,
+    }
+    assert plan_and_confirm.line({**said, "waits_for": "watching the canaries", "detail": ""}) == (
+        "running: 2 of 9 done, 1 ok, 1 failed, about 61 s left, watching the canaries"
+    )

@@ -1,0 +1,56 @@
+"""The console's programs as copies of its command. tests/flow/test_demo.py runs them; here the settings of a copy."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from fleet.management import forked_programs, programs
+from tests.meta.house import ROOT
+
+_COPY = """
+import json, os, sys
+import django
+from django.conf import settings
+django.setup()
+from fleet.management import sharing
+before = settings.REDIS_URL
+sharing.load()
+import threading
+threads = threading.active_count()
+sharing.move_to({**os.environ, **json.loads(sys.argv[1])})
+from dashboards.config import celery
+print(json.dumps([
+    before != settings.REDIS_URL, threads, settings.REDIS_URL, settings.CHANNEL_LAYERS["default"]["CONFIG"]["hosts"],
+    celery.app.conf.broker_url, settings.REFLOAT_ROUND_INTERVAL,
+    celery.app.conf.beat_schedule["start-round"]["schedule"],
+    len(os.listdir("/proc/self/task")),
+]))
+"""
+
+
+def test_copy_reads_the_settings_again(tmp_path: Path) -> None:
+    """Everything that follows from the environment is that of the copy; and loading started no thread."""
+    known = {name: value for name, value in os.environ.items() if not name.startswith(("REFLOAT_", "REDIS_"))}
+    env = {**known, "REFLOAT_HOME": str(tmp_path), "DJANGO_SETTINGS_MODULE": "dashboards.config.settings"}
+    env["OPENBLAS_NUM_THREADS"] = "1"  # as manage.py has it
+    own = {"REDIS_URL": "redis://redis.example/0", "REFLOAT_ROUND_INTERVAL": "0.6"}
+    shown = subprocess.run(
+        [sys.executable, "-c", _COPY, json.dumps(own)],
+        cwd=ROOT,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+    url = own["REDIS_URL"]
+    assert json.loads(shown) == [True, 1, url, [url], url, 0.6, 0.6, 1]
+
+
+def test_every_program_of_the_console_can_be_a_copy(tmp_path: Path) -> None:
+    """What has to be executed loads everything once more."""
+    assert all(forked_programs.is_possible(one.argv) for one in programs.console(tmp_path, "127.0.0.1", 8123))

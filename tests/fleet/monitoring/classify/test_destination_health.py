@@ -1,0 +1,137 @@
+"""From polls to destination health."""
+
+from __future__ import annotations
+
+import pytest
+
+from fleet.monitoring.classify.destination_health import (
+    degraded_of,
+    health_of,
+    health_sentence,
+    outcome_of,
+    preference,
+    watched,
+)
+from fleet.monitoring.evidence import Timing
+from fleet.protocol.destination.health import LITERAL, Health, Probe, Reason
+from fleet.protocol.destination.instance_status import NOTHING, Said
+from fleet.vocabulary.instances import InstanceFacts, InstanceKind, ServingStatus
+from fleet.vocabulary.watch import UNWATCHED, Watch
+
+TIMING = Timing()
+NOT_SERVING, SERVING, OLD = ServingStatus.NOT_SERVING, ServingStatus.SERVING, ServingStatus.SERVICE_UNKNOWN
+
+
+def facts(watch: Watch, index: int = 0, gone_at: float | None = None) -> InstanceFacts:
+    return InstanceFacts(
+        f"i{index}", index, InstanceKind.PROXY, f"proxy-{index}", "h:1", watch=watch, gone_at=gone_at
+    )
+
+
+def after(events: str, *, address: str = "h:1", said: Said | None = NOTHING) -> Watch:
+    """What polls a second apart make: S, D, F."""
+    letters = {"S": Probe.SUCCESS, "D": Probe.DEGRADED, "F": Probe.FAILURE}
+    watch = UNWATCHED
+    for at, letter in enumerate(events, start=1):
+        watch = watched(watch, letters[letter], said, address=address, at=float(at))
+    return watch
+
+
+@pytest.mark.parametrize(
+    ("reached", "serving", "readyz", "said", "outcome"),
+    [
+        (True, SERVING, 200, NOTHING, Probe.SUCCESS),
+        (True, OLD, None, NOTHING, Probe.SUCCESS),
+        (True, None, None, NOTHING, Probe.SUCCESS),
+        (True, SERVING, 200, Said(degraded=""), Probe.DEGRADED),
+        (True, SERVING, 200, Said(draining="x"), Probe.SUCCESS),
+        (True, SERVING, 400, Said(degraded="x"), Probe.FAILURE),
+        (True, NOT_SERVING, 200, NOTHING, Probe.FAILURE),
+        (False, None, 200, NOTHING, Probe.FAILURE),
+    ],
+)
+def test_outcome_of_a_poll(
+    reached: bool, serving: ServingStatus | None, readyz: int | None, said: Said, outcome: Probe
+) -> None:
+    """Draining is no matter of health; whoever is not well is not merely degraded."""
+    assert outcome_of(reached=reached, serving=serving, readyz=readyz, said=said) is outcome
+
+
+def test_flapping_instance_is_degraded_though_never_silent() -> None:
+    """What the quick rule cannot see: every other poll fails."""
+    watch = after("SFSF")
+    assert health_of(facts(watch), 5.0, TIMING) is Health.DEGRADED
+    assert health_sentence(facts(watch), Health.DEGRADED) == (
+        "proxy-0 is degraded: too many of the last probes failed."
+    )
+    assert health_of(facts(after("SFSFSSS")), 8.0, TIMING) is Health.HEALTHY
+
+
+def test_health_that_is_old_is_unknown() -> None:
+    """And so is that of an instance that is gone: age is applied by whoever reads."""
+    watch = after("SFF")
+    assert health_of(facts(watch), 3.0 + TIMING.stale_after - 0.1, TIMING) is Health.DEGRADED
+    assert health_of(facts(watch), 3.0 + TIMING.stale_after, TIMING) is Health.UNKNOWN
+    assert health_of(facts(watch, gone_at=3.0), 4.0, TIMING) is Health.UNKNOWN
+    assert health_of(facts(UNWATCHED), 4.0, TIMING) is Health.UNKNOWN
+
+
+def test_another_address_is_another_destination() -> None:
+    """What was seen of the old one says nothing."""
+    watch = watched(after("SFF"), Probe.SUCCESS, NOTHING, address="h:2", at=9.0)
+    assert watch.active.signal.health is Health.HEALTHY
+    assert watch.active.signal.reason is Reason.PROBE_SUCCEEDED
+
+
+def test_what_it_said_stands_while_it_does_not_answer() -> None:
+    """Draining is not taken back by a timeout, and is since when it was first seen."""
+    watch = watched(UNWATCHED, Probe.DEGRADED, Said("busy", "kernel"), address="h:1", at=1.0)
+    watch = watched(watch, Probe.FAILURE, None, address="h:1", at=2.0)
+    watch = watched(watch, Probe.DEGRADED, Said("busy", "kernel"), address="h:1", at=3.0)
+    assert watch.draining is not None
+    assert (watch.draining.reason, watch.draining.at, watch.says) == ("kernel", 1.0, "busy")
+    assert watched(watch, Probe.SUCCESS, NOTHING, address="h:1", at=4.0).draining is None
+
+
+def test_degraded_ones_by_index() -> None:
+    """For the verdicts of agents that rest on them."""
+    known = {
+        0: facts(after("S")),
+        1: facts(after("SFF"), 1),
+        2: facts(after("F"), 2),
+        3: facts(after("D"), 3),
+    }
+    assert degraded_of(known, 4.0, TIMING) == {1, 3}
+
+
+def test_sentences_say_why() -> None:
+    """Its own word when that is why; nothing when all is well."""
+    own = watched(UNWATCHED, Probe.DEGRADED, Said("disk full"), address="h:1", at=1.0)
+    assert health_sentence(facts(own), Health.DEGRADED) == "proxy-0 says that it is degraded: disk full."
+    assert "the first probe failed" in health_sentence(facts(after("F")), Health.UNHEALTHY)
+    assert health_sentence(facts(after("S")), Health.HEALTHY) == ""
+    assert health_sentence(facts(UNWATCHED), Health.UNKNOWN) == ""
+
+
+def test_preference_goes_by_health_and_draining() -> None:
+    """Healthy, then Degraded and Unknown alike, then those that drain, then Unhealthy; an old poll says nothing."""
+    drains = Said(draining="upgrade")
+    told = {
+        "healthy": after("S"),
+        "degraded": after("D"),
+        "unknown": UNWATCHED,
+        "healthy, drains": after("S", said=drains),
+        "degraded, drains": after("D", said=drains),
+        "unhealthy": after("F"),
+    }
+    ranks = [preference(facts(watch), 2.0, TIMING) for watch in told.values()]
+    assert ranks == sorted(ranks)
+    assert ranks[1] == ranks[2]
+    assert len(set(ranks)) == 5
+    assert preference(facts(told["unhealthy"]), 1_000.0, TIMING) == ranks[2]
+
+
+def test_polls_read_literally() -> None:
+    """One that says that it is degraded at its first poll has not succeeded."""
+    watch = watched(UNWATCHED, Probe.DEGRADED, NOTHING, address="h:1", at=1.0, settings=LITERAL)
+    assert health_of(facts(watch), 2.0, TIMING) is Health.UNHEALTHY

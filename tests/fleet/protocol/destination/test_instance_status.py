@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet.protocol.destination.instance_status import (
+    LONGEST_REASON,
+    NOTHING,
+    Said,
+    headers,
+    is_reason,
+    joined,
+    read,
+)
+
+
+def test_nothing_said_is_no_header() -> None:
+    """An instance that is well sends nothing more than before."""
+    assert headers(NOTHING) == []
+    assert read([("content-type", "application/json")]) == NOTHING
+
+
+def test_header_of_another_program_counts_by_being_there() -> None:
+    """Envoy looks at no value; names are of any case, metadata may be bytes."""
+    assert read([("X-Envoy-Degraded", "")]) == Said(degraded="")
+    assert read([("x-envoy-degraded", b"disk\n\x00full")]) == Said(degraded="diskfull")
+
+
+@given(st.text(max_size=300), st.one_of(st.none(), st.text(max_size=300)))
+def test_what_is_written_is_read(degraded: str, draining: str | None) -> None:
+    """Reasons survive if ASCII; any others leave values that HTTP and gRPC can carry."""
+    written = headers(Said(degraded, draining))
+    assert all(value.isascii() and value and len(value) <= LONGEST_REASON for _, value in written)
+    found = read(written)
+    assert found.degraded is not None
+    assert (found.draining is None) == (draining is None)
+    if degraded and degraded.isascii() and is_reason(degraded):
+        assert found.degraded == degraded
+
+
+def test_reason_is_short_and_printable() -> None:
+    """It is logged, and shown on pages."""
+    assert is_reason("")
+    assert is_reason("kernel update")
+    assert not is_reason("a\nb")
+    assert not is_reason("x" * (LONGEST_REASON + 1))
+
+
+def test_several_answers_of_an_instance() -> None:
+    """The first answer that says something counts; without an answer there is nothing to join."""
+    assert joined([]) is None
+    assert joined([Said()]) == Said()
+    assert joined([Said(draining="update"), Said("busy", "later")]) == Said("busy", "update")

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from fleet.protocol.destination.health import RECOMMENDED, Destination, Health, Probe, Proxied
+from fleet.protocol.destination.probe_schedule import Settings, first_at, hastened, interval, is_open, next_at
+
+PROBES = {"S": Probe.SUCCESS, "D": Probe.DEGRADED, "F": Probe.FAILURE}
+SETTINGS = Settings(interval=10, fast_interval=1, down_interval=3, timeout=1, jitter=0)
+
+
+def after(events: str) -> Destination:
+    """A destination that was probed so, a second apart; p is a proxied result "degraded"."""
+    destination = Destination(0.0)
+    for at, event in enumerate(events, start=1):
+        if event == "p":
+            destination.proxied(Proxied.DEGRADED, float(at))
+        else:
+            destination.probed(PROBES[event], float(at))
+    return destination
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ("", 1),  # Unknown: the first probe decides
+        ("S", 10),
+        ("SS", 10),
+        ("SF", 1),  # one more failure of five makes it Degraded
+        ("SFSSS", 1),
+        ("SFSSSSS", 10),  # and now it does not
+        ("SFF", 1),  # Degraded: three probes lead out
+        ("SFFS", 1),
+        ("SFFSSS", 10),
+        ("SD", 10),  # it says so itself, and more of that leads nowhere
+        ("SDD", 10),
+        ("SDS", 1),
+        ("SDF", 1),
+        ("Sp", 1),
+        ("F", 3),
+        ("SFFFFF", 3),
+        ("FS", 1),
+    ],
+)
+def test_interval_is_short_while_a_streak_is_open(events: str, expected: float) -> None:
+    """The interval after each of these rows of probes."""
+    assert interval(after(events).active, SETTINGS) == expected
+
+
+def test_interval_of_an_unhealthy_one_is_the_usual_one_unless_set() -> None:
+    """Without `down_interval`."""
+    assert interval(after("F").active, Settings(interval=7)) == 7
+
+
+def test_next_probe_keeps_time_from_start_to_start() -> None:
+    """A slow answer does not shift the plan; one slower than the interval is followed at once, not doubled."""
+    active = after("S").active
+    assert next_at(active, 100.0, 100.4, 0.5, SETTINGS) == 110.0
+    assert next_at(active, 100.0, 112.0, 0.5, SETTINGS) == 112.0
+
+
+def test_next_probe_is_jittered_both_ways() -> None:
+    """By a tenth, and on average by nothing."""
+    active, settings = after("S").active, Settings(interval=10, jitter=0.1)
+    chances = random.Random(1)
+    waits = [next_at(active, 0.0, 0.0, chances.random(), settings) for _ in range(2_000)]
+    assert min(waits) >= 9.0
+    assert max(waits) <= 11.0
+    assert sum(waits) / len(waits) == pytest.approx(10.0, abs=0.1)
+
+
+def test_destinations_that_begin_together_drift_apart() -> None:
+    """Fifty probed together are, a few minutes on, probed in nearly as many different seconds of an interval."""
+    settings, chances = Settings(interval=10, jitter=0.1), random.Random(2)
+    active = after("S").active
+    due = [0.0] * 50
+    for _ in range(40):
+        due = [next_at(active, at, at, chances.random(), settings) for at in due]
+    assert max(due) - min(due) > settings.interval
+    assert len({int(at % settings.interval) for at in due}) == 10
+
+
+def test_first_probes_are_soon_and_apart() -> None:
+    """New ones are Unknown: all are probed within the fast interval."""
+    chances = random.Random(3)
+    times = sorted(first_at(5.0, chances.random(), SETTINGS) for _ in range(100))
+    assert 5.0 <= times[0] < 5.1
+    assert 5.9 < times[-1] < 6.0
+
+
+def test_probe_is_hastened_by_what_else_is_seen() -> None:
+    """A failed request brings the next probe forward, never back, and never more often than the fast interval."""
+    active = after("S").active
+    assert hastened(110.0, active, 100.0, 0.5, SETTINGS) == 101.0
+    assert hastened(100.5, active, 100.0, 0.5, SETTINGS) == 100.5
+    assert hastened(103.0, after("F").active, 100.0, 0.5, SETTINGS) == 103.0
+
+
+def test_detection_is_as_fast_as_the_fast_interval_allows() -> None:
+    """One that dies is Degraded after two probes and Unhealthy after five, only the first of them at leisure."""
+    destination, now = after("S"), 10.0
+    while destination.active.signal.health is not Health.UNHEALTHY:
+        destination.probed(Probe.FAILURE, now)
+        now = next_at(destination.active, now, now, 0.5, SETTINGS)
+    assert destination.active.signal.at == 10.0 + 4 * SETTINGS.fast_interval
+    assert not is_open(destination.active)
+    assert len(destination.active.recent) <= RECOMMENDED.window
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"interval": 0.0}, "above 0"),
+        ({"timeout": float("inf")}, "above 0"),
+        ({"down_interval": -1.0}, "above 0"),
+        ({"interval": 0.5}, "shortest"),
+        ({"down_interval": 0.5}, "shortest"),
+        ({"jitter": 1.0}, "jitter"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, float], says: str) -> None:
+    """Rather than probing without a pause, or never."""
+    with pytest.raises(ValueError, match=says):
+        Settings(**wrong)

@@ -1,0 +1,66 @@
+"""When agents are advised to reconnect."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet.protocol.recovery import reconnect_schedule
+from fleet.protocol.recovery.reconnect_schedule import ReconnectError, ReconnectSchedule
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("", 0.0), ("1s", 1.0), ("1h30m", 5400.0)])
+def test_interval(text: str, seconds: float) -> None:
+    """A Go duration; unset and empty are never."""
+    assert reconnect_schedule.interval_from({reconnect_schedule.VARIABLE: text}) == seconds
+    assert reconnect_schedule.interval_from({}) == 0.0
+
+
+@pytest.mark.parametrize("text", ["5", "0s", "-1h", "999ms", "soon"])
+def test_interval_that_is_none(text: str) -> None:
+    """Named, with what it said."""
+    with pytest.raises(ReconnectError, match=f"^{reconnect_schedule.VARIABLE}: '{text}'"):
+        reconnect_schedule.interval_from({reconnect_schedule.VARIABLE: text})
+
+
+def test_interval_and_jitter() -> None:
+    """Due after interval + U[0, interval/2), and again after each advice that changed nothing."""
+    schedule: ReconnectSchedule[str] = ReconnectSchedule(100.0)
+    schedule.opened("early", 0.0, 0.0)
+    schedule.opened("late", 0.0, 0.999)
+    assert schedule.due(99.9, lambda: 0.0) == ()
+    assert schedule.due(100.0, lambda: 0.0) == ("early",)
+    assert schedule.due(150.0, lambda: 0.0) == ("late",)
+    assert schedule.due(200.0, lambda: 0.0) == ("early",)
+    schedule.closed("early")
+    assert schedule.due(1000.0, lambda: 0.0) == ("late",)
+    schedule.closed("never there")
+
+
+def test_off() -> None:
+    """No interval: nobody is ever advised."""
+    schedule: ReconnectSchedule[str] = ReconnectSchedule(0.0)
+    schedule.opened("a", 0.0, 0.0)
+    assert schedule.due(1e9, lambda: 0.0) == ()
+
+
+@given(
+    st.lists(st.floats(0.0, 1.0, exclude_max=True), min_size=1, max_size=40),
+    st.lists(st.floats(1.0, 200.0), max_size=30),
+)
+def test_laws(chances: list[float], waits: list[float]) -> None:
+    """Nobody is advised twice within an interval, and nobody is forgotten for longer than one and a half."""
+    schedule: ReconnectSchedule[int] = ReconnectSchedule(100.0)
+    since = dict.fromkeys(range(len(chances)), 0.0)
+    for tunnel, chance in enumerate(chances):
+        schedule.opened(tunnel, 0.0, chance)
+    now, draw = 0.0, iter(chances * 1000)
+    for wait in waits:
+        now += wait
+        found = schedule.due(now, lambda: next(draw))
+        assert len(set(found)) == len(found)
+        for tunnel in found:
+            assert now - since[tunnel] >= 100.0 - 1e-6
+            since[tunnel] = now
+        assert all(now - at < 150.0 + 1e-6 for at in since.values())
