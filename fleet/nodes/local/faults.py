@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -23,6 +24,8 @@ from fleet.processes.pids import ProcessState
 #: The forwarder is on this machine and does nothing long.
 _CONTROL_TIMEOUT = 5.0
 _END_TIMEOUT = 30.0
+#: How long the kernel may take to stop, continue or end every thread of a process.
+_SIGNAL_TIMEOUT = 10.0
 _RESTART_TIMEOUT = 30.0
 _POLL = 0.05
 #: Roles that all others hold on to: without them the fleet is another fleet.
@@ -35,17 +38,17 @@ class FaultError(FleetError):
 
 def kill(fleet: FleetRecord, name: str) -> None:
     """End a process at once, as a power cut does (SIGKILL)."""
-    _signal(_alive(fleet, name), signal.SIGKILL)
+    _signal_until(fleet, name, signal.SIGKILL, ProcessState.DEAD)
 
 
 def freeze(fleet: FleetRecord, name: str) -> None:
-    """Stop a process (SIGSTOP): its connections stay open and it answers nobody."""
-    _signal(_alive(fleet, name), signal.SIGSTOP)
+    """Stop a process (SIGSTOP), and wait until it stands still: its connections stay open and it answers nobody."""
+    _signal_until(fleet, name, signal.SIGSTOP, ProcessState.FROZEN)
 
 
 def thaw(fleet: FleetRecord, name: str) -> None:
     """Let a frozen process go on."""
-    _signal(_alive(fleet, name), signal.SIGCONT)
+    _signal_until(fleet, name, signal.SIGCONT, ProcessState.RUNNING)
 
 
 def cut_backend(fleet: FleetRecord, name: str, mode: Mode = Mode.CUT) -> None:
@@ -84,11 +87,8 @@ def end(fleet: FleetRecord) -> None:
     """End a whole fleet and wait until it is gone. Raises FaultError when it will not."""
     for sent in (signal.SIGCONT, signal.SIGTERM):
         _signal(Member("the fleet", "up", fleet.pid, fleet.born, ""), sent)
-    deadline = time.monotonic() + _END_TIMEOUT
-    while pids.state(fleet.pid, fleet.born) is not ProcessState.DEAD:
-        if time.monotonic() > deadline:
-            raise FaultError(f"process {fleet.pid} was asked to end and has not within {_END_TIMEOUT:.0f} s")
-        time.sleep(_POLL)
+    if not _comes_to(fleet.pid, fleet.born, ProcessState.DEAD, _END_TIMEOUT):
+        raise FaultError(f"process {fleet.pid} was asked to end and has not within {_END_TIMEOUT:.0f} s")
 
 
 def must_be_restartable(fleet: FleetRecord, name: str) -> Member:
@@ -159,6 +159,26 @@ def _alive(fleet: FleetRecord, name: str) -> Member:
     if member.state is ProcessState.DEAD:
         raise FaultError(f"{name} (pid {member.pid}) is dead: `refloat fleet restart {name}` starts it again")
     return member
+
+
+def _signal_until(fleet: FleetRecord, name: str, sent: signal.Signals, state: ProcessState) -> None:
+    member = _alive(fleet, name)
+    _signal(member, sent)
+    # Elsewhere nothing says whether a process is stopped.
+    if sys.platform == "linux" and not _comes_to(member.pid, member.born, state, _SIGNAL_TIMEOUT):
+        raise FaultError(
+            f"{name} (pid {member.pid}) got {sent.name} and is not {state} after {_SIGNAL_TIMEOUT:.0f} s"
+        )
+
+
+def _comes_to(pid: int, born: int | None, state: ProcessState, timeout: float) -> bool:
+    """Wait until a process is in a state; return False when it is not after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while pids.state(pid, born) is not state:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL)
+    return True
 
 
 def _signal(member: Member, sent: signal.Signals) -> None:
