@@ -21,9 +21,9 @@ from django.conf import settings
 from fleet.alerts.alerting_loops import prune as prune_incidents
 from fleet.alerts.outbox import prune as prune_messages
 from fleet.changes import runners
+from fleet.changes.base_runner import StepContext
 from fleet.changes.instance_dialer import Auths, Dialer
 from fleet.changes.networking import run as networking_run
-from fleet.changes.runner import StepContext
 from fleet.changes.runners import RUNNERS
 from fleet.changes.standing import degradations, degradations_run, drains, drains_run, retirements
 from fleet.changes.standing.degradations import DegradeRequest
@@ -46,8 +46,8 @@ from fleet.monitoring.state.rounds import Rounds
 from fleet.monitoring.state.writer import Writer
 from fleet.processes import garbage
 from fleet.protocol.destination.health import READINGS
-from fleet.transport.channels import TLSFiles
 from fleet.transport.retry.read_retries import DEFAULT
+from fleet.transport.tls import TLSFiles
 from fleet.vocabulary.changes import ChangeKind
 from fleet.vocabulary.instances import InstanceFacts
 

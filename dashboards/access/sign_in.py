@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-import time
 from collections.abc import Mapping
 from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
-from allauth.account.authentication import get_authentication_records
 from allauth.core import context
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
@@ -23,7 +21,7 @@ from django.shortcuts import render
 from django.utils.http import url_has_allowed_host_and_scheme
 from typing_extensions import override
 
-from dashboards.shared import refusals
+from dashboards.shared import recent_proof, refusals
 from fleet.models.access import ROLES, give_role
 
 logger = logging.getLogger(__name__)
@@ -41,9 +39,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc] # allauth is 
     def is_reauthentication_required(self, *, app: str, **kwargs: Any) -> bool:
         """Count signing in as proof too: allauth asks again even a second after it."""
         request = self.request
-        proofs = get_authentication_records(request, request.user) if request is not None else []
-        last = max((float(proof["at"]) for proof in proofs), default=0.0)
-        if 0 <= time.time() - last < settings.ACCOUNT_REAUTHENTICATION_TIMEOUT:
+        if request is not None and recent_proof.is_counted(request):
             return False
         required = bool(super().is_reauthentication_required(app=app, **kwargs))
         if required and request is not None:

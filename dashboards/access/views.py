@@ -12,7 +12,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from dashboards.access.forms import TokenForm
-from dashboards.shared import presenters, proof, request_actor
+from dashboards.shared import presenters, recent_proof, request_actor
 from dashboards.shared.pages import signed_in
 from dashboards.shared.permissions import requires
 from dashboards.shared.row_ids import row_id
@@ -37,7 +37,7 @@ def tokens(request: HttpRequest) -> HttpResponseBase:
 
 def _make(request: HttpRequest) -> HttpResponseBase:
     # A token outlives the session. A leaked one is revoked at once.
-    proof.require(request)
+    recent_proof.require(request)
     user = signed_in(request)
     form = TokenForm(user, request.POST)
     if not form.is_valid():

@@ -7,7 +7,7 @@ import time
 
 from django.conf import settings
 
-from fleet.changes.kind import Record
+from fleet.changes.base_kind import Record
 from fleet.monitoring.state.policy_book import PolicyBook, open_book
 from fleet.monitoring.state.reader import Reader, open_reader
 

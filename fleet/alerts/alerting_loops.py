@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from django.db import DatabaseError, connection
 from django.db.models import Max
 
-from fleet.alerts.deadman import Deadman
+from fleet.alerts.channels.deadman import Deadman
 from fleet.alerts.evaluator import Evaluator, News, warn_of_ends
 from fleet.alerts.incident_actions import warn_of_end
 from fleet.alerts.outbox import SENDERS, SENDING, Outbox, Places

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fleet.alerts.facts import Facts
+from fleet.alerts.findings import find
 from fleet.alerts.inhibition import JOINT, inhibitor, representatives
 from fleet.alerts.lifecycle import FLAP_SECONDS, Look, advance, due, hold, noticed
-from fleet.alerts.rules import Rule, find
+from fleet.alerts.rules import Rule
 from fleet.alerts.silences import Silence, silencing
 from fleet.vocabulary.incidents import (
     CauseKind,

@@ -1,7 +1,7 @@
 """The life of a change: each function is one step of it, a compare-and-set on its state. docs/changes.md.
 
 Each writes its row in the audit log, also when it is refused. What differs between kinds of changes is in the folder of
-each: `kind.py`, `runner.py`.
+each: `base_kind.py`, `base_runner.py`.
 """
 
 from __future__ import annotations

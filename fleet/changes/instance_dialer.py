@@ -20,8 +20,8 @@ from fleet.transport.admin import (
     TunnelAdmin,
     Unreachable,
 )
-from fleet.transport.channels import TLSError, TLSFiles
-from fleet.transport.connections import Connections
+from fleet.transport.poll_connections import Connections
+from fleet.transport.tls import TLSError, TLSFiles
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind, ServingStatus
 from fleet.vocabulary.node_policies import NodeReport
 

@@ -7,8 +7,8 @@ from datetime import datetime
 
 from fleet.audit import By
 from fleet.changes import Refused, engine
+from fleet.changes.base_kind import ACTIONS, Kind
 from fleet.changes.campaigns.kind import ReconnectKind
-from fleet.changes.kind import ACTIONS, Kind
 from fleet.changes.networking.kind import NetworkingKind
 from fleet.changes.policies.kind import PolicyKind
 from fleet.models.changes import Change

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from django.db.models import QuerySet
 
+from fleet.changes.base_runner import Runner
 from fleet.changes.campaigns.run import CampaignRunner
 from fleet.changes.networking.run import NetworkingRunner
 from fleet.changes.policies.run import RolloutRunner
-from fleet.changes.runner import Runner
 from fleet.models.changes import Change
 from fleet.vocabulary.changes import ChangeKind
 

@@ -20,7 +20,7 @@ from fleet.nodes.shared.addresses import ADDRESS
 from fleet.nodes.shared.connect_client import BrokenError, ConnectError, ConnectPlan
 from fleet.nodes.shared.flags import tls_options
 from fleet.nodes.shared.lifecycle import StartError
-from fleet.transport.channels import TLSError, TLSFiles
+from fleet.transport.tls import TLSError, TLSFiles
 
 
 class _Broken(Failure):

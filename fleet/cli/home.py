@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 import fleet
-from fleet.nodes.shared.cluster_names import CLUSTER_NAME
+from fleet.nodes.shared.name_options import CLUSTER_NAME
 
 #: Beside the packages, as the console's settings have it.
 _DEFAULT = Path(fleet.__file__).resolve().parents[1] / "var"

@@ -22,7 +22,8 @@ from fleet.nodes.tunnel.flags import CLAIM, FORWARD, SERVICE, TARGET, Claim, For
 from fleet.nodes.tunnel.server import ServerPlan
 from fleet.processes import log_format
 from fleet.protocol.tunnel.messages import Target, TunnelError, Wire
-from fleet.transport.channels import DeadPeer, TLSError, TLSFiles
+from fleet.transport.channels import DeadPeer
+from fleet.transport.tls import TLSError, TLSFiles
 from fleet.transport.tunnel.link import Keeping
 from fleet.transport.tunnel.pump import Closing, Policy
 from fleet.transport.tunnel.stream import TunnelAborted

@@ -1,4 +1,7 @@
-"""Who is at the other end of a call, as its certificate says: `authority.py` writes the role as organizational unit."""
+"""Who is at the other end of a call, as its certificate says.
+
+`certificate_authority.py` writes the role as organizational unit.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ import grpc
 import grpc.aio
 
 from fleet.transport import channels
-from fleet.transport.channels import TLSFiles
+from fleet.transport.tls import TLSFiles
 from tests.bench.measure import percentile
 
 _METHOD = "/bench.Bare/Echo"

@@ -24,7 +24,7 @@ from grpc_health.v1 import health_pb2
 
 from fleet.monitoring.sources.health import ask_health
 from fleet.processes import garbage
-from fleet.transport.connections import Connections
+from fleet.transport.poll_connections import Connections
 from fleet.vocabulary.instances import ServingStatus
 
 #: Checks under way at once: a shard of the console's, and as many for everybody.

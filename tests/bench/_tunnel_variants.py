@@ -14,8 +14,8 @@ from pathlib import Path
 
 import psutil
 
-from fleet.transport import authority
-from fleet.transport.authority import KeyPair
+from fleet.transport import certificate_authority
+from fleet.transport.certificate_authority import KeyPair
 from tests.fakes import go_tunnel, openssh
 from tests.fakes.programs import Peer, running
 from tests.meta.house import ROOT
@@ -79,7 +79,9 @@ class Variant:
 def make_keys(folder: Path, name: str = "bench") -> KeyPair:
     """A certificate for 127.0.0.1 and `name`, and the CA that signed it."""
     now = datetime.datetime.now(datetime.UTC)
-    return authority.issue(authority.ensure_authority(folder, now=now), name, role="proxy", now=now)
+    return certificate_authority.issue(
+        certificate_authority.ensure_authority(folder, now=now), name, role="proxy", now=now
+    )
 
 
 def python(name: str, ground: Ground, *words: str) -> tuple[Peer, dict[str, str]]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import grpc.aio
 
-from fleet.transport import authority, channels
-from fleet.transport.channels import TLSFiles
+from fleet.transport import certificate_authority, channels
+from fleet.transport.tls import TLSFiles
 
 
 class Certificates:
@@ -20,8 +20,8 @@ class Certificates:
     def of(self, name: str, role: str, *uris: str) -> TLSFiles:
         """Return the files of a certificate, which is the same one the second time."""
         now = datetime.now(UTC)
-        ca = authority.ensure_authority(self._folder, now=now)
-        pair = authority.issue(ca, name, role=role, now=now, uris=uris)
+        ca = certificate_authority.ensure_authority(self._folder, now=now)
+        pair = certificate_authority.issue(ca, name, role=role, now=now, uris=uris)
         return TLSFiles(pair.certificate, pair.key, pair.ca)
 
 

@@ -15,7 +15,8 @@ from typing_extensions import override
 
 from fleet.nodes.gateway.server import Gateway, GatewayFlags
 from fleet.nodes.shared import addresses
-from fleet.transport.channels import TLSFiles, add_port, server_options
+from fleet.transport.channels import add_port, server_options
+from fleet.transport.tls import TLSFiles
 
 ECHO = "/refloat.test.Echo/"
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleet.processes import valkey
-from fleet.transport.authority import KeyPair
+from fleet.transport.certificate_authority import KeyPair
 from tests.fakes.programs import BUILT, Peer, running
 
 PROGRAMS = ("server", "target", "client", "listener")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fleet.transport.authority import KeyPair
+from fleet.transport.certificate_authority import KeyPair
 from tests.fakes.programs import Peer, running
 from tests.meta.house import ROOT
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from typing_extensions import override
 
-from fleet.changes.kind import Record
+from fleet.changes.base_kind import Record
 from fleet.monitoring.sources import SourceFailed
 from fleet.monitoring.views import InstanceView
 from fleet.protocol.policies import env_policies

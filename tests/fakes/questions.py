@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fleet.monitoring.sources.source import Question, Target
-from fleet.transport.connections import Connections
+from fleet.transport.poll_connections import Connections
 from fleet.vocabulary.instances import InstanceKind
 from tests.fakes.instances import FakeAuth, FakeInstance
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fleet.changes.kind import Record
-from fleet.changes.runner import StepContext
+from fleet.changes.base_kind import Record
+from fleet.changes.base_runner import StepContext
 from fleet.monitoring.agent_report import Answer
 from fleet.monitoring.views import FleetTable, InstanceView
 

@@ -14,7 +14,7 @@ import grpc.aio
 
 from fleet.protocol.tunnel.messages import Target, TunnelError, Wire
 from fleet.transport import channels
-from fleet.transport.channels import TLSFiles
+from fleet.transport.tls import TLSFiles
 from fleet.transport.tunnel import codec, options
 from fleet.transport.tunnel.client import Calls, TunnelClient
 from fleet.transport.tunnel.handlers import Handler, Serve, Taken, dial

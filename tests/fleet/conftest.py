@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from fleet.transport import backend
-from fleet.transport.connections import Connections
+from fleet.transport.poll_connections import Connections
 from tests.fakes.instances import FakeAuth, FakeProxy
 
 #: The real time of a call to the backend, seconds: for tests of one that says nothing.

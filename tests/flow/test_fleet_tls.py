@@ -16,7 +16,7 @@ import pytest
 
 from fleet.processes import children
 from fleet.transport import channels
-from fleet.transport.channels import TLSFiles
+from fleet.transport.tls import TLSFiles
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 from tests.fakes.waiting import eventually, eventually_sync
 from tests.flow.producers import Pages, produced

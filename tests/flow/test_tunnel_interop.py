@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from fleet.processes import valkey
-from fleet.transport.authority import KeyPair
+from fleet.transport.certificate_authority import KeyPair
 from tests.bench._tunnel_variants import make_keys
 from tests.fakes import go_tunnel, openssh, our_tunnel
 from tests.fakes.openssh import Sshd

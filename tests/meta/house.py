@@ -106,7 +106,7 @@ RULES = (
         "make folders by fleet.processes.folders: what is in them is not for others on the machine",
         r"\.mkdir\(|\bmakedirs\(",
         where=r"^(fleet|dashboards)/",
-        but=r"^fleet/processes/folders\.py|^fleet/transport/authority\.py",
+        but=r"^fleet/processes/folders\.py|^fleet/transport/certificate_authority\.py",
     ),
     Rule(
         "one-for-all",
@@ -176,17 +176,17 @@ RULES = (
     ),
     Rule(
         "role-dialled",
-        "a console expects the role that it dials in the certificate: fleet.transport.connections.Connections",
+        "a console expects the role that it dials in the certificate: fleet.transport.poll_connections.Connections",
         r"\bopen_channel\(|\b(in)?secure_channel\(",
         where=r"^fleet/(changes|monitoring)/|^fleet/tasks\.py",
-        but=r"^fleet/transport/connections\.py",
+        but=r"^fleet/transport/poll_connections\.py",
     ),
     Rule(
         "proof",
-        "ask for recent proof by dashboards.shared.proof only",
+        "ask for recent proof by dashboards.shared.recent_proof only",
         r"\breauthentication_required\b",
         where=r"^dashboards/",
-        but=r"^dashboards/shared/proof\.py",
+        but=r"^dashboards/shared/recent_proof\.py",
     ),
     Rule("unsafe", "`|safe` opens the page to whoever names an agent", r"\|\s*safe\b", ends=(".html",)),
     Rule(

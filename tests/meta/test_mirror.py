@@ -46,8 +46,8 @@ EXEMPT = {
     "dashboards/changes/presenters.py": (
         "tests/dashboards/changes/views/test_changes.py and its neighbours open the page of every kind"
     ),
-    "fleet/changes/kind.py": "tests/fleet/changes/test_kinds.py goes by every kind",
-    "fleet/changes/runner.py": "tests/fleet/test_tasks.py runs changes by it",
+    "fleet/changes/base_kind.py": "tests/fleet/changes/test_kinds.py goes by every kind",
+    "fleet/changes/base_runner.py": "tests/fleet/test_tasks.py runs changes by it",
     "fleet/changes/runners.py": "tests/fleet/test_tasks.py and tests/fleet/changes/networking/test_run.py ask it",
     "fleet/changes/campaigns/kind.py": "tests/fleet/changes/test_kinds.py goes by every kind",
     "fleet/changes/networking/kind.py": "tests/dashboards/changes/api/test_changes.py takes changes back",
@@ -113,7 +113,7 @@ EXEMPT = {
     "fleet/monitoring/pollers/record_sightings.py": (
         "tests/fleet/monitoring/pollers/test_worker.py reads what it wrote"
     ),
-    "fleet/transport/connections.py": (
+    "fleet/transport/poll_connections.py": (
         "tests/fleet/monitoring/pollers/test_worker.py polls real servers through it"
     ),
     "fleet/monitoring/sources/health.py": (

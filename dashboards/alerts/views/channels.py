@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods
 
 from dashboards.alerts import presenters
 from dashboards.alerts.forms import ChannelForm, RouteForm
-from dashboards.shared import proof, record_reader
+from dashboards.shared import recent_proof, record_reader
 from dashboards.shared.owners import owner_words
 from dashboards.shared.pages import prefix_of, signed_in
 from dashboards.shared.permissions import must_write, owners_for, requires
@@ -79,8 +79,8 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
     user, now = signed_in(request), record_reader.current_time()
     do = request.POST.get("do", "")
     here = f"{prefix_of(cluster)}/alerts/channels/"
-    if do != "test" and not proof.is_recent(request):
-        return proof.ask(request)
+    if do != "test" and not recent_proof.is_recent(request):
+        return recent_proof.ask(request)
     form = ChannelForm(
         request.POST if request.method == "POST" and do not in ("test", "delete") else None,
         instance=row,
@@ -127,7 +127,7 @@ def route(request: HttpRequest, route_id: int, cluster: str = DEFAULT_CLUSTER) -
     if route_id:
         must_write(request, Permission.CHANGE_CONFIG, row.cluster)
     if request.method == "POST":
-        proof.require(request)
+        recent_proof.require(request)
     user = signed_in(request)
     here = f"{prefix_of(cluster)}/alerts/channels/"
     do = request.POST.get("do", "")

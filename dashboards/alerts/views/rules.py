@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboards.alerts.forms import LabelForm, RuleForm
 from dashboards.fleet import history as alert_history
-from dashboards.shared import proof, record_reader, refusals
+from dashboards.shared import recent_proof, record_reader, refusals
 from dashboards.shared.owners import owner_words
 from dashboards.shared.pages import prefix_of, signed_in
 from dashboards.shared.permissions import is_known, must_write, owners_for, refusal_to_write, requires
@@ -106,7 +106,7 @@ def rule(request: HttpRequest, rule_id: int, cluster: str = DEFAULT_CLUSTER) -> 
         must_write(
             request, Permission.CHANGE_CONFIG, row.cluster if rule_id and do != "override" else cluster
         )
-        proof.require(request)
+        recent_proof.require(request)
         if do == "override" and rule_id:
             own = setup_actions.override(row, cluster, author(request))
             return redirect(f"{prefix_of(cluster)}/alerts/rules/{own.pk}/")
@@ -165,7 +165,7 @@ def _do(request: HttpRequest, user: User, cluster: str, form: LabelForm) -> Http
         if problem:
             refusals.complain(request, f"Nothing was taken: {problem}")
             return redirect(here)
-        proof.require(request)
+        recent_proof.require(request)
         setup_actions.import_rules(imported, author(request))
         messages.success(request, f"{len(imported)} rules are taken; those of other names stay as they are.")
         return redirect(here)

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboards.alerts import presenters as alert_presenters
 from dashboards.alerts.forms import SilenceForm, WindowForm
-from dashboards.shared import presenters, proof, record_reader, refusals
+from dashboards.shared import presenters, recent_proof, record_reader, refusals
 from dashboards.shared.owners import owner_words
 from dashboards.shared.pages import prefix_of, sentence_of, signed_in
 from dashboards.shared.permissions import must_write, owners_for, requires
@@ -174,7 +174,7 @@ def _do(request: HttpRequest, do: str, cluster: str, form: SilenceForm, window_f
 def _prove_for_everything(request: HttpRequest, matchers: str) -> None:
     """Require recent proof of who it is before everything is kept quiet."""
     if is_everything(parse(matchers)):
-        proof.require(request)
+        recent_proof.require(request)
 
 
 def _row(row: Silence, now: float, cluster: str, writable: Collection[str]) -> dict[str, Any]:

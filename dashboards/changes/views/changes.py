@@ -11,11 +11,11 @@ from django.views.decorators.http import require_http_methods
 
 from dashboards.changes import presenters
 from dashboards.changes.audit_words import action_words
-from dashboards.shared import proof, record_reader, request_actor
+from dashboards.shared import recent_proof, record_reader, request_actor
 from dashboards.shared.pages import needs_record, prefix_of, sentence_of, signed_in
 from dashboards.shared.permissions import must, requires
 from fleet.changes import Refused, engine, kinds
-from fleet.changes.kind import ACTIONS
+from fleet.changes.base_kind import ACTIONS
 from fleet.changes.kinds import kind_of
 from fleet.models.access import Permission, may
 from fleet.models.changes import AuditEntry, Change
@@ -75,7 +75,7 @@ def _act(request: HttpRequest, row: Change, do: str) -> Change:
         return row
     if do not in ACTIONS or do == "resume":
         # What it does outlives the session.
-        proof.require(request)
+        recent_proof.require(request)
     if do in ACTIONS:
         return kinds.act(row, do, author, now)
     if do == "approve":

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods
 from dashboards.changes.drain import find_target, request_drain
 from dashboards.changes.forms.drain import DrainForm
 from dashboards.fleet import history
-from dashboards.shared import presenters, proof, record_reader, request_actor
+from dashboards.shared import presenters, recent_proof, record_reader, request_actor
 from dashboards.shared.pages import needs_record, prefix_of
 from dashboards.shared.permissions import requires
 from fleet.models.access import Permission
@@ -41,7 +41,7 @@ def drain(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER
         request.POST if request.method == "POST" else None, last=target.is_last and wants != "undrain"
     )
     if wants in ("drain", "undrain") and form.is_valid():
-        proof.require(request)
+        recent_proof.require(request)
         user = request.user
         assert isinstance(user, User), "the view requires a permission, so somebody is signed in"
         reason = form.cleaned_data["reason"]

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods
 
 from dashboards.fleet.forms import RetireForm
 from dashboards.fleet.retire import is_alive, request_retirement, retirement_of
-from dashboards.shared import presenters, proof, record_reader, request_actor
+from dashboards.shared import presenters, recent_proof, record_reader, request_actor
 from dashboards.shared.pages import needs_record, prefix_of, signed_in
 from dashboards.shared.permissions import requires
 from fleet.models.access import Permission
@@ -43,7 +43,7 @@ def retire(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) 
         alive=alive and not retired and wants != "unretire",
     )
     if wants in ("retire", "unretire") and form.is_valid():
-        proof.require(request)
+        recent_proof.require(request)
         by, reason = request_actor.by(request, signed_in(request)), form.cleaned_data["reason"]
         request_retirement(cluster, explanation, by, retired=wants == "retire", reason=reason)
         outcome = "will be retired" if wants == "retire" else "will be reinstated"

@@ -11,7 +11,7 @@ from ninja import Schema
 from ninja.errors import HttpError
 from pydantic import Field
 
-from dashboards.shared import proof, request_actor
+from dashboards.shared import recent_proof, request_actor
 from dashboards.shared.pages import sentence_of
 from dashboards.shared.permissions import is_known
 from fleet.audit import By
@@ -106,7 +106,7 @@ def caller(request: HttpRequest) -> User:
 def prove(request: HttpRequest) -> None:
     """Require recent proof of who it is from a session; a token needs none. Raises ReauthenticationRequired."""
     if getattr(request, "refloat_token", None) is None:
-        proof.require(request)
+        recent_proof.require(request)
 
 
 def known(cluster: str) -> str:

@@ -12,8 +12,8 @@ from typing_extensions import override
 from fleet import lease
 from fleet.audit import By
 from fleet.changes import Refused, WrongState, engine
+from fleet.changes.base_kind import Action, Kind
 from fleet.changes.campaigns import campaigns
-from fleet.changes.kind import Action, Kind
 from fleet.models.changes import Change
 from fleet.models.moments import to_seconds
 from fleet.vocabulary.actions import AuditAction

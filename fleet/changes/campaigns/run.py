@@ -15,9 +15,9 @@ from typing_extensions import override
 
 from fleet import lease
 from fleet.changes import engine
+from fleet.changes.base_runner import Runner, StepContext
 from fleet.changes.campaigns import campaigns, working_agents
 from fleet.changes.campaigns.moves import Sight
-from fleet.changes.runner import Runner, StepContext
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import Change
 from fleet.models.clusters import ClusterLease

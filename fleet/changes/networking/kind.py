@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from fleet.audit import By
 from fleet.changes import Refused, engine
-from fleet.changes.kind import Kind, Record
+from fleet.changes.base_kind import Kind, Record
 from fleet.changes.networking import plan as networking_plan
 from fleet.changes.networking import revisions
 from fleet.changes.networking.revisions import Conflict, config_of

@@ -13,8 +13,8 @@ from typing import Any
 from fleet import audit
 from fleet.audit import CONSOLE, By
 from fleet.changes import Refused, Stale, engine
+from fleet.changes.base_kind import Record
 from fleet.changes.engine import Draft
-from fleet.changes.kind import Record
 from fleet.changes.networking import plan as networking_plan
 from fleet.changes.networking.plan_input import fleet_of, tunnels_of
 from fleet.models.changes import Change

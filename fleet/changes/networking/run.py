@@ -10,10 +10,10 @@ from django.db.models import QuerySet
 from typing_extensions import override
 
 from fleet.changes import engine
+from fleet.changes.base_runner import Runner, StepContext
 from fleet.changes.instance_dialer import Auths
 from fleet.changes.networking import plan as networking_plan
 from fleet.changes.networking import revisions
-from fleet.changes.runner import Runner, StepContext
 from fleet.models.changes import Change
 from fleet.models.clusters import ClusterLease
 from fleet.models.networking import NetworkingReading

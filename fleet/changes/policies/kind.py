@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from fleet.audit import By
 from fleet.changes import Refused, engine
-from fleet.changes.kind import Action, Kind, Record
+from fleet.changes.base_kind import Action, Kind, Record
 from fleet.changes.policies import desired, planning
 from fleet.models.changes import Change
 from fleet.models.moments import to_seconds

@@ -9,8 +9,8 @@ from typing import Any
 
 from fleet.audit import By
 from fleet.changes import Blind, Refused, engine
+from fleet.changes.base_kind import Record
 from fleet.changes.engine import Draft
-from fleet.changes.kind import Record
 from fleet.changes.policies import desired, matrix, outlook
 from fleet.changes.policies.matrix import Line, Wanted, affected, wanted_for
 from fleet.changes.policies.outlook import Changing

@@ -12,8 +12,8 @@ from typing_extensions import override
 
 from fleet import lease
 from fleet.changes import Stale, engine
+from fleet.changes.base_runner import Runner, StepContext
 from fleet.changes.policies import desired, matrix
-from fleet.changes.runner import Runner, StepContext
 from fleet.models.actions import RolloutStep
 from fleet.models.changes import Change
 from fleet.models.clusters import ClusterLease

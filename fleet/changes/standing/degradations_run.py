@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from fleet.changes.instance_dialer import order
 from fleet.changes.standing.degradations import DegradeRequest
-from fleet.transport.channels import TLSFiles
+from fleet.transport.tls import TLSFiles
 from fleet.vocabulary.instances import InstanceFacts
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from fleet.changes.instance_dialer import order
 from fleet.changes.standing.drains import Due
-from fleet.transport.channels import TLSFiles
+from fleet.transport.tls import TLSFiles
 
 
 async def tell(wanted: Sequence[Due], tls: TLSFiles | None) -> dict[int, str]:

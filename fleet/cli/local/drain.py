@@ -18,7 +18,7 @@ from fleet.nodes.local.record import FleetError, FleetRecord
 from fleet.nodes.shared.flags import DURATION
 from fleet.nodes.shared.options import Command, Decorator, combined
 from fleet.transport.admin import AdminError, InstanceAdmin
-from fleet.transport.channels import TLSError
+from fleet.transport.tls import TLSError
 
 #: What is said to each instance, and what is printed then.
 Word = tuple[Callable[[InstanceAdmin], Awaitable[None]], str]

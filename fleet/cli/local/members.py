@@ -9,7 +9,7 @@ import grpc.aio
 from fleet.nodes.local.record import FleetRecord
 from fleet.nodes.shared.addresses import parse
 from fleet.transport import channels
-from fleet.transport.channels import TLSFiles
+from fleet.transport.tls import TLSFiles
 
 
 def console_files(record: FleetRecord) -> TLSFiles:

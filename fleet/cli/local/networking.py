@@ -31,9 +31,9 @@ from fleet.transport.admin import (
     Stored,
     Unreachable,
 )
-from fleet.transport.channels import AUTH_NAME, TLSError, TLSFiles
 from fleet.transport.retry.aio import Retrying
 from fleet.transport.retry.read_retries import reads
+from fleet.transport.tls import AUTH_NAME, TLSError, TLSFiles
 
 Work = Callable[[NetworkingConfigAdmin], Awaitable[Stored]]
 

@@ -15,7 +15,7 @@ from fleet.cli.local.members import channel_to
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.record import FleetError, FleetRecord
 from fleet.transport.admin import AdminError, Advised, TunnelAdmin
-from fleet.transport.channels import TLSError
+from fleet.transport.tls import TLSError
 
 
 @click.command()

@@ -17,7 +17,7 @@ from django.core.management.base import BaseCommand
 from typing_extensions import override
 
 from fleet.alerts.alerting_loops import Alerting
-from fleet.alerts.deadman import Deadman
+from fleet.alerts.channels.deadman import Deadman
 from fleet.alerts.evaluator import Evaluator, News
 from fleet.changes.policies import desired, matrix
 from fleet.monitoring.events import IncidentsChanged

@@ -11,8 +11,8 @@ from fleet.monitoring.pollers.shard_poll import ask_source
 from fleet.monitoring.sources import SourceFailed
 from fleet.monitoring.sources.policies import POLICIES
 from fleet.monitoring.sources.source import Target
-from fleet.transport.channels import TLSFiles
-from fleet.transport.connections import Connections
+from fleet.transport.poll_connections import Connections
+from fleet.transport.tls import TLSFiles
 from fleet.vocabulary.instances import InstanceFacts
 from fleet.vocabulary.node_policies import Observed
 

@@ -12,8 +12,8 @@ from fleet.monitoring.pollers.probe import SelfProbe
 from fleet.monitoring.sources import SourceFailed
 from fleet.monitoring.sources.registry import INSTANCE_SOURCES, LIST_SOURCES
 from fleet.monitoring.sources.source import AnswerT, EvidenceSource, Question, Target
-from fleet.transport.channels import TLSError
-from fleet.transport.connections import Connections
+from fleet.transport.poll_connections import Connections
+from fleet.transport.tls import TLSError
 
 Clock = Callable[[], float]
 

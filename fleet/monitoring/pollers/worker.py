@@ -22,9 +22,9 @@ from fleet.monitoring.state.codec import unpack_feed
 from fleet.monitoring.state.writer import Writer
 from fleet.protocol.destination import health as destination
 from fleet.protocol.retry.policy import Policy
-from fleet.transport.channels import TLSFiles
-from fleet.transport.connections import Connections
+from fleet.transport.poll_connections import Connections
 from fleet.transport.retry.read_retries import DEFAULT
+from fleet.transport.tls import TLSFiles
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind
 
 T = TypeVar("T")

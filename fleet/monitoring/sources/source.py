@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 import grpc.aio
 
-from fleet.transport.connections import Connections
+from fleet.transport.poll_connections import Connections
 from fleet.vocabulary.instances import InstanceKind, Poll
 
 AnswerT = TypeVar("AnswerT")

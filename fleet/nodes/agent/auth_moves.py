@@ -23,8 +23,8 @@ from fleet.processes import background
 from fleet.protocol.destination import instance_status
 from fleet.protocol.recovery import auth_move
 from fleet.protocol.recovery.auth_move import Outcome, Trial
-from fleet.transport.channels import TLSError
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
+from fleet.transport.tls import TLSError
 from fleet.wire import fleet_pb2
 
 log = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from fleet.nodes.agent.tunnels import AgentTunnels
 from fleet.nodes.shared import flags as node_flags
 from fleet.nodes.shared import lifecycle
 from fleet.nodes.shared.addresses import ADDRESS, ADDRESSES
-from fleet.nodes.shared.cluster_names import CLUSTER_NAME
+from fleet.nodes.shared.name_options import CLUSTER_NAME
 from fleet.nodes.shared.tunnel_counts import Place, TunnelPlaces
 from fleet.processes import background
 from fleet.protocol.recovery import announce, pick_healthy, tunnel_settings
@@ -37,12 +37,13 @@ from fleet.protocol.recovery.tracker import Snapshot, Tracker
 from fleet.protocol.recovery.tunnel_settings import Overrides, TunnelSettings
 from fleet.protocol.tunnel.messages import Wire
 from fleet.transport import channels
-from fleet.transport.channels import AUTH_NAME, DeadPeer, TLSError, TLSFiles
+from fleet.transport.channels import DeadPeer
 from fleet.transport.pick_healthy import channel_factory
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.pick_healthy.tunnelled_channel import TunnelledChannel
 from fleet.transport.retry.aio import Retrying
 from fleet.transport.retry.read_retries import REPORTS, reads
+from fleet.transport.tls import AUTH_NAME, TLSError, TLSFiles
 from fleet.wire import fleet_pb2
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from fleet.nodes.shared import flags, operators
 from fleet.protocol import text_limits
 from fleet.transport.backend import Kind
-from fleet.transport.channels import SHARED_NAMES
 from fleet.transport.peers import Caller
+from fleet.transport.tls import SHARED_NAMES
 from fleet.wire import types_pb2
 
 #: Roles of certificates by the call that they may make. A call that is not here, and is no read, nobody may make.

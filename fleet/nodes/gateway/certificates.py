@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from fleet.nodes.shared.watched_files import WatchedFiles
-from fleet.transport.channels import TLSError, TLSFiles
 from fleet.transport.http2.backend_dialer import client_context, server_context
+from fleet.transport.tls import TLSError, TLSFiles
 
 log = logging.getLogger(__name__)
 

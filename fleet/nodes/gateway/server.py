@@ -35,9 +35,9 @@ from fleet.protocol.destination import picker, probe_schedule
 from fleet.protocol.retry.budget import Budget, BudgetSettings
 from fleet.protocol.retry.route_table import RouteTable
 from fleet.transport import diag
-from fleet.transport.channels import TLSError, TLSFiles
 from fleet.transport.http2.options import Options
 from fleet.transport.process import ProcessState
+from fleet.transport.tls import TLSError, TLSFiles
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from fleet.nodes.local.plan import AGENT_PREFIX, FleetPlan
 from fleet.nodes.local.record import FleetError
 from fleet.processes import folders
 from fleet.protocol.tunnel import agent_services
-from fleet.transport import authority
+from fleet.transport import certificate_authority
 
 #: Whose certificate a console shows to the fleet's auths and proxies.
 CONSOLE = "console"
@@ -30,20 +30,22 @@ def make(plan: FleetPlan) -> None:
     now = datetime.now(UTC)
     names = [(name, role) for role, name in plan.instances]
     with _sentence(plan.keys):
-        ca = authority.ensure_authority(plan.keys, now=now)
+        ca = certificate_authority.ensure_authority(plan.keys, now=now)
         for name, role in [*names, ("gateway", "gateway"), (CONSOLE, CONSOLE)]:
-            authority.issue(ca, name, role=role, now=now)
+            certificate_authority.issue(ca, name, role=role, now=now)
         for name, first, count in plan.agent_groups:
             # One process, one key: it is all of its agents, and no other's.
             agents = agent_services.range_name(AGENT_PREFIX, first, count)
-            authority.issue(ca, name, role="agent", now=now, uris=(agents,))
+            certificate_authority.issue(ca, name, role="agent", now=now, uris=(agents,))
 
 
 def make_console(keys: Path) -> dict[str, str]:
     """Issue what a console needs before its fleet is there; answers as `of_console`. Raises FleetError."""
     now = datetime.now(UTC)
     with _sentence(keys):
-        authority.issue(authority.ensure_authority(keys, now=now), CONSOLE, role=CONSOLE, now=now)
+        certificate_authority.issue(
+            certificate_authority.ensure_authority(keys, now=now), CONSOLE, role=CONSOLE, now=now
+        )
     return of_console(keys)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from fleet.nodes.local import gateway as fleet_gateway
 from fleet.nodes.local.forward_names import BACKEND, PORTS
 from fleet.protocol.recovery import announce
-from fleet.transport.channels import AUTH_NAME
+from fleet.transport.tls import AUTH_NAME
 
 #: What a forward is called before it is given a target.
 _LATER = "-"

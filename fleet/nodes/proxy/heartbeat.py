@@ -24,7 +24,7 @@ from fleet.nodes.shared.instance import AuthsUnavailable, Instance
 from fleet.protocol import durations
 from fleet.protocol.instance_labels import HTTP_LABEL
 from fleet.protocol.recovery.auth_choice import AuthChoice, most_requests, time_limit
-from fleet.transport.channels import AUTH_NAME, TLSError
+from fleet.transport.tls import AUTH_NAME, TLSError
 from fleet.wire import types_pb2
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from fleet.nodes.proxy.reverse_tunnels import ReverseTunnels
 from fleet.nodes.shared import addresses, lifecycle
 from fleet.protocol.tunnel.messages import Wire
 from fleet.transport import channels
-from fleet.transport.channels import TLSError, TLSFiles
+from fleet.transport.tls import TLSError, TLSFiles
 
 
 class TunnelV01Listener:

@@ -11,8 +11,8 @@ from fleet.nodes.shared import flags
 from fleet.protocol import text_limits
 from fleet.protocol.text_limits import LONGEST_ID, LONGEST_NAME, LONGEST_WORD
 from fleet.protocol.tunnel import agent_services
-from fleet.transport.channels import SHARED_NAMES
 from fleet.transport.peers import Caller
+from fleet.transport.tls import SHARED_NAMES
 from fleet.wire import fleet_pb2
 
 #: The role of the certificates that agents show.

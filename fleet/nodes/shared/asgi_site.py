@@ -16,9 +16,9 @@ from fleet.nodes.shared import addresses, lifecycle
 from fleet.processes import background
 from fleet.transport import listen_sockets
 from fleet.transport.bounded_http import BoundedProtocol
-from fleet.transport.channels import TLSFiles
 from fleet.transport.http_close import App
 from fleet.transport.peers import Caller
+from fleet.transport.tls import TLSFiles
 
 #: How long a client may keep an idle connection, seconds; longer than load balancers usually do.
 _KEEP_ALIVE = 120

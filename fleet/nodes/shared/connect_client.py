@@ -14,8 +14,7 @@ from typing_extensions import override
 from fleet.nodes.shared import addresses
 from fleet.nodes.shared.stdio import open_stdio
 from fleet.protocol.tunnel.connect import PEER_HEADER, Reason
-from fleet.transport import channels
-from fleet.transport.channels import TLSError, TLSFiles
+from fleet.transport.tls import TLSError, TLSFiles, must_be_usable
 from fleet.transport.tunnel import codec
 from fleet.transport.tunnel.pump import Wire
 
@@ -236,7 +235,7 @@ def client_context(tls: TLSFiles) -> ssl.SSLContext | None:
     if not tls.enabled:
         return None
     # Which file it is OpenSSL does not say.
-    channels.must_be_usable(tls)
+    must_be_usable(tls)
     try:
         context = ssl.create_default_context(cafile=tls.authority)
         if tls.certificate is not None:

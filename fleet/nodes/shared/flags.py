@@ -11,12 +11,12 @@ import click
 from typing_extensions import override
 
 from fleet.nodes.shared.addresses import ADDRESS, listen_option
-from fleet.nodes.shared.cluster_names import CLUSTER_NAME, REGION_NAME
+from fleet.nodes.shared.name_options import CLUSTER_NAME, REGION_NAME
 from fleet.nodes.shared.options import Command, Decorator, Parsed, combined
 from fleet.protocol import durations
 from fleet.protocol.destination.health import READINGS, Settings
 from fleet.protocol.recovery import announce
-from fleet.transport.channels import TLSFiles
+from fleet.transport.tls import TLSFiles
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 

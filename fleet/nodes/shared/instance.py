@@ -31,10 +31,10 @@ from fleet.protocol.instance_labels import DIAG_LABEL, DRAINING_LABEL, REGION_LA
 from fleet.protocol.recovery import announce
 from fleet.transport import channels, diag
 from fleet.transport.backend import Backend, BackendUnavailable, Kind, SilentError
-from fleet.transport.channels import TLSError, TLSFiles
 from fleet.transport.declared_status import Standing
 from fleet.transport.health import HealthServicer
 from fleet.transport.process import ProcessState
+from fleet.transport.tls import TLSError, TLSFiles
 from fleet.wire import types_pb2
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from fleet.nodes.tunnel.flags import Forward, Service, spell_target
 from fleet.nodes.tunnel.server import dialling
 from fleet.protocol.tunnel.messages import Target, TunnelError, Wire
 from fleet.transport import channels
-from fleet.transport.channels import TLSFiles
+from fleet.transport.tls import TLSFiles
 from fleet.transport.tunnel import options
 from fleet.transport.tunnel.client import TunnelClient
 from fleet.transport.tunnel.link import Keeping, Link, TunnelSpec

@@ -11,7 +11,7 @@ from fleet.nodes.shared import addresses
 from fleet.nodes.shared.options import Parsed
 from fleet.protocol.tunnel.messages import Target
 from fleet.protocol.tunnel.server_state import Peer
-from fleet.transport.channels import SHARED_NAMES
+from fleet.transport.tls import SHARED_NAMES
 
 
 @dataclass(frozen=True, slots=True)

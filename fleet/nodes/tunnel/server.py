@@ -13,7 +13,8 @@ from fleet.nodes.shared.lifecycle import StartError
 from fleet.nodes.tunnel.flags import Claim, Forward, Service, claims_rule, spell_target
 from fleet.protocol.tunnel.messages import Target, TunnelError, Wire
 from fleet.transport import channels
-from fleet.transport.channels import DeadPeer, TLSFiles
+from fleet.transport.channels import DeadPeer
+from fleet.transport.tls import TLSFiles
 from fleet.transport.tunnel import handlers, options
 from fleet.transport.tunnel.handlers import Handler, Taken
 from fleet.transport.tunnel.listener import Listener

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from fleet.processes import background
-from fleet.transport.channels import TLSError, TLSFiles
 from fleet.transport.http2.connection import Connection
 from fleet.transport.http2.fields import Known
 from fleet.transport.http2.options import Options
+from fleet.transport.tls import TLSError, TLSFiles
 
 #: HTTP/2 over TLS is agreed on by this name, RFC 9113 section 3.2.
 ALPN = "h2"

@@ -11,10 +11,11 @@ import grpc.aio
 from fleet.protocol.recovery.address_order import Address, AddressOrder
 from fleet.protocol.recovery.pick_healthy import DEFAULTS, Settings
 from fleet.transport import channels
-from fleet.transport.channels import DeadPeer, Options, TLSFiles
+from fleet.transport.channels import DeadPeer, Options
 from fleet.transport.pick_healthy.blocking import BlockingPickHealthyChannel
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.pick_healthy.events import Left
+from fleet.transport.tls import TLSFiles, channel_credentials
 
 Addresses = Sequence[Address]
 
@@ -37,7 +38,7 @@ class _Opener:
         self._options = [*channels.channel_options(dead_peer), *channels.still_options()]
         self.credentials: grpc.ChannelCredentials | None = None
         if tls is not None and tls.enabled:
-            self.credentials = channels.channel_credentials(tls)
+            self.credentials = channel_credentials(tls)
             if tls.server_name:
                 self._options.append(("grpc.ssl_target_name_override", tls.server_name))
 

@@ -10,10 +10,11 @@ from typing_extensions import override
 
 from fleet.protocol.recovery.pick_healthy import DEFAULTS, Settings
 from fleet.transport import channels
-from fleet.transport.channels import DeadPeer, TLSFiles
+from fleet.transport.channels import DeadPeer
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.pick_healthy.channel_factory import Addresses
 from fleet.transport.pick_healthy.events import Left
+from fleet.transport.tls import TLSFiles, channel_credentials
 from fleet.transport.tunnel_forwarder import Passage
 
 #: A handshake through a tunnel may take this long, milliseconds: the passage itself gives up before.
@@ -48,7 +49,7 @@ class TunnelledChannel(PickHealthyChannel):
         for address in self._proxies:
             channels.target_of([address])
         if tls is not None and tls.enabled:
-            channels.channel_credentials(tls)  # a later attempt cannot fail for what can be seen now
+            channel_credentials(tls)  # a later attempt cannot fail for what can be seen now
 
     @property
     @override

@@ -14,7 +14,7 @@ from typing_extensions import override
 from fleet import lease
 from fleet.alerts import alerting_loops, notifications, store
 from fleet.alerts.alerting_loops import Alerting, prune
-from fleet.alerts.deadman import Deadman
+from fleet.alerts.channels.deadman import Deadman
 from fleet.alerts.evaluator import Evaluator, News
 from fleet.alerts.repost import Reposter
 from fleet.models import Cluster

@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from fleet.alerts.facts import agents_of, gather, match_names
-from fleet.alerts.rules import DEFAULT_RULES, find
+from fleet.alerts.findings import find
+from fleet.alerts.rules import DEFAULT_RULES
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.incidents import CauseKind
 from fleet.vocabulary.instances import InstanceState

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from fleet.alerts.facts import Affected
+from fleet.alerts.findings import find
 from fleet.alerts.lifecycle import Look, advance, due, hold, noticed, plan
 from fleet.alerts.matchers import parse
-from fleet.alerts.rules import DEFAULT_RULES, find
+from fleet.alerts.rules import DEFAULT_RULES
 from fleet.alerts.silences import Silence
 from fleet.vocabulary.incidents import Incident, IncidentState, NoticeKind, Severity
 from tests.fakes.alerting import PROXY, Watch, sound, stranded

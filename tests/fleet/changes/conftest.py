@@ -10,11 +10,11 @@ from django.contrib.auth.models import User
 
 from fleet.audit import By
 from fleet.changes import engine
+from fleet.changes.base_runner import StepContext
 from fleet.changes.campaigns import campaigns
 from fleet.changes.campaigns.campaigns import Chosen
 from fleet.changes.campaigns.run import CampaignRunner
 from fleet.changes.engine import Draft
-from fleet.changes.runner import StepContext
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
 from fleet.monitoring.state.writer import Writer

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from fleet.cli.main import main
 from fleet.nodes.tunnel.client import ClientPlan, _name_of_this_run
 from fleet.processes import valkey
-from fleet.transport.channels import TLSFiles
+from fleet.transport.tls import TLSFiles
 from tests.bench._tunnel_variants import make_keys
 from tests.fakes import our_tunnel
 from tests.fakes.waiting import eventually_sync

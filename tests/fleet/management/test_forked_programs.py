@@ -16,12 +16,12 @@ import json, os, sys
 import django
 from django.conf import settings
 django.setup()
-from fleet.management import sharing
+from fleet.management import forked_programs
 before = settings.REDIS_URL
-sharing.load()
+forked_programs.load()
 import threading
 threads = threading.active_count()
-sharing.move_to({**os.environ, **json.loads(sys.argv[1])})
+forked_programs.move_to({**os.environ, **json.loads(sys.argv[1])})
 from dashboards.config import celery
 print(json.dumps([
     before != settings.REDIS_URL, threads, settings.REDIS_URL, settings.CHANNEL_LAYERS["default"]["CONFIG"]["hosts"],

@@ -13,7 +13,7 @@ import pytest
 
 from fleet.nodes.shared import asgi_site
 from fleet.transport.bounded_http import BoundedProtocol
-from fleet.transport.channels import TLSFiles
+from fleet.transport.tls import TLSFiles
 from tests.fakes.waiting import DEADLINE, eventually
 
 GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"

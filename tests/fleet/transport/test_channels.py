@@ -1,20 +1,11 @@
-"""Options and credentials, against real servers."""
+"""Options and targets of channels."""
 
 from __future__ import annotations
 
-import datetime
-from pathlib import Path
-
-import grpc
-import grpc.aio
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from fleet.transport import authority, channels
-from fleet.transport.channels import DeadPeer, TLSError, TLSFiles
-from fleet.transport.health import HealthServicer
-from fleet.transport.process import ProcessState
-from tests.fakes.certificates import Certificates
+from fleet.transport import channels
+from fleet.transport.channels import DeadPeer
 
 
 @pytest.mark.parametrize(
@@ -48,117 +39,6 @@ def test_channel_options_of_a_watched_peer() -> None:
     assert options["grpc.use_local_subchannel_pool"] == 1
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> authority.KeyPair:
-    now = datetime.datetime.now(datetime.UTC)
-    return authority.issue(authority.ensure_authority(tmp_path, now=now), "node", role="proxy", now=now)
-
-
-async def check(server_tls: TLSFiles, client_tls: TLSFiles) -> int:
-    """One health check over TLS; the status, or the error."""
-    server = grpc.aio.server(options=channels.server_options())
-    HealthServicer(ProcessState(1.0)).add_to(server)
-    port = channels.add_port(server, "127.0.0.1:0", server_tls)
-    await server.start()
-    try:
-        async with channels.open_channel(f"127.0.0.1:{port}", client_tls) as channel:
-            answer = await health_pb2_grpc.HealthStub(channel).Check(
-                health_pb2.HealthCheckRequest(), timeout=30
-            )
-            return int(answer.status)
-    finally:
-        await server.stop(0)
-
-
-async def test_tls(files: authority.KeyPair) -> None:
-    """A server with a certificate, a client that trusts its CA."""
-    assert await check(TLSFiles(files.certificate, files.key), TLSFiles(authority=files.ca)) == 2
-
-
-async def test_mutual_tls(files: authority.KeyPair) -> None:
-    """With a CA the server demands a certificate: who has one gets in, under the name it expects."""
-    server = TLSFiles(files.certificate, files.key, files.ca)
-    assert await check(server, TLSFiles(files.certificate, files.key, files.ca, channels.SERVER_NAME)) == 2
-
-
-async def test_mutual_tls_without_a_certificate(files: authority.KeyPair) -> None:
-    """Who has none does not get in."""
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await check(TLSFiles(files.certificate, files.key, files.ca), TLSFiles(authority=files.ca))
-    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-
-
-@pytest.mark.parametrize(
-    ("files_", "says"),
-    [
-        (TLSFiles(certificate=Path("/nowhere/x.crt")), "go together"),
-        (TLSFiles(Path("/nowhere/x.crt"), Path("/nowhere/x.key")), "cannot be read"),
-    ],
-)
-def test_tls_files_that_do_not_work(files_: TLSFiles, says: str) -> None:
-    """A file that cannot be read is named."""
-    with pytest.raises(TLSError, match=says):
-        channels.channel_credentials(files_)
-
-
-def test_tls_files_that_are_none(files: authority.KeyPair, tmp_path: Path) -> None:
-    """No PEM, or a certificate with another's key: told before anybody dials, not by handshakes that fail."""
-    now = datetime.datetime.now(datetime.UTC)
-    other = authority.issue(authority.ensure_authority(tmp_path, now=now), "other", role="proxy", now=now)
-    garbage = tmp_path / "garbage.pem"
-    garbage.write_text("no key at all")
-    for wrong in (
-        TLSFiles(garbage, garbage),
-        TLSFiles(files.certificate, other.key),
-        TLSFiles(files.certificate, files.key, garbage),
-    ):
-        for credentials in (channels.channel_credentials, channels.server_credentials):
-            with pytest.raises(TLSError, match="cannot be used"):
-                credentials(wrong)
-
-
-def test_tls_server_without_key(files: authority.KeyPair) -> None:
-    """A server cannot do without."""
-    with pytest.raises(TLSError, match="certificate and its key"):
-        channels.server_credentials(TLSFiles(authority=files.ca))
-
-
 def test_server_options_do_not_share_ports() -> None:
     """A port in use is an error, not a second server on it."""
     assert dict(channels.server_options())["grpc.so_reuseport"] == 0
-
-
-def test_tls_towards_a_role() -> None:
-    """The name of the role is expected where no other name is given; an auth may have one of its own."""
-    files = TLSFiles(server_name="proxy.example", auth_name="auth.example")
-
-    assert TLSFiles().towards("proxy").server_name == "proxy.refloat.local"
-    assert TLSFiles().towards("auth").server_name == "auth.refloat.local"
-    assert files.towards("auth").server_name == "auth.example"
-    assert files.towards("proxy").server_name == "proxy.example"
-    assert TLSFiles(server_name="x").towards("auth").server_name == "x"
-
-
-@pytest.mark.parametrize(
-    ("role", "name", "code"),
-    [
-        ("agent", "", grpc.StatusCode.UNAVAILABLE),
-        ("console", channels.SERVER_NAME, grpc.StatusCode.UNAVAILABLE),
-        ("proxy", channels.AUTH_NAME, grpc.StatusCode.UNAVAILABLE),
-        ("auth", channels.AUTH_NAME, None),
-        ("auth", "teleport.cluster.local", None),
-        ("proxy", "64656661756c74.teleport.cluster.local", None),
-    ],
-)
-async def test_tls_of_a_server_by_its_role(
-    tmp_path: Path, role: str, name: str, code: grpc.StatusCode | None
-) -> None:
-    """gRPC itself refuses a server that shows the certificate of a client, or of another role than is expected."""
-    shown = Certificates(tmp_path).of("node", role)
-    client = TLSFiles(authority=shown.authority, server_name=name)
-    if code is None:
-        assert await check(TLSFiles(shown.certificate, shown.key), client) == 2
-        return
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await check(TLSFiles(shown.certificate, shown.key), client)
-    assert caught.value.code() is code

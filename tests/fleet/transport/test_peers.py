@@ -9,15 +9,15 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from fleet.transport import authority, channels, peers
-from fleet.transport.channels import TLSFiles
+from fleet.transport import certificate_authority, channels, peers
+from fleet.transport.tls import TLSFiles
 from tests.fakes.certificates import Certificates, channel_with
 
 
 def test_role_in_a_certificate(tmp_path: Path) -> None:
     """The role that the authority wrote is read; what is no certificate has none."""
-    ca = authority.ensure_authority(tmp_path, now=datetime.now(UTC))
-    pair = authority.issue(ca, "agents-1", role="agent", now=datetime.now(UTC))
+    ca = certificate_authority.ensure_authority(tmp_path, now=datetime.now(UTC))
+    pair = certificate_authority.issue(ca, "agents-1", role="agent", now=datetime.now(UTC))
     assert peers.role_in(pair.certificate.read_bytes()) == "agent"
     assert peers.role_in(pair.ca.read_bytes()) == ""
     assert peers.role_in(b"nonsense") == ""

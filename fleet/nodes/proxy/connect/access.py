@@ -13,7 +13,7 @@ from fleet.nodes.shared import addresses
 from fleet.nodes.shared.lifecycle import StartError
 from fleet.protocol.tunnel import connect
 from fleet.protocol.tunnel.connect import Reason, RefusedError
-from fleet.transport.channels import TLSFiles
+from fleet.transport.tls import TLSFiles
 
 #: What is shorter is guessed.
 _SHORTEST_TOKEN = 16

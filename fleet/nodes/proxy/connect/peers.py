@@ -18,7 +18,7 @@ from fleet.nodes.shared.lifecycle import StartError
 from fleet.protocol.instance_labels import CONNECT_LABEL
 from fleet.protocol.tunnel.connect import Asked, Reason, RefusedError
 from fleet.transport.backend import BackendUnavailable
-from fleet.transport.channels import TLSError
+from fleet.transport.tls import TLSError
 from fleet.transport.tunnel.pump import Wire
 
 _BY_STATUS = {reason.status: reason for reason in Reason}

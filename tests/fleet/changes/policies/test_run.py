@@ -9,9 +9,9 @@ from django.contrib.auth.models import User
 
 from fleet import lease
 from fleet.changes import engine, kinds
+from fleet.changes.base_runner import StepContext
 from fleet.changes.policies import desired, planning
 from fleet.changes.policies.run import RolloutRunner
-from fleet.changes.runner import StepContext
 from fleet.models.actions import RolloutStep
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster

@@ -8,7 +8,7 @@ import pytest
 
 from fleet.cli.local.members import channel_to
 from fleet.nodes.local.record import FleetRecord, Member, UnknownNameError
-from fleet.transport.channels import TLSError
+from fleet.transport.tls import TLSError
 
 
 async def test_channel_needs_a_member_and_readable_files() -> None:

@@ -5,7 +5,7 @@ import time
 from fleet.monitoring.pollers.shard_poll import Sighting, ask_source
 from fleet.monitoring.sources import SourceFailed
 from fleet.monitoring.sources.source import EvidenceSource, Question, Target
-from fleet.transport.connections import Connections
+from fleet.transport.poll_connections import Connections
 from fleet.vocabulary.instances import InstanceKind
 
 PROXY = Target(0, InstanceKind.PROXY, "127.0.0.1:1")

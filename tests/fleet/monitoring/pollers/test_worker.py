@@ -22,7 +22,7 @@ from fleet.monitoring.state.writer import Remembered, Writer
 from fleet.monitoring.views import Explanation
 from fleet.protocol.destination.health import Health
 from fleet.protocol.destination.instance_status import DEGRADED_HEADER, DRAINING_HEADER
-from fleet.transport.connections import Connections
+from fleet.transport.poll_connections import Connections
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind, ServingStatus
 from fleet.vocabulary.verdicts import State
 from fleet.wire import fleet_pb2

@@ -8,7 +8,7 @@ import pytest
 from fleet.monitoring.sources import SourceFailed
 from fleet.monitoring.sources.changes import Changes, ask_changes
 from fleet.monitoring.sources.source import Question, Target
-from fleet.transport.connections import Connections
+from fleet.transport.poll_connections import Connections
 from fleet.vocabulary.instances import InstanceKind
 
 

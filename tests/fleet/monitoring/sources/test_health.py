@@ -7,7 +7,7 @@ from grpc_health.v1 import health_pb2
 from fleet.monitoring.sources import SourceFailed
 from fleet.monitoring.sources.health import HealthAnswer, ask_health
 from fleet.protocol.destination.instance_status import DEGRADED_HEADER, Said
-from fleet.transport.connections import Connections
+from fleet.transport.poll_connections import Connections
 from fleet.vocabulary.instances import ServingStatus
 from tests.fakes.instances import FakeProxy
 

@@ -11,7 +11,7 @@ from fleet.monitoring.evidence import Mode
 from fleet.monitoring.sources import SourceFailed
 from fleet.monitoring.sources.presence import ask_agents, ask_instances, listed, listed_agent
 from fleet.protocol.text_limits import LONGEST_NAME
-from fleet.transport.connections import Connections
+from fleet.transport.poll_connections import Connections
 from fleet.vocabulary.instances import InstanceKind
 from fleet.wire import fleet_pb2, types_pb2
 from tests.fakes.instances import FakeAuth, agent_entry

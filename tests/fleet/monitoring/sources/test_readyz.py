@@ -5,7 +5,7 @@ import pytest
 from fleet.monitoring.sources import SourceFailed
 from fleet.monitoring.sources.readyz import Readiness, ask_readyz
 from fleet.protocol.destination.instance_status import DRAINING_HEADER, Said
-from fleet.transport.connections import Connections
+from fleet.transport.poll_connections import Connections
 from tests.fakes.instances import FakeProxy
 from tests.fakes.questions import question
 

@@ -8,7 +8,7 @@ import pytest
 
 from fleet.monitoring.sources import SourceFailed
 from fleet.monitoring.sources.source import EvidenceSource, Question
-from fleet.transport.connections import Connections
+from fleet.transport.poll_connections import Connections
 from tests.fakes.instances import FakeProxy
 from tests.fakes.questions import question
 from tests.meta.house import ROOT

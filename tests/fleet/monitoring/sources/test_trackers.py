@@ -4,7 +4,7 @@ import pytest
 
 from fleet.monitoring.sources import SourceFailed
 from fleet.monitoring.sources.trackers import ask_tracker
-from fleet.transport.connections import Connections
+from fleet.transport.poll_connections import Connections
 from tests.fakes.instances import FakeProxy
 from tests.fakes.questions import question
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from fleet.monitoring.sources.tunnels import ask_tunnels
-from fleet.transport.connections import Connections
+from fleet.transport.poll_connections import Connections
 from fleet.wire import fleet_pb2
 from tests.fakes.instances import FakeProxy
 from tests.fakes.questions import question

@@ -12,8 +12,8 @@ from fleet.nodes.auth.instance_admission import WRITERS, refused, unproven, unus
 from fleet.nodes.shared import flags
 from fleet.nodes.shared.instance import Instance
 from fleet.transport.backend import Kind
-from fleet.transport.channels import SERVER_NAME
 from fleet.transport.peers import Caller
+from fleet.transport.tls import SERVER_NAME
 from fleet.wire import types_pb2
 from tests.fakes.plane import Plane
 

@@ -14,8 +14,9 @@ import pytest
 
 from fleet.nodes.gateway.server import Gateway
 from fleet.nodes.shared import watched_files
-from fleet.transport import authority, channels
-from fleet.transport.channels import TLSFiles, open_channel
+from fleet.transport import certificate_authority
+from fleet.transport.channels import open_channel
+from fleet.transport.tls import SERVER_NAME, TLSFiles
 from tests.fakes.echoing import ECHO, Echo, gateway_before
 from tests.fakes.tunnel import failure_of
 from tests.fakes.waiting import eventually
@@ -29,8 +30,10 @@ def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 def made(folder: Path) -> TLSFiles:
     """A CA and a pair of its own."""
     at = datetime.datetime.now(UTC)
-    pair = authority.issue(authority.ensure_authority(folder, now=at), "node", role="proxy", now=at)
-    return TLSFiles(pair.certificate, pair.key, pair.ca, channels.SERVER_NAME)
+    pair = certificate_authority.issue(
+        certificate_authority.ensure_authority(folder, now=at), "node", role="proxy", now=at
+    )
+    return TLSFiles(pair.certificate, pair.key, pair.ca, SERVER_NAME)
 
 
 def replace(files: TLSFiles, by: TLSFiles) -> None:

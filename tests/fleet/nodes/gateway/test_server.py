@@ -20,8 +20,9 @@ from click.testing import CliRunner
 
 from fleet.nodes.gateway import server as gateway_node
 from fleet.protocol.destination import picker
-from fleet.transport import authority, channels
-from fleet.transport.channels import TLSFiles, channel_options, open_channel
+from fleet.transport import certificate_authority
+from fleet.transport.channels import channel_options, open_channel
+from fleet.transport.tls import SERVER_NAME, TLSFiles
 from tests.fakes.echoing import ECHO, Echo, gateway_before, route, write_routes
 from tests.fakes.waiting import eventually
 
@@ -245,9 +246,9 @@ async def test_last_backend_that_is_well_may_take_all(
 
 def _tls(folder: Path, name: str = "node") -> TLSFiles:
     at = datetime.datetime.now(UTC)
-    ca = authority.ensure_authority(folder, now=at)
-    pair = authority.issue(ca, name, role="proxy", now=at)
-    return TLSFiles(pair.certificate, pair.key, ca.certificate, channels.SERVER_NAME)
+    ca = certificate_authority.ensure_authority(folder, now=at)
+    pair = certificate_authority.issue(ca, name, role="proxy", now=at)
+    return TLSFiles(pair.certificate, pair.key, ca.certificate, SERVER_NAME)
 
 
 async def test_mutual_tls_on_both_sides(tmp_path: Path) -> None:

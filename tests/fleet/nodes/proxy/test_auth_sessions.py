@@ -20,7 +20,7 @@ from fleet.protocol.instance_labels import DIAG_LABEL
 from fleet.protocol.recovery import auth_path
 from fleet.protocol.tunnel.messages import Target, TunnelError
 from fleet.transport import channels
-from fleet.transport.channels import TLSFiles
+from fleet.transport.tls import TLSFiles
 from fleet.transport.tunnel.client import TunnelClient
 from fleet.wire import fleet_pb2, types_pb2
 from tests.fakes.certificates import Certificates

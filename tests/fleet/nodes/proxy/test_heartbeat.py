@@ -21,7 +21,7 @@ from fleet.nodes.shared.lifecycle import StartError
 from fleet.protocol.instance_labels import HEARTBEAT_AUTH_LABEL, HTTP_LABEL
 from fleet.protocol.recovery.announce import State
 from fleet.transport.backend import BackendUnavailable
-from fleet.transport.channels import TLSFiles
+from fleet.transport.tls import TLSFiles
 from tests.fakes.certificates import Certificates
 from tests.fakes.plane import Plane
 from tests.fakes.tcp import serving

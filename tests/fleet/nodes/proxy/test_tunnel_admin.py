@@ -10,8 +10,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from fleet.transport import authority, channels
-from fleet.transport.channels import TLSFiles
+from fleet.transport import certificate_authority, channels
+from fleet.transport.tls import TLSFiles
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 from tests.fakes.agents import Agents
 from tests.fakes.plane import Plane, channel_to
@@ -111,9 +111,9 @@ async def test_refusals_name_the_field(
 async def test_who_may_with_mutual_tls(plane: Plane, tmp_path: Path) -> None:
     """The console's certificate, not those of the fleet's own programs."""
     now = datetime.datetime.now(datetime.UTC)
-    ca = authority.ensure_authority(tmp_path, now=now)
+    ca = certificate_authority.ensure_authority(tmp_path, now=now)
     keys = {
-        role: authority.issue(ca, f"{role}-x", role=role, now=now)
+        role: certificate_authority.issue(ca, f"{role}-x", role=role, now=now)
         for role in ("proxy", "agent", "auth", "console")
     }
     files = {role: TLSFiles(pair.certificate, pair.key, pair.ca) for role, pair in keys.items()}

@@ -12,8 +12,8 @@ import pytest
 
 from fleet.nodes.shared import asgi_site
 from fleet.nodes.shared.lifecycle import StartError
-from fleet.transport import authority
-from fleet.transport.channels import SHARED_NAMES, TLSFiles
+from fleet.transport import certificate_authority
+from fleet.transport.tls import SHARED_NAMES, TLSFiles
 
 ANY = ("127.0.0.1", 0)
 
@@ -49,9 +49,9 @@ async def test_port_in_use() -> None:
 
 async def test_mutual_tls(tmp_path: Path) -> None:
     """Nobody comes in without a certificate, and the application learns the role and the names of who does."""
-    ca = authority.ensure_authority(tmp_path, now=datetime.now(UTC))
-    own = authority.issue(ca, "auth-1", role="auth", now=datetime.now(UTC))
-    theirs = authority.issue(ca, "proxy-1", role="proxy", now=datetime.now(UTC))
+    ca = certificate_authority.ensure_authority(tmp_path, now=datetime.now(UTC))
+    own = certificate_authority.issue(ca, "auth-1", role="auth", now=datetime.now(UTC))
+    theirs = certificate_authority.issue(ca, "proxy-1", role="proxy", now=datetime.now(UTC))
     trusting = ssl.create_default_context(cafile=str(own.ca))
     showing = ssl.create_default_context(cafile=str(own.ca))
     showing.load_cert_chain(theirs.certificate, theirs.key)

@@ -13,8 +13,8 @@ import pytest
 from fleet.nodes.proxy.connect.access import ConnectFlags
 from fleet.nodes.shared import addresses, connect_client
 from fleet.nodes.shared.connect_client import BrokenError, ConnectError, ConnectPlan
-from fleet.transport import authority
-from fleet.transport.channels import TLSError, TLSFiles
+from fleet.transport import certificate_authority
+from fleet.transport.tls import TLSError, TLSFiles
 from fleet.transport.tunnel.pump import Wire, connect
 from tests.fakes.certificates import Certificates
 from tests.fakes.plane import Plane
@@ -151,12 +151,12 @@ async def test_splice_that_breaks() -> None:
 async def test_over_tls_to_a_real_agent(plane: Plane, tmp_path: Path) -> None:
     """A certificate lets in, and the question's end does not end the answer."""
     now = datetime.now(UTC)
-    ca = authority.ensure_authority(tmp_path, now=now)
-    own = authority.issue(ca, "proxy-1", role="proxy", now=now)
-    auths = authority.issue(ca, "auth-1", role="auth", now=now)
-    console = authority.issue(ca, "console", role="console", now=now)
+    ca = certificate_authority.ensure_authority(tmp_path, now=now)
+    own = certificate_authority.issue(ca, "proxy-1", role="proxy", now=now)
+    auths = certificate_authority.issue(ca, "auth-1", role="auth", now=now)
+    console = certificate_authority.issue(ca, "console", role="console", now=now)
     ours = TLSFiles(console.certificate, console.key, ca.ca)
-    agents = authority.issue(ca, "agent-1", role="agent", now=now)
+    agents = certificate_authority.issue(ca, "agent-1", role="agent", now=now)
     proxy = await plane.proxy(
         ttl=600.0, connect=ConnectFlags(("127.0.0.1", 0)), tls=TLSFiles(own.certificate, own.key, ca.ca)
     )

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from fleet.protocol.recovery.address_order import AddressOrder
-from fleet.transport.channels import DeadPeer, TLSError, TLSFiles
+from fleet.transport.channels import DeadPeer
 from fleet.transport.pick_healthy.channel_factory import _Opener, open_channel
+from fleet.transport.tls import TLSError, TLSFiles
 
 MANY = [(f"127.0.0.{number}", 1) for number in range(1, 9)]
 

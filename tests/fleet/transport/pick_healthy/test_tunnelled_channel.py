@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet.transport.channels import TLSError, TLSFiles
 from fleet.transport.pick_healthy.tunnelled_channel import TunnelledChannel
+from fleet.transport.tls import TLSError, TLSFiles
 from tests.fakes.auth_paths import serving_path
 from tests.fakes.auths import FakeAuth
 from tests.fakes.waiting import eventually

@@ -11,8 +11,8 @@ import pytest
 from fleet.nodes.tunnel.flags import claims_rule
 from fleet.protocol.tunnel.messages import Op as TargetOp
 from fleet.protocol.tunnel.messages import Registration, Target, Wire
-from fleet.transport import authority, channels
-from fleet.transport.channels import TLSFiles
+from fleet.transport import certificate_authority, channels
+from fleet.transport.tls import TLSFiles
 from fleet.transport.tunnel import codec, options
 from fleet.transport.tunnel.server import TunnelServer
 from tests.fakes.tunnel import REGISTER, SSH, TUNNEL, Ground, echo, failure_of, refusing, still_works, taking
@@ -26,8 +26,11 @@ class Certificates:
 
     def of(self, name: str) -> TLSFiles:
         now = datetime.now(UTC)
-        ca, role = authority.ensure_authority(self._folder, now=now), "proxy" if name == "server" else "t"
-        keys = authority.issue(ca, name, role=role, now=now)
+        ca, role = (
+            certificate_authority.ensure_authority(self._folder, now=now),
+            "proxy" if name == "server" else "t",
+        )
+        keys = certificate_authority.issue(ca, name, role=role, now=now)
         return TLSFiles(keys.certificate, keys.key, keys.ca)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.transport import authority
+from fleet.transport import certificate_authority
 from fleet.transport.tunnel import pump as pump_module
 from fleet.transport.tunnel.handlers import dial
 from fleet.transport.tunnel.pump import Closing, Policy, Wire, connect, pump
@@ -244,8 +244,8 @@ async def test_tls_ends_both_directions(ground: Ground, tmp_path: Path, first: s
     def made(wire: Wire) -> None:
         pumping.append(asyncio.create_task(pump(wire, stream)))
 
-    ca = authority.ensure_authority(tmp_path, now=datetime.now(UTC))
-    keys = authority.issue(ca, "proxy-1", role="proxy", now=datetime.now(UTC))
+    ca = certificate_authority.ensure_authority(tmp_path, now=datetime.now(UTC))
+    keys = certificate_authority.issue(ca, "proxy-1", role="proxy", now=datetime.now(UTC))
     served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     served.load_cert_chain(keys.certificate, keys.key)
     loop = asyncio.get_running_loop()

@@ -12,8 +12,8 @@ import pytest
 from fleet.nodes.proxy.connect.access import Access, ConnectFlags, read_tokens
 from fleet.nodes.shared.lifecycle import StartError
 from fleet.protocol.tunnel.connect import Reason, RefusedError
-from fleet.transport import authority
-from fleet.transport.channels import TLSFiles
+from fleet.transport import certificate_authority
+from fleet.transport.tls import TLSFiles
 
 TOKEN = "a-token-of-somebody"
 LOOPBACK = ("127.0.0.1", 0)
@@ -29,8 +29,8 @@ def certificate(unit: str) -> dict[str, Any]:
 def keys(tmp_path: Path) -> TLSFiles:
     """A proxy's, with the CA that makes it demand certificates."""
     now = datetime.now(UTC)
-    ca = authority.ensure_authority(tmp_path, now=now)
-    pair = authority.issue(ca, "proxy-1", role="proxy", now=now)
+    ca = certificate_authority.ensure_authority(tmp_path, now=now)
+    pair = certificate_authority.issue(ca, "proxy-1", role="proxy", now=now)
     return TLSFiles(pair.certificate, pair.key, pair.ca)
 
 

@@ -16,7 +16,7 @@ from fleet.nodes.proxy.server import Proxy
 from fleet.nodes.shared import addresses, connect_client
 from fleet.nodes.shared.connect_client import ConnectError, ConnectPlan
 from fleet.protocol.instance_labels import CONNECT_LABEL
-from fleet.transport.channels import TLSFiles
+from fleet.transport.tls import TLSFiles
 from fleet.transport.tunnel.pump import Wire
 from fleet.wire import fleet_pb2, types_pb2
 from tests.fakes.certificates import Certificates

@@ -20,8 +20,8 @@ from fleet.nodes.proxy.server import Proxy
 from fleet.nodes.shared import addresses
 from fleet.nodes.shared.lifecycle import StartError
 from fleet.processes.valkey import free_port
-from fleet.transport import authority
-from fleet.transport.channels import TLSFiles
+from fleet.transport import certificate_authority
+from fleet.transport.tls import TLSFiles
 from tests.fakes.plane import Plane, get
 from tests.fakes.tcp import echoing, serving
 from tests.fakes.waiting import eventually
@@ -165,13 +165,13 @@ async def test_tokens(plane: Plane) -> None:
 async def test_certificates(plane: Plane, tmp_path: Path) -> None:
     """With a CA the port speaks TLS; who shows nothing, or an agent's certificate, is refused in a sentence."""
     now = datetime.now(UTC)
-    ca = authority.ensure_authority(tmp_path, now=now)
-    own = authority.issue(ca, "proxy-1", role="proxy", now=now)
+    ca = certificate_authority.ensure_authority(tmp_path, now=now)
+    own = certificate_authority.issue(ca, "proxy-1", role="proxy", now=now)
     proxy = await plane.proxy(ttl=600.0, connect=HERE, tls=TLSFiles(own.certificate, own.key, ca.ca))
     for role, status in (("console", "404"), ("agent", "403"), ("", "407")):
         shown = ssl.create_default_context(cafile=str(ca.ca))
         if role:
-            keys = authority.issue(ca, f"a-{role}", role=role, now=now)
+            keys = certificate_authority.issue(ca, f"a-{role}", role=role, now=now)
             shown.load_cert_chain(keys.certificate, keys.key)
         async with user(proxy, shown) as one:
             assert f" {status} " in await connect(one, "echo.agent-1:80")

@@ -9,10 +9,11 @@ import aiohttp
 import grpc.aio
 
 from fleet.protocol.retry.policy import Policy
-from fleet.transport.channels import TLSFiles, open_channel, still_options, target_of
+from fleet.transport.channels import open_channel, still_options, target_of
 from fleet.transport.retry.aio import Retrying
 from fleet.transport.retry.read_retries import DEFAULT, reads
 from fleet.transport.retry.retried_call import SharedBudget
+from fleet.transport.tls import TLSFiles
 
 #: A list of agents in a mesh names every tunnel of each: 4 MB, gRPC's default, is 500 agents with 200 proxies.
 LARGEST_ANSWER = 64 * 1024 * 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from fleet.nodes.shared.cluster_names import CLUSTER_NAME
+from fleet.nodes.shared.name_options import CLUSTER_NAME
 
 
 @pytest.mark.parametrize("name", ["default", "a", "eu-west-1", "Teleport.example.com", "x_1", "a" * 64])

@@ -12,8 +12,8 @@ from fleet.monitoring.sources import SourceFailed
 from fleet.monitoring.sources.health import ask_health
 from fleet.monitoring.sources.presence import ask_instances
 from fleet.transport.channels import add_port, server_options
-from fleet.transport.connections import Connections
 from fleet.transport.health import HealthServicer
+from fleet.transport.poll_connections import Connections
 from fleet.transport.process import ProcessState
 from tests.fakes.certificates import Certificates
 from tests.fakes.instances import FakeAuth

@@ -5,9 +5,13 @@ django-allauth keeps the proofs; a token needs none, for it was made with one.
 
 from __future__ import annotations
 
+import time
+
 from allauth.account.adapter import get_adapter
+from allauth.account.authentication import get_authentication_records
 from allauth.account.decorators import reauthentication_required
 from allauth.core.exceptions import ReauthenticationRequired
+from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import redirect, resolve_url
 from django.utils.http import urlencode
@@ -25,6 +29,13 @@ def is_recent(request: HttpRequest) -> bool:
     except ReauthenticationRequired:
         return False
     return True
+
+
+def is_counted(request: HttpRequest) -> bool:
+    """Return whether the newest sign-in or proof is recent; allauth itself asks again a second after a sign-in."""
+    proofs = get_authentication_records(request, request.user)
+    newest = max((float(proof["at"]) for proof in proofs), default=0.0)
+    return 0 <= time.time() - newest < settings.ACCOUNT_REAUTHENTICATION_TIMEOUT
 
 
 def ask(request: HttpRequest) -> HttpResponseBase:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from fleet.alerts.deadman import Deadman
+from fleet.alerts.channels.deadman import Deadman
 from tests.fakes.receivers import receiving
 
 

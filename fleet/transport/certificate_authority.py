@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fleet.transport.channels import SERVER_NAME, SERVER_ROLES, TELEPORT_NAMES, role_name
+from fleet.transport.tls import SERVER_NAME, SERVER_ROLES, TELEPORT_NAMES, role_name
 
 _VALIDITY = datetime.timedelta(days=365)
 #: Clocks of a fleet differ, and may be set back by an hour afterwards: certificates begin to be valid earlier.

@@ -1,6 +1,6 @@
 """What a kind of change decides by itself: one protocol, one object a kind in `kinds.py`. docs/changes.md, "Kinds".
 
-Nothing here dials, so that pages may call it. How workers carry a change out is the other half: `runner.py`.
+Nothing here dials, so that pages may call it. How workers carry a change out is the other half: `base_runner.py`.
 """
 
 from __future__ import annotations

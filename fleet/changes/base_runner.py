@@ -1,6 +1,6 @@
 """How workers carry changes of a kind out: one protocol, one object a kind in `runners.py`. docs/changes.md, "Kinds".
 
-What a kind decides without dialing, which pages need as well, is the other half: `kind.py`.
+What a kind decides without dialing, which pages need as well, is the other half: `base_kind.py`.
 """
 
 from __future__ import annotations
