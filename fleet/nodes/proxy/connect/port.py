@@ -1,7 +1,7 @@
 """A proxy's CONNECT port: users reach services of agents by HTTP CONNECT, as `curl --proxytunnel` and ssh do.
 
-1. The head is read and its sender let in (`connect_access`); it asks for SERVICE.AGENT and nothing else.
-2. The agent is asked for a session through its tunnel, or the proxy that has one (`connect_peers`). What is said
+1. The head is read and its sender let in (`access.py`); it asks for SERVICE.AGENT and nothing else.
+2. The agent is asked for a session through its tunnel, or the proxy that has one (`peers.py`). What is said
    against that is the user's answer.
 3. The connection's bytes go through the session, and both end as the other does.
 """
