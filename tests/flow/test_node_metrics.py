@@ -273,7 +273,11 @@ def test_fleet_that_is_not(fleet: Fleet) -> None:
 
     eventually_sync(is_retried, seconds=PATIENCE)
     host, _, port = alone["listen"].rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=PATIENCE) as sock, contextlib.suppress(OSError):
+    # The reset may come while the connection is being made, or after.
+    with (
+        contextlib.suppress(ConnectionResetError),
+        socket.create_connection((host, int(port)), timeout=PATIENCE) as sock,
+    ):
         sock.recv(1)
     fleet.do("freeze", "backend")
 
