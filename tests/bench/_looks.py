@@ -42,9 +42,11 @@ def set_up_django(home: str) -> None:
 def open_incidents(fleet: Fleet, incidents: int) -> Any:
     """Return an evaluator that has an open incident for each sick proxy, and has told of all of them."""
     from fleet.alerts.evaluator import Evaluator
-    from fleet.models.clusters import ensure_default_cluster
+    from fleet.models.clusters import Cluster, ensure_default_cluster
     from fleet.models.incidents import Incident
 
+    # With it go the lease and the clock of the evaluator of another size.
+    Cluster.objects.all().delete()
     Incident.objects.all().delete()
     ensure_default_cluster()
     reader: Any = fleet
