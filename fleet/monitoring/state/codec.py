@@ -204,6 +204,9 @@ def pack_poll(poll: Poll) -> str:
     return json.dumps(kept, separators=(",", ":"))
 
 
+_POLL_FIELDS = frozenset(Poll.__dataclass_fields__)
+
+
 def unpack_poll(text: bytes) -> dict[str, Any]:
     """The fields of a Poll, from its JSON; those of another version are left out."""
     fields: dict[str, Any] = _read(text.decode())[0]
@@ -212,8 +215,8 @@ def unpack_poll(text: bytes) -> dict[str, Any]:
         fields["serving"] = ServingStatus(fields["serving"])
     if "watch" in fields:
         fields["watch"] = unpack_watch(fields["watch"])
-    for name in fields.keys() - Poll.__dataclass_fields__.keys():
-        del fields[name]
+    if not fields.keys() <= _POLL_FIELDS:
+        return {name: value for name, value in fields.items() if name in _POLL_FIELDS}
     return fields
 
 
