@@ -1,42 +1,64 @@
-"""Loops over clusters and changes in which the failure of one does not reach the next: every task loops by these."""
+"""Blocks and loops in which the failure of one cluster or change does not reach the next.
+
+Tasks and alerting use them.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-from django.db import Error, close_old_connections
+from django.db import Error, connection
 
-from fleet.changes import ControlError
 from fleet.models import Change, Cluster
 from fleet.monitoring.state import StateError
+from fleet.vocabulary.actions import ControlError
 
 logger = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
+class Block:
+    """A block that is kept apart: whether an error ended it."""
+
+    failed: bool = False
+
+
 @contextmanager
-def apart(subject: str) -> Iterator[None]:
-    """Log what goes wrong in the block, and end it there."""
+def apart(subject: str) -> Iterator[Block]:
+    """Log an error of the block, and end it there. `subject` says in the log what a failure means."""
+    block = Block()
     try:
-        yield
+        yield block
     except (ControlError, StateError) as error:
+        block.failed = True
         logger.warning("%s: %s", subject, error)
     except Error:
+        block.failed = True
         logger.exception("%s: the database failed", subject)
         # The connection may be broken as well; the next query makes another.
-        close_old_connections()
+        if not connection.in_atomic_block:
+            connection.close()
     except Exception:
+        block.failed = True
         logger.exception("%s", subject)
 
 
 def each_cluster(
     trouble: str, work: Callable[[Cluster], object], clusters: Iterable[Cluster] | None = None
-) -> None:
-    """Do the work for each cluster, by default for all there are; `trouble` says in the log what a failure means."""
+) -> bool:
+    """Do the work for each cluster, by default for all there are, and return whether no error ended any of it.
+
+    `trouble` says in the log what a failure means.
+    """
+    failures = 0
     for cluster in Cluster.objects.all() if clusters is None else clusters:
-        with apart(f"cluster {cluster.id}: {trouble}"):
+        with apart(f"cluster {cluster.id}: {trouble}") as block:
             work(cluster)
+        failures += block.failed
+    return not failures
 
 
 def each_change(changes: Iterable[Change], work: Callable[[Change], object]) -> None:

@@ -30,6 +30,7 @@ from fleet.changes.standing.degradations import DegradeRequest
 from fleet.isolation import apart, each_change, each_cluster
 from fleet.models import Change, Cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.models.moments import to_seconds
 from fleet.monitoring.evidence import Timing
 from fleet.monitoring.history.store import prune, recall, settle
 from fleet.monitoring.pollers.conclude import conclude
@@ -141,8 +142,8 @@ def prune_history() -> None:
     with apart("old history is kept until the next hour"):
         before = datetime.now(UTC) - timedelta(days=settings.REFLOAT_HISTORY_DAYS)
         pruned = prune(before)
-        prune_incidents(before.timestamp())
-        prune_messages(before.timestamp())
+        prune_incidents(to_seconds(before))
+        prune_messages(to_seconds(before))
         if pruned:
             logger.info("deleted %d transitions older than %d days", pruned, settings.REFLOAT_HISTORY_DAYS)
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from django.db import DatabaseError, connection
+from django.db import connection
 from django.db.models import Max
 
 from fleet.alerts.channels.deadman import Deadman
@@ -18,6 +17,7 @@ from fleet.alerts.evaluator import Evaluator, News, warn_of_ends
 from fleet.alerts.incident_actions import warn_of_end
 from fleet.alerts.outbox import SENDERS, SENDING, Outbox, Places
 from fleet.alerts.repost import INTERVAL, Reposter
+from fleet.isolation import apart, each_cluster
 from fleet.lease import LeaseHeld
 from fleet.models import Cluster
 from fleet.models.alerting import Silence
@@ -71,48 +71,43 @@ class Alerting:
 
     def look(self, now: float) -> bool:
         """Look at every cluster; whether all of it could be kept."""
-        looks: list[bool] = []
-        with _apart("the look failed") as turn:
+        is_kept = False
+        with apart("the look failed") as block:
             clusters = list(Cluster.objects.all()) or [ensure_default_cluster()]
-            looks = [self._look_at(cluster.id, now) for cluster in clusters]
-            looks += [self._warn(silence, clusters, now) for silence in warn_of_ends(now)]
-        return all(looks) and not turn.failed
+            is_kept = each_cluster(
+                "the look failed", lambda cluster: self._look_at(cluster.id, now), clusters
+            )
+            for silence in warn_of_ends(now):
+                is_kept &= self._warn(silence, clusters, now)
+        return is_kept and not block.failed
 
-    def _look_at(self, cluster: str, now: float) -> bool:
+    def _look_at(self, cluster: str, now: float) -> None:
         try:
             news = self.evaluator.look(cluster, now)
-            if news is not None:
-                if news.text:
-                    self._owed.set()
-                self.tell(news)
-        except LeaseHeld as why:
-            logger.debug("%s", why)
-        except DatabaseError:
-            logger.exception("cluster %s: the database does not take it: the next look tries again", cluster)
-            _reopen()
-            return False
-        except Exception:
-            # A mistake of ours in one cluster must not blind us in the others.
-            logger.exception("cluster %s: the look failed", cluster)
-            return False
-        return True
+        except LeaseHeld as error:
+            logger.debug("%s", error)
+            return
+        if news is not None:
+            if news.text:
+                self._owed.set()
+            self.tell(news)
 
     def _warn(self, silence: Silence, clusters: Sequence[Cluster], now: float) -> bool:
         """Tell of the end of a silence; whether that could be done."""
-        with _apart(f"silence {silence.pk}: nobody is warned of its end") as turn:
+        with apart(f"silence {silence.pk}: nobody is warned of its end") as block:
             warn_of_end(silence, now, self.console_url)
             text = f"A silence ends within 15 minutes: {silence.reason}"
             for cluster in clusters:
                 if silence.cluster in ("", cluster.id):
                     self.tell(News(cluster.id, {}, text, "info"))
-        return not turn.failed
+        return not block.failed
 
     def _send(self, number: int, places: Places) -> None:
         """Send what is due. One thread looks for it once a second, the others seldom, or when it found something."""
         outbox = Outbox(f"{self.holder}/{number}", time.time, random.random, SENDERS, places)
         while not self.stopped.is_set():
             worked = False
-            with _apart("a notification is not sent now"):
+            with apart("a notification is not sent now"):
                 worked = outbox.step()
             if worked:
                 self._owed.set()
@@ -126,37 +121,15 @@ class Alerting:
     def _repost(self) -> None:
         reposter = Reposter(self.holder, time.time)
         while not self.stopped.wait(INTERVAL):
-            with _apart("open alerts cannot be posted now: Alertmanager gets them a minute later"):
+            with apart("open alerts cannot be posted now: Alertmanager gets them a minute later"):
                 reposter.post()
         connection.close()
 
     def _beat(self) -> None:
         while not self.stopped.wait(1.0):
-            with _apart("the dead man's switch is not told now"):
+            with apart("the dead man's switch is not told now"):
                 if self._looked.is_set() and self.deadman.beat(time.time()):
                     self._looked.clear()
-
-
-@dataclass(slots=True)
-class _Turn:
-    """Whether a fault ended it."""
-
-    failed: bool = False
-
-
-@contextlib.contextmanager
-def _apart(sentence: str) -> Iterator[_Turn]:
-    """Keep a fault from the clusters and the turns after it: nobody starts a loop or a thread of this process anew."""
-    turn = _Turn()
-    try:
-        yield turn
-    except DatabaseError:
-        logger.exception("%s: the database does not take it, and the next turn tries again", sentence)
-        turn.failed = True
-        _reopen()
-    except Exception:
-        logger.exception("%s", sentence)
-        turn.failed = True
 
 
 def prune(before: float) -> int:
@@ -165,9 +138,3 @@ def prune(before: float) -> int:
     newest = VersionChange.objects.values("instance_id", "cluster").annotate(last=Max("pk")).values("last")
     versions = VersionChange.objects.filter(at__lt=before).exclude(pk__in=newest).delete()[0]
     return versions + Incident.objects.filter(resolved_at__lt=before).delete()[0]
-
-
-def _reopen() -> None:
-    """Let go of a connection that failed; the next query makes another."""
-    if not connection.in_atomic_block:
-        connection.close()

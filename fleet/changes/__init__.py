@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from fleet.vocabulary.actions import Refusal
-
-
-class ControlError(Exception):
-    """Something that was not done; the sentence says why."""
+from fleet.vocabulary.actions import ControlError, Refusal
 
 
 class Refused(ControlError, Refusal):

@@ -16,6 +16,10 @@ ActionName = NewType("ActionName", str)
 LONGEST_ACTION = 64
 
 
+class ControlError(Exception):
+    """Something that was not done; the sentence says why."""
+
+
 class Refusal(Exception):
     """A rule does not allow what was tried; the sentence says why."""
 
