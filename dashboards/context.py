@@ -6,6 +6,7 @@ from typing import Any
 
 from django.http import HttpRequest
 
+from fleet.changes.policies.matrix import CellState
 from fleet.models.access import Permission, may
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.vocabulary.actions import AuditOutcome
@@ -19,7 +20,7 @@ from fleet.vocabulary.verdicts import State
 
 #: Words that have the colours of a verdict, by what their CSS classes begin with: `instance-silent`.
 _ALIKE = {"instance": InstanceState, "severity": Severity, "incident": Severity, "toast": Severity}
-_TAGS = (*ChangeState, *AgentState, *StepState, *AuditOutcome)
+_TAGS = (*ChangeState, *AgentState, *StepState, *AuditOutcome, *CellState)
 
 
 def _alike(state: State) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 from django.utils import timezone
 
 from fleet.models.changes import AuditEntry, Change
-from fleet.vocabulary.actions import ActionName, AuditAction, Refusal
+from fleet.vocabulary.actions import ActionName, AuditAction, AuditOutcome, Refusal
 from fleet.vocabulary.changes import SYSTEM, Actor, ActorKind
 
 #: The ids of the rows that were written since `counting` began.
@@ -71,7 +71,7 @@ def shell(command: str) -> By:
     return By(Actor(ActorKind.SYSTEM, f"manage.py {command}, by {name}"))
 
 
-def record(attempt: Attempt, outcome: str, now: datetime) -> AuditEntry:
+def record(attempt: Attempt, outcome: AuditOutcome, now: datetime) -> AuditEntry:
     """Write one row. In a transaction that is rolled back it is lost: write it outside of those."""
     row = AuditEntry.objects.create(
         at=now,
@@ -81,7 +81,7 @@ def record(attempt: Attempt, outcome: str, now: datetime) -> AuditEntry:
         user_id=attempt.actor.user_id,
         action=str(attempt.action),
         subject=_fit("subject", attempt.subject),
-        outcome=outcome,
+        outcome=str(outcome),
         detail=attempt.detail.replace("\0", ""),
         reason=_fit("reason", attempt.reason),
         before=attempt.before,
@@ -116,13 +116,13 @@ def attempted(attempt: Attempt, clock: Callable[[], datetime] = timezone.now) ->
     except Refusal as error:
         if not error.logged:
             attempt.detail, error.logged = str(error), True
-            record(attempt, "refused", clock())
+            record(attempt, AuditOutcome.REFUSED, clock())
         raise
     except BaseException as error:
         attempt.detail = f"{type(error).__name__}: {error}"
-        record(attempt, "failed", clock())
+        record(attempt, AuditOutcome.FAILED, clock())
         raise
-    record(attempt, "done", clock())
+    record(attempt, AuditOutcome.DONE, clock())
 
 
 def _fit(column: str, text: str) -> str:

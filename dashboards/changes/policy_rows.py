@@ -7,22 +7,13 @@ from typing import Any
 
 from dashboards.changes import change_rows
 from fleet.changes.policies import desired
-from fleet.changes.policies.matrix import Cell, CellState, Line
+from fleet.changes.policies.matrix import Cell, Line
 from fleet.models.changes import Change
 from fleet.protocol import durations
 from fleet.protocol.policies.env_policies import PLURALS, Kind, Policy, of_role
 from fleet.protocol.recovery import service_config
 from fleet.protocol.recovery.service_config import ServiceConfigError
 from fleet.vocabulary.changes import ChangeState
-
-WORDS = {
-    CellState.FREE: "not managed",
-    CellState.SAME: "as wanted",
-    CellState.RESTART: "restart needed",
-    CellState.DRIFT: "drift",
-    CellState.LEFT: "left over",
-    CellState.UNKNOWN: "unknown",
-}
 
 
 def shown(policy: Policy, text: str) -> str:
@@ -44,7 +35,7 @@ def cell(found: Cell) -> dict[str, Any]:
     return {
         "name": policy.name,
         "state": found.state.value,
-        "word": WORDS[found.state],
+        "word": found.state.label,
         "now": shown(policy, found.now) if found.now is not None else "?",
         "raw": found.now or "",
         "source": found.source.value if found.source else "",

@@ -62,7 +62,7 @@ def see(request: HttpRequest, answer: HttpResponseBase, written: int) -> None:
             change_id=_change(request),
             request_id=request_actor.request_id_of(request),
         )
-        record(attempt, outcome.value, timezone.now())
+        record(attempt, outcome, timezone.now())
     except DatabaseError:
         # The answer stands; what could not be written here stands in the log of the process.
         logger.exception("no row in the log for %s %s", request.method, request.path)

@@ -20,7 +20,7 @@ from fleet.audit import CONSOLE, Attempt, By, attempted, record
 from fleet.changes import Busy, Refused, WrongState
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
-from fleet.vocabulary.actions import AuditAction, ChangeStep, of_change
+from fleet.vocabulary.actions import AuditAction, AuditOutcome, ChangeStep, of_change
 from fleet.vocabulary.changes import (
     FOLLOWERS,
     OCCUPYING,
@@ -277,7 +277,7 @@ def plan_attempt(
         if not error.logged:
             error.logged = True
             action = of_change(kind, ChangeStep.PLAN)
-            record(by.attempt(action, cluster, after=after, detail=str(error)), "refused", now)
+            record(by.attempt(action, cluster, after=after, detail=str(error)), AuditOutcome.REFUSED, now)
         raise
 
 

@@ -35,7 +35,10 @@ class Mode(IntEnum):
     @classmethod
     def read(cls, slug: str) -> Mode:
         """Find a mode by its slug; one that nobody knows is unknown."""
-        return next((mode for mode in cls if mode.slug == slug), cls.UNKNOWN)
+        return _MODES.get(slug, cls.UNKNOWN)
+
+
+_MODES = {mode.slug: mode for mode in Mode}
 
 
 @dataclass(frozen=True, slots=True)

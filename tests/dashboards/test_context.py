@@ -9,6 +9,7 @@ from django.test import Client, RequestFactory
 from django.urls import resolve
 
 from dashboards.context import console
+from fleet.changes.policies.matrix import CellState
 from fleet.vocabulary.actions import AuditOutcome
 from fleet.vocabulary.campaigns import AgentState
 from fleet.vocabulary.changes import ChangeState
@@ -77,7 +78,9 @@ def test_page_hands_over_the_verdicts(client: Client, path: str) -> None:
         )
     for tone in Tone:
         words = {
-            word.value for word in (*AgentState, *ChangeState, *StepState, *AuditOutcome) if word.tone is tone
+            word.value
+            for word in (*AgentState, *ChangeState, *StepState, *AuditOutcome, *CellState)
+            if word.tone is tone
         }
         rule = re.search(rf"^\.tag-(.+) {{ {re.escape(tone)}; }}$", page, re.MULTILINE)
         assert rule is not None

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from fleet.audit import Attempt, attempted, counting, record, shell
-from fleet.changes import ControlError, Refused
+from fleet.changes import Refused
 from fleet.models.changes import AuditEntry
+from fleet.vocabulary.actions import ControlError
 from fleet.vocabulary.changes import SYSTEM
 from tests.fleet.changes.conftest import NOW
 

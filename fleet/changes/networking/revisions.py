@@ -23,7 +23,7 @@ from fleet.monitoring.views import FleetTable
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking import config_yaml
 from fleet.protocol.networking.config import NetworkingConfig, NetworkingConfigError, Origin, Resource
-from fleet.vocabulary.actions import AuditAction
+from fleet.vocabulary.actions import AuditAction, AuditOutcome
 from fleet.vocabulary.changes import ChangeKind, ChangeState
 
 UNKNOWN_FIELD = "this cluster does not know GracefulTunnelClosing: it did not keep it when it was written"
@@ -86,7 +86,7 @@ def remember(
             after=row.document,
             detail=f"revision {row.revision} was not written through this console",
         )
-        audit.record(seen, "done", now)
+        audit.record(seen, AuditOutcome.DONE, now)
     return row
 
 
@@ -98,7 +98,7 @@ def unread(cluster: str, error: str) -> None:
 def try_closing(cluster: str, by: By, now: datetime) -> None:
     """Forget that a cluster did not know GracefulTunnelClosing: its auths may have been upgraded since."""
     NetworkingReading.objects.filter(cluster=cluster).update(knows_closing=None)
-    audit.record(by.attempt(AuditAction.NETWORKING_TRY_CLOSING, cluster), "done", now)
+    audit.record(by.attempt(AuditAction.NETWORKING_TRY_CLOSING, cluster), AuditOutcome.DONE, now)
 
 
 class Conflict(Stale):

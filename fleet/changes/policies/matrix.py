@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
 from fleet.monitoring.views import InstanceView
 from fleet.protocol.policies import env_policies
@@ -15,26 +14,27 @@ from fleet.protocol.policies.env_policies import ROLES, Policy, Source
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.naming import natural
 from fleet.vocabulary.node_policies import Observed, PolicyReport
+from fleet.vocabulary.tags import Tag, Tone
 
 #: Values by target (role or instance id) and name.
 Wanted = Mapping[str, Mapping[str, str]]
 
 
-class CellState(StrEnum):
+class CellState(Tag):
     """How one policy of one instance compares with what is wanted."""
 
     #: Nothing is wanted: whatever it runs with is right.
-    FREE = "free"
+    FREE = "free", Tone.QUIET, "not managed"
     #: It runs with what is wanted.
-    SAME = "same"
+    SAME = "same", Tone.GOOD, "as wanted"
     #: It has accepted what is wanted, and runs with it after a restart.
-    RESTART = "restart"
+    RESTART = "restart", Tone.BUSY, "restart needed"
     #: It would not run with it even after a restart.
-    DRIFT = "drift"
+    DRIFT = "drift", Tone.BAD
     #: Nothing is wanted any more, but what it accepted once is in its file still.
-    LEFT = "left"
+    LEFT = "left", Tone.BAD, "left over"
     #: It does not say.
-    UNKNOWN = "unknown"
+    UNKNOWN = "unknown", Tone.QUIET
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,6 @@ from fleet.monitoring.evidence import Mode
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.verdicts import State
 
-_MODES = {Mode.PICK_FIRST: "pick_first", Mode.RECONNECT: "reconnect"}
-
 
 def policies_of(table: FleetTable, interval: float, now: float) -> Sight:
     """The fleet as a plan of policies needs it; `interval` is between rounds, seconds. Raises Blind."""
@@ -24,7 +22,7 @@ def policies_of(table: FleetTable, interval: float, now: float) -> Sight:
             for checks in (False, True):
                 count = ((rows["mode"] == mode) & (((rows["flags"] & HEALTH_CHECK) != 0) == checks)).sum()
                 if count:
-                    told.setdefault(view.facts.id, {})[_MODES[mode], checks] = int(count)
+                    told.setdefault(view.facts.id, {})[mode.slug, checks] = int(count)
     return Sight(
         agents={view.facts.id: view.agents for view in table.instances.values()},
         told=told,

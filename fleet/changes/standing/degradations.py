@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fleet.audit import Attempt, By, attempted, record
-from fleet.vocabulary.actions import AuditAction
+from fleet.vocabulary.actions import AuditAction, AuditOutcome
 from fleet.vocabulary.changes import SYSTEM, Actor
 
 
@@ -41,7 +41,7 @@ def fail(request: DegradeRequest, error: str, now: datetime) -> None:
     """Write down why the instance did not accept the request."""
     attempt = _attempt(request, SYSTEM)
     attempt.detail = error
-    record(attempt, "failed", now)
+    record(attempt, AuditOutcome.FAILED, now)
 
 
 def _attempt(request: DegradeRequest, actor: Actor) -> Attempt:

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from fleet.audit import record, shell
 from fleet.models.clusters import Cluster
-from fleet.vocabulary.actions import AuditAction
+from fleet.vocabulary.actions import AuditAction, AuditOutcome
 
 _YES = {"yes": True, "no": False}
 
@@ -52,7 +52,7 @@ class Command(BaseCommand):
         cluster.save(update_fields=[*given] or None)
         values = {"before": before, "after": _asks(cluster)}
         attempt = shell("cluster").attempt(AuditAction.CLUSTER_SET, cluster.pk, cluster.name, **values)
-        record(attempt, "done", timezone.now())
+        record(attempt, AuditOutcome.DONE, timezone.now())
         self.stdout.write(f"{cluster.pk}  {_said(cluster)}")
 
 

@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from fleet.audit import record, shell
 from fleet.models.access import ROLES, ClusterLimit, end_sessions, give_role
-from fleet.vocabulary.actions import AuditAction
+from fleet.vocabulary.actions import AuditAction, AuditOutcome
 
 
 class Command(BaseCommand):
@@ -126,4 +126,4 @@ def _facts(user: User) -> dict[str, Any]:
 
 def _log(action: AuditAction, user: User, before: Any, after: Any) -> None:
     attempt = shell("user").attempt(action, subject=user.get_username(), before=before, after=after)
-    record(attempt, "done", timezone.now())
+    record(attempt, AuditOutcome.DONE, timezone.now())

@@ -24,7 +24,6 @@ from fleet.protocol.text_limits import LONGEST_ID, cut
 from fleet.vocabulary.instances import InstanceKind, Resource
 from fleet.wire import fleet_pb2, fleet_pb2_grpc, presence_pb2, presence_pb2_grpc, types_pb2
 
-_MODES = {"pick_first": Mode.PICK_FIRST, "reconnect": Mode.RECONNECT}
 #: Agents in one answer, and instances in one answer (Teleport's own limit).
 PAGE = 2000
 _INSTANCES_PAGE = 1000
@@ -85,7 +84,7 @@ def listed_agent(entry: fleet_pb2.AgentEntry, now: float) -> ListedAgent:
         expires_at=now + durations.from_milliseconds(entry.expires_in_ms),
         ttl=durations.from_milliseconds(agent.ttl_ms),
         via_proxy_id=cut(agent.via_proxy_id, LONGEST_ID),
-        mode=_MODES.get(policy.mode, Mode.UNKNOWN),
+        mode=Mode.read(policy.mode),
         health_check=policy.health_check,
         policy_read_at=now - durations.from_milliseconds(policy.read_age_ms) if policy.mode else 0.0,
         desired=tracker.desired_count,
