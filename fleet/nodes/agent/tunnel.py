@@ -25,7 +25,7 @@ from fleet.protocol.networking.keep_alive import KeepAlive, smoothed_rtt
 from fleet.protocol.tunnel.messages import Target, TunnelError, Wire
 from fleet.transport.tunnel.client import TunnelClient
 from fleet.transport.tunnel.handlers import Handler, Taken
-from fleet.transport.tunnel.stream import TunnelStream
+from fleet.transport.tunnel.stream import TunnelStream, end_reason
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
 log = logging.getLogger(__name__)
@@ -137,7 +137,7 @@ class Tunnel:
             raise DialError("no proxy answered in time") from None
         except grpc.aio.AioRpcError as error:
             refused = error.code() is grpc.StatusCode.PERMISSION_DENIED
-            raise DialError(error.details() or error.code().name, refused=refused) from None
+            raise DialError(end_reason(error.code(), error.details()), refused=refused) from None
         except asyncio.InvalidStateError:
             raise DialError("the connection broke") from None
         if frame is None or not frame.hello.proxy_id:

@@ -210,7 +210,7 @@ class ClientStream(TunnelStream):
             # Of a write that met the end gRPC keeps no status: a server that was finished is taken at its word.
             met_the_end = self.remote_finished and _is_met_end(error.code(), error.details())
             kind = _Ended if met_the_end else TunnelAborted
-            raise kind(_reason(error.code(), error.details())) from None
+            raise kind(end_reason(error.code(), error.details())) from None
         except asyncio.InvalidStateError:
             why = await self.verdict()
             raise (TunnelAborted(why) if why else _Ended(_CLOSED)) from None
@@ -223,7 +223,7 @@ class ClientStream(TunnelStream):
         try:
             raw = await self._call.read()
         except grpc.aio.AioRpcError as error:
-            raise TunnelAborted(_reason(error.code(), error.details())) from None
+            raise TunnelAborted(end_reason(error.code(), error.details())) from None
         except asyncio.CancelledError:
             self._tell_abort()
             raise
@@ -287,7 +287,7 @@ class ClientStream(TunnelStream):
         code = await self._call.code()
         if code is grpc.StatusCode.OK:
             return ""
-        return self.why or _reason(code, await self._call.details())
+        return self.why or end_reason(code, await self._call.details())
 
 
 class ServerStream(TunnelStream):
@@ -358,7 +358,8 @@ def _is_met_end(code: grpc.StatusCode, details: str | None) -> bool:
     return code is grpc.StatusCode.INTERNAL and details == _MET_THE_END
 
 
-def _reason(code: grpc.StatusCode, details: str | None) -> str:
+def end_reason(code: grpc.StatusCode, details: str | None) -> str:
+    """Why a call ended, in words; gRPC keeps no status of a call whose end was met by a write."""
     if _is_met_end(code, details):
         return f"{_CLOSED}, while more was sent to it"
     return details or code.name
