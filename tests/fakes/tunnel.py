@@ -22,6 +22,7 @@ from fleet.transport.tunnel.listener import Listener
 from fleet.transport.tunnel.pump import Policy
 from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
 from fleet.transport.tunnel.stream import TunnelStream
+from tests.fakes.loop_faults import record_loop_faults
 from tests.fakes.tcp import Connected, serving
 from tests.fakes.waiting import eventually
 
@@ -234,23 +235,10 @@ def no_sessions(tunnel: TunnelServer) -> bool:
     )
 
 
-def _is_ours(trouble: dict[str, Any]) -> bool:
-    # gRPC has one poller for all loops of a process: in this one it may meet a call whose loop, of an earlier test, is
-    # closed.
-    return not (
-        "PollerCompletionQueue" in str(trouble.get("message"))
-        and str(trouble.get("exception")) == "Event loop is closed"
-    )
-
-
 @contextlib.asynccontextmanager
 async def ground(errors: Callable[[], list[str]]) -> AsyncIterator[Ground]:
     """A ground that leaves nothing behind: no task, no error that nobody asked for."""
-    loop = asyncio.get_running_loop()
-    troubles: list[str] = []
-    loop.set_exception_handler(
-        lambda _, context: troubles.append(str(context)) if _is_ours(context) else None
-    )
+    faults = record_loop_faults()
     before = asyncio.all_tasks()
     made = Ground()
     try:
@@ -262,7 +250,7 @@ async def ground(errors: Callable[[], list[str]]) -> AsyncIterator[Ground]:
         return [task for task in asyncio.all_tasks() - before if task is not asyncio.current_task()]
 
     await eventually(lambda: not [task for task in left() if "poll" not in task.get_name()])
-    assert not troubles, troubles
+    assert not faults, faults
     unexpected = [line for line in errors() if not any(part in line for part in made.expected)]
     assert not unexpected, unexpected
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fleet.processes import background
+from tests.fakes.loop_faults import record_loop_faults
 from tests.fakes.waiting import eventually
 
 
@@ -26,9 +27,7 @@ async def _answer() -> int:
 @pytest.fixture
 async def reports() -> list[dict[str, Any]]:
     """What goes to the loop's exception handler."""
-    contexts: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
-    return contexts
+    return record_loop_faults()
 
 
 async def test_fault_is_reported_while_the_task_is_kept(reports: list[dict[str, Any]]) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
 from fleet.nodes.shared.pump import Link, Tasks
+from tests.fakes.loop_faults import record_loop_faults
 from tests.fakes.waiting import eventually
 
 
@@ -76,12 +76,11 @@ async def test_dial_after_the_client_went_leaves_nothing_open(scene: Scene) -> N
 
 async def test_tasks_a_failure_is_told() -> None:
     """A connection's task that fails is in the log, not lost."""
-    told: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
+    faults = record_loop_faults()
 
     async def fails() -> None:
         raise RuntimeError("a fault of ours")
 
     Tasks().start(fails())
-    await eventually(lambda: bool(told))
-    assert str(told[0]["exception"]) == "a fault of ours"
+    await eventually(lambda: bool(faults))
+    assert str(faults[0]["exception"]) == "a fault of ours"

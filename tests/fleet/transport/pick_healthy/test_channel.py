@@ -15,6 +15,7 @@ from fleet.protocol.recovery.pick_healthy import Settings
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.pick_healthy.channel_factory import open_channel
 from tests.fakes.auths import FakeAuth, balanced
+from tests.fakes.loop_faults import record_loop_faults
 from tests.fakes.waiting import eventually
 
 Auths = Callable[..., Awaitable[FakeAuth]]
@@ -212,8 +213,7 @@ async def test_close_leaks_nothing(
     """Closed at any moment: no task and no connection of its is left, and no task of its failed."""
     auth = await auths("a")
     wire = await forwards(auth)
-    faults: list[Any] = []
-    asyncio.get_running_loop().set_exception_handler(lambda loop, context: faults.append(context))
+    faults = record_loop_faults()
     before = asyncio.all_tasks()
     channel = channels(wire)
     await moment(auth, channel)
